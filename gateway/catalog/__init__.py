@@ -1,20 +1,21 @@
 """The providers: one YAML file each, checked as a whole, and the template language of their values.
 
-A folder of files becomes a `Catalog` of `Provider` entries; nothing else of the gateway reads these files. Read in this order:
+This package turns a folder of files into a `Catalog` of `Provider` entries; no other package reads these files. Read in this
+order:
 
-    provider, provider_parts                 the shape of an entry and of its parts; their docstrings are docs/catalog.md
-    evidence                                 what an entry's facts rest on, by group of fields
-    auth_modes                               which fields and placeholders each auth mode has
-    template, address, value                 templates with ``${…}``; addresses taken apart; whether a value fits its setting
-    render, hosts                            fills templates in; hosts that an entry names, and those that a setting chooses
-    template_places, checks                  where an entry has templates; faults that a shape cannot express
-    yaml_file                                a file as values that know their lines
+    provider, provider_parts                 the shape of an entry and its parts; docs/catalog.md is made from their docstrings
+    evidence                                 the sources of an entry's facts, by group of fields
+    auth_modes                               the fields and placeholders of each auth mode
+    template, address, value                 templates with ``${…}``; parsed addresses; check a value against its setting
+    render, hosts                            fill in templates; hosts fixed by an entry, and hosts that a setting chooses
+    template_places, checks                  where an entry has templates; checks that a shape cannot express
+    yaml_file                                read a file as values with their line numbers
     folder, load_catalog, compiled           one folder; all folders in order; the cache of checked entries
-    listing, pagination, refresh_tokens      `GET /providers`; how lists are cut; what brings a refresh token
-    api_operations, operation_checks         a provider's API operations, read when asked; what is wrong with their files
-    brand_icons                              logos: brands' icons, packed, and an operator's own
+    listing, pagination, refresh_tokens      `GET /providers`; pagination methods; how to get a refresh token
+    api_operations, operation_checks         a provider's API operations, read on demand; checks of their files
+    brand_icons                              logos: packed brand icons, and the operator's own images
     lint                                     warnings for authors
 
-Always true: an entry is checked before anything uses it; each fault has file and line; a host comes from the entry, or from
-a setting that the entry allows to choose it.
+Always true: an entry is checked before it is used; each fault has file and line; a host comes from the entry, or from a
+setting for which the entry allows it.
 """

@@ -1,6 +1,6 @@
-"""Addresses with placeholders, taken apart: scheme, host, port, path and query, each of literal text and names.
+"""Parses addresses with placeholders into scheme, host, port, path and query, each a sequence of literal text and names.
 
-Literal text is kept as it stands, so a host always ends as the entry says. What may be filled in, `catalog.render` decides.
+Literal text stays unchanged, so a host always ends as the entry says. `catalog.render` decides which values may be filled in.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Piece = str | Name
 
 @dataclass(frozen=True, slots=True)
 class AddressTemplate:
-    """A URL template taken apart. `whole` is the setting that is the base address; then there is no scheme or host."""
+    """A parsed URL template. `whole`: the setting that holds the whole base address; scheme and host are then empty."""
 
     scheme: str
     whole: Name | None
@@ -26,7 +26,7 @@ class AddressTemplate:
 
 @lru_cache(maxsize=4096)
 def parse_address(template: str) -> AddressTemplate:
-    """`template` taken apart. Raises TemplateError where no filling-in could make it a safe http or https URL."""
+    """Parse `template`. Raises TemplateError if no values can make it a safe http or https URL."""
     pieces = _pieces(template)
     if pieces and isinstance(pieces[0], Name):
         path, query = _cut(pieces[1:], "?")
@@ -54,12 +54,12 @@ def _pieces(template: str) -> tuple[Piece, ...]:
 
 
 def _fits_url(char: str) -> bool:
-    # A fragment never travels, and a backslash is a slash to some readers and not to others.
+    # A fragment is never sent, and some parsers read a backslash as a slash.
     return "!" <= char <= "~" and char not in '#\\"<>^`{|}'
 
 
 def _cut(pieces: tuple[Piece, ...], at: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """`pieces` before and from the first literal character that is in `at`."""
+    """Split `pieces` before the first literal character that is in `at`."""
     for index, piece in enumerate(pieces):
         if isinstance(piece, str) and (place := next((i for i, c in enumerate(piece) if c in at), None)) is not None:
             before = (*pieces[:index], piece[:place]) if place else pieces[:index]
@@ -73,9 +73,9 @@ def _host_and_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Pie
     host, port = _split_port(authority)
     if not host:
         raise TemplateError("the address has no host")
-    # Any label stands for a placeholder here, so that what is literal around it is looked at.
+    # The sample label stands for each placeholder, so that the literal text around it is checked.
     sample = "".join(piece if isinstance(piece, str) else "x" for piece in host).lower()
-    if sample.startswith("*."):  # where that may stand, `catalog.checks` decides
+    if sample.startswith("*."):  # `catalog.checks` decides where a wildcard is allowed
         sample = f"x{sample[1:]}"
     if not is_hostname(sample) and not (sample.startswith("[") and is_web_address(f"http://{sample}/")):
         raise TemplateError(f"{sample!r} is not a host name")

@@ -1,7 +1,7 @@
-"""API operations of providers: one file each below ``operations/``, read when somebody asks and not held in memory.
+"""API operations of providers: one file per provider below ``operations/``, read on demand and not kept in memory.
 
-A file (docs/catalog.md#operations) is text: lines ``# key: value`` with its provenance, a line of column names, and an
-operation a line with its fields between tabs. A file with ``same_as`` has the operations of another entry.
+A file (docs/catalog.md#operations) is text: lines ``# key: value`` with its provenance, a line of column names, and one
+line per operation, with tabs between its fields. A file with ``same_as`` uses the operations of another entry.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +31,11 @@ MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
 
 @dataclass(frozen=True, slots=True)
 class ApiOperation:
-    """`path`: below base address and prefix, with ``{places}``; of a GraphQL operation that of its endpoint.
+    """An operation of a provider's API. `path`: below base address and prefix, with ``{places}``; for GraphQL, the endpoint.
 
-    `scopes`: in full, as the provider's documentation states them; empty where it states none. `query`: names of URL
-    parameters, not all of them; of a GraphQL operation its arguments. `origin`: another host than that of the base address,
-    then without prefix. `graphql`: ``query`` or ``mutation``, and `field` the field of the root type.
+    `scopes`: in full, as the provider's documentation states them; empty if it states none. `query`: names of some URL
+    parameters; for GraphQL, of the arguments. `origin`: set if the host is not the base address's host; no prefix then.
+    `graphql`: ``query`` or ``mutation``; `field`: the field of the root type.
     """
 
     id: str
@@ -53,18 +53,18 @@ class ApiOperation:
     field: str = ""
 
     def matches(self, words: Sequence[str]) -> bool:
-        """Return whether each of `words`, in lower case, stands in the operation's id, path or summary."""
+        """Return whether the operation's id, path, field or summary contains each of `words`, given in lower case."""
         text = f"{self.id} {self.id.replace('_', ' ')} {self.path} {self.field} {self.summary}".casefold()
         return all(word in text for word in words)
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderOperations:
-    """`listed_for`: the entry that the file of the operations is named after, another one than `provider` by ``same_as``.
+    """The operations of `provider`. `listed_for`: the entry whose file has them; another one if ``same_as`` names it.
 
-    The address of an operation is the entry's `proxy.base_url`, `prefix`, `path`. `header`: what the file says of itself, by
-    the keys of `HEADER`: source, version, date, licence and cautions. `every_scope`: an operation needs all of its scopes,
-    else one of them.
+    The address of an operation is the entry's `proxy.base_url` + `prefix` + `path`. `header`: the file's own data, with keys
+    of `HEADER`: source, version, date, licence and cautions. `every_scope`: an operation needs all of its scopes; else any
+    one of them.
     """
 
     provider: str
@@ -84,8 +84,8 @@ class ProviderOperations:
     def find(
         self, search: str = "", risk: str | None = None, scope: str | None = None, *, starter: bool = False
     ) -> list[ApiOperation]:
-        """Return the operations that contain all words of `search` and have that risk and that scope, if given; `starter`: only
-        starters."""
+        """Return the operations that contain all words of `search` and have the given risk and scope, if any; with `starter`,
+        only starters."""
         words = search.casefold().split()
         return [
             one
@@ -99,7 +99,7 @@ class ProviderOperations:
 
 @dataclass(frozen=True, slots=True)
 class OperationLine:
-    """An operation as its file has it, and the number of its line."""
+    """An operation as written in its file, and its line number."""
 
     number: int
     values: Mapping[str, str]
@@ -113,12 +113,12 @@ class OperationFile:
 
 
 def file_of(folder: Path, provider: str) -> Path:
-    """Where the catalog folder `folder` has the operations of `provider`, if it has any."""
+    """Return the path of the file for the operations of `provider` in the catalog folder `folder`."""
     return folder / FOLDER / f"{provider}{ENDING}"
 
 
 def read_operations(folders: Sequence[Path], provider: str) -> ProviderOperations | None:
-    """The operations of `provider` from the first of the catalog folders that has a file of it; None: none has.
+    """Read the operations of `provider` from the first catalog folder that has its file; None if no folder has it.
 
     Raises UnreadableFile.
     """
@@ -174,10 +174,9 @@ def _operation(values: Mapping[str, str], endpoint: str, scope_prefix: str) -> A
 
 
 def read_file(path: Path) -> OperationFile:
-    """Read the operations in `path`; `catalog.operation_checks` checks whether they are sound.
+    """Read the operations in `path`; `catalog.operation_checks` validates them.
 
-    Raises UnreadableFile for what no line can be read from: no UTF-8, too large, a header or column that does not
-    exist, a risk that is none.
+    Raises UnreadableFile if the file is not UTF-8 or too large, or has an unknown header, column or risk.
     """
     try:
         if path.stat().st_size > LARGEST_BYTES:
@@ -229,34 +228,31 @@ def unreadable(path: Path, number: int, message: str) -> UnreadableFile:
 
 @dataclass(frozen=True, slots=True)
 class ScopesNeeded:
-    """`all_of`: scopes that the operations cannot do without. `any_of`: for operations that one of several scopes suffices for,
-    these scopes, as far as no other operation's need covers them. `unstated`: ids of operations whose scopes are not known."""
+    """The scopes that a set of operations needs. `all_of`: every one is required. `any_of`: one scope of each group is required;
+    groups that another requirement covers are left out. `unstated`: ids of operations whose scopes are unknown."""
 
     all_of: tuple[str, ...]
     any_of: tuple[tuple[str, ...], ...]
     unstated: tuple[str, ...]
 
     def missing(self, granted: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Return the groups of scopes that `granted` lacks: one scope of each must be added.
-
-        Empty: nothing known is missing.
-        """
+        """Return the groups of scopes of which `granted` has none; one scope of each group must be added."""
         held = set(granted)
         return tuple(one for one in (*((scope,) for scope in self.all_of), *self.any_of) if not held.intersection(one))
 
     def unneeded(self, granted: Sequence[str]) -> tuple[str, ...]:
-        """Return those of `granted` that no operation names. While `unstated` is not empty, they may still be needed."""
+        """Return the `granted` scopes that no operation names. If `unstated` is not empty, they may still be needed."""
         named = {*self.all_of, *(scope for group in self.any_of for scope in group)}
         return tuple(scope for scope in granted if scope not in named)
 
 
 def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperation]) -> ScopesNeeded:
-    """Return the scopes that these operations of `provider` need, by the sources that the operations come from.
+    """Return the scopes that these operations of `provider` need, as stated in the operations' sources.
 
-    Where one of several scopes suffices (`ProviderOperations.every_scope` is false), the first is the least privileged only
-    for Microsoft; which one to ask for is the reader's choice. Compare with what a connection was granted by `missing` and
-    `unneeded`: scopes that no API operation needs, such as ``offline_access`` or ``openid``, are among the latter. It says
-    nothing of scopes that cover others (``repo``, ``Mail.ReadWrite``): those are compared as texts.
+    If one of several scopes is enough (`ProviderOperations.every_scope` is false), the first is the least privileged only for
+    Microsoft; the reader chooses which one to request. `missing` and `unneeded` compare the result with a connection's granted
+    scopes. Scopes without an API operation, such as ``offline_access`` or ``openid``, count as unneeded. Scopes that include
+    others (``repo``, ``Mail.ReadWrite``) are not known: scopes are compared as text.
     """
     all_of: dict[str, None] = {}
     any_of: dict[tuple[str, ...], None] = {}
@@ -277,15 +273,15 @@ _PROVENANCE: Final = ("source", "version", "date", "licence", "note", "left_out"
 
 
 def provenance(provider: ProviderOperations) -> dict[str, str]:
-    """Where the operations come from, with what the file says to beware of."""
+    """Return the source of the operations, with the cautions that the file states."""
     return {key: provider.header[key] for key in _PROVENANCE if key in provider.header}
 
 
 def shown_scopes(
     provider: ProviderOperations, operations: Sequence[ApiOperation], granted: str | None = None
 ) -> dict[str, Any]:
-    """`scopes_needed` as API and command line show it. `granted`: scopes with spaces or commas between them, to be compared;
-    None: nothing is compared."""
+    """Return `scopes_needed` in the form that the API and the CLI show. `granted`: scopes to compare with, separated by spaces
+    or commas; None: no comparison."""
     needed = scopes_needed(provider, operations)
     shown: dict[str, Any] = {
         "all_of": list(needed.all_of),
@@ -300,7 +296,7 @@ def shown_scopes(
 
 
 def shown_operation(one: ApiOperation, prefix: str) -> dict[str, Any]:
-    """An operation as API and command line show it. `path`: below the entry's base URL, prefix included."""
+    """Return an operation in the form that the API and the CLI show. `path`: below the entry's base URL, with the prefix."""
     return dict(_shown(one, prefix))
 
 

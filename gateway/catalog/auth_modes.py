@@ -1,6 +1,6 @@
-"""The auth modes as the catalog knows them: which fields of an entry each reads, and which placeholders it fills.
+"""The auth modes from the catalog's view: which fields of an entry each mode reads, and which placeholders it fills.
 
-What a mode does stands in `gateway.auth`, which is a floor above; another package may bring more modes than these.
+`gateway.auth`, one layer above, implements the modes; plugin packages may add more modes.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ LOGIN: Final = ("username", "password")
 _OWN_CLIENT: Final = ("client_id", "client_secret")
 _OWN_APP: Final = ("app_id", "app_link", "private_key")
 
-# What of the final request a header or query template may name; each attempt fills them again.
+# Placeholders for parts of the final request, for header and query templates; each attempt fills them in again.
 REQUEST: Final = frozenset(
     {"method", "endpoint", "host", "path", "params", "contentType", "urlCanonicalParams", "bodyCanonicalParams"}
 )
@@ -22,30 +22,30 @@ REQUEST: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ModeFormat:
-    """An auth mode as the author of an entry sees it."""
+    """An auth mode from the view of an entry's author."""
 
     summary: str
-    """What it is, in one sentence."""
+    """What the mode does, in one sentence."""
     fills: tuple[str, ...] = ()
-    """Bare placeholders it fills. The credential's other members are reached as ``${credentials.name}``."""
+    """Bare placeholders that the mode fills. Other members of the credential are written ``${credentials.name}``."""
     members: tuple[str, ...] = ()
-    """Members of the credential that a template may name besides (docs/compatibility.md#credentials)."""
+    """Further members of the credential that a template may name (docs/compatibility.md#credentials)."""
     needs: tuple[str, ...] = ()
-    """Fields an entry must have."""
+    """Fields that an entry must have."""
     reads: tuple[str, ...] = ()
-    """Further fields that mean something in this mode and little in others."""
+    """Optional fields that this mode reads, unlike most other modes."""
     asks: tuple[str, ...] = ()
-    """What the end user types in where the entry has no `credentials` of its own."""
+    """Fields that the end user fills in if the entry declares no `credentials`."""
     proofs: tuple[str, ...] = ("basic", "body", "custom", "none")
-    """Values of `token_request_auth_method` that it knows."""
+    """Values of `token_request_auth_method` that the mode supports."""
     integration: tuple[str, ...] = ()
-    """Keys of the integration that hold what the operator registered at the provider."""
+    """Keys of the integration with the values of the operator's registration at the provider."""
     also_used: tuple[str, ...] = ()
-    """Further ones that it can use: as placeholders, to assume a role, or in place of registering a client itself."""
+    """Further optional keys of the integration: for placeholders, to assume a role, or instead of dynamic registration."""
     needs_client: bool = False
-    """Whether an integration without a client of the operator's own can connect nobody."""
+    """Whether an integration must have the operator's own client before anyone can connect."""
     needs_app: bool = False
-    """Whether tokens belong to an app that the end user installs and that signs with a key of its own."""
+    """Whether tokens belong to an app that the end user installs and that signs with its own key."""
     redirects: bool = False
     """Whether the end user is sent to the provider to consent."""
     exchanges_code: bool = False

@@ -1,7 +1,7 @@
-"""Brand icons of providers: one packed file beside the entries, read when a page shows one.
+"""Brand icons of providers: one packed file in the catalog folder, read when a page shows an icon.
 
-`_brand_icons.tsv` has a line an icon, with tabs between its fields: names of entries, colour, path of a drawing of 24 by 24.
-`python -m tools.brand_icons` makes it of CC0 icons. Each brand belongs to its owner (NOTICE).
+`_brand_icons.tsv` has one line per icon, with tabs between its fields: names of entries, colour, SVG path in a 24 × 24 box.
+`python -m tools.brand_icons` builds the file from CC0 icons. Each brand belongs to its owner (NOTICE).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ OWN_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BrandIcon:
-    """`colour`: ``#rrggbb``; `path`: of an SVG with the view box 0 0 24 24."""
+    """An icon. `colour`: ``#rrggbb``; `path`: path data of an SVG with the view box 0 0 24 24."""
 
     colour: str
     path: str
@@ -27,7 +27,7 @@ class BrandIcon:
 
 @dataclass(frozen=True, slots=True)
 class OwnLogo:
-    """An operator's own image of a provider, with its media type."""
+    """An operator's own logo of a provider, with its media type."""
 
     media_type: str
     content: bytes
@@ -35,7 +35,7 @@ class OwnLogo:
 
 @lru_cache(maxsize=64)
 def brand_icon(name: str) -> BrandIcon | None:
-    """The icon of the shipped entry of that name, if there is one. Reads the file each time but for the last few names."""
+    """Return the icon of the shipped entry `name`, or None. Reads the file on each call; caches the latest names."""
     path = resources.folder("catalog") / FILE
     if not path.is_file():
         return None
@@ -49,7 +49,7 @@ def brand_icon(name: str) -> BrandIcon | None:
 
 
 def own_logo(folders: tuple[Path, ...], name: str) -> OwnLogo | None:
-    """``logos/NAME.svg`` (or .png, .webp, .jpg) in one of the operator's catalog folders, the last one first."""
+    """Return ``logos/NAME.svg`` (or .png, .webp, .jpg) from the operator's catalog folders; the last folder wins."""
     for folder in reversed(folders):
         for ending, media_type in OWN_KINDS.items():
             path = folder / OWN_FOLDER / f"{name}{ending}"

@@ -1,4 +1,4 @@
-"""Checks that a shape cannot express: whether an entry and its templates make sense.
+"""Checks of an entry and its templates that a pydantic shape cannot express.
 
 Each check yields the place and the fault.
 """
@@ -18,14 +18,14 @@ from gateway.catalog.template_places import ADDRESSES, Place, addresses, header_
 from gateway.catalog.value import BadValue, check_value, compiled, is_web_address
 from gateway.documents.read_document import dotted
 
-# ── What a shape cannot say of templates: whether they parse, whether they may stand there, and what will ever fill
-# them.
+# ── Checks of templates: whether they parse, whether a template is allowed in its place, and whether anything fills its
+# placeholders.
 
 Finding = tuple[Place, str]
 
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
-# Framing, hop-by-hop and our own fields: the gateway alone writes or drops them (RFC 9110 §7.6.1).
+# Framing, hop-by-hop and the gateway's own fields: only the gateway writes or drops them (RFC 9110 §7.6.1).
 _NOT_FOR_ENTRIES: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer"}
     | {"upgrade", "provider-config-key", "connection-id"}
@@ -33,7 +33,7 @@ _NOT_FOR_ENTRIES: Final = frozenset(
 
 
 def template_faults(provider: Provider) -> Iterator[Finding]:
-    """Yield what is wrong with the templates of an entry, as (path in the file, message)."""
+    """Yield the faults of an entry's templates, as (path in the file, message)."""
     yield from _addresses(provider)
     yield from _texts(provider)
     for place, fields in header_maps(provider):
@@ -82,7 +82,7 @@ def _wildcard(place: Place, template: str, address: AddressTemplate) -> Iterator
 
 
 def _has_dot_segment(template: str) -> bool:
-    """Return whether a path has dot segments as `/proxy` refuses them: plain or percent-encoded, between any kind of slash."""
+    """Return whether a path has dot segments that `/proxy` refuses: plain or percent-encoded, between any kind of slash."""
     path = template.partition("?")[0].rpartition("://")[2]
     steps = re.split(r"(?i)/|%2f|%5c", re.sub(r"(?i)%2e", ".", path))
     return any(step.partition(";")[0] in {".", ".."} for step in steps)
@@ -121,7 +121,7 @@ def _exchanges_code(provider: Provider) -> bool:
 
 
 def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Finding]:
-    """Placeholders that neither a setting, the credential nor the request will ever fill."""
+    """Yield the placeholders that no setting, credential or request can fill."""
     settings = known_settings(provider)
     for name in sorted(placeholders(template)):
         namespace, _, rest = name.partition(".")
@@ -146,7 +146,7 @@ def _is_earlier_step(provider: Provider, place: Place, namespace: str) -> bool:
     asked = int(namespace.removeprefix("step"))
     if place[0] == "additional_steps":
         return asked < int(place[1]) + 2
-    in_use = place[0] == "proxy" and not _exchanges_code(provider)  # these keep no answer but the last
+    in_use = place[0] == "proxy" and not _exchanges_code(provider)  # with a code exchange, only the last answer is kept
     return in_use and asked <= len(provider.additional_steps or ()) + 1
 
 
@@ -161,7 +161,7 @@ def _is_filled(provider: Provider, name: str) -> bool:
     return any(one in known for one in spellings(name))
 
 
-# ── What a shape cannot say: whether an entry makes sense. Each check yields the place and what is wrong there.
+# ── Checks of the entry as a whole. Each check yields the place and the fault.
 
 PROVIDER_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,255}")
 _SETTING_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9_])?")
@@ -176,14 +176,14 @@ SCRIPT_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KnownWords:
-    """Names that exist outside the catalog. None: not known here, so not checked."""
+    """Names that are defined outside the catalog. None: unknown, so not checked."""
 
     modes: Collection[str]
     scripts: Collection[str] | None
 
 
 def check(provider: Provider, words: KnownWords) -> Iterator[Finding]:
-    """Yield what keeps `provider` from working, as (path in the file, message)."""
+    """Yield all faults of `provider`, as (path in the file, message)."""
     if not PROVIDER_NAME.fullmatch(provider.name):
         yield (), f"{provider.name!r} cannot name a provider; call the file by letters, digits, '_' and '-'"
     yield from _modes_and_scripts(provider, words)

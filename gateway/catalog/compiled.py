@@ -1,9 +1,8 @@
-"""A large folder's entries, checked and ready, in one file: read in milliseconds where a thousand YAML files take a second.
+"""A cache file with the checked entries of a large folder: it loads in milliseconds, a thousand YAML files in a second.
 
-Its first line says what it was made from: the bytes of every YAML file, of the folders before, and of the code that checks
-them. When any of these changes, the line no longer fits and the file is made again; its age does not matter. The line also
-names the auth modes and scripts that the entries use: the reading process must have them. The file holds JSON and nothing
-that could run.
+The first line holds a digest of the sources: every YAML file, the folders before, and the code that checks entries. If one of
+them changes, the digest differs and the file is rebuilt; its age does not matter. The first line also names the auth modes and
+scripts that the entries use, and the reading process must have them. The file holds only JSON, nothing executable.
 """
 
 import hashlib
@@ -19,16 +18,14 @@ import pydantic
 from gateway import catalog, documents
 from gateway.catalog.checks import SCRIPT_FIELDS, KnownWords
 
-FEWEST: Final = (
-    100  # fewer files are read as quickly without it, and no file of ours appears in a folder of an operator
-)
+FEWEST: Final = 100  # fewer files load fast without a cache, and so no cache file appears in an operator's own folder
 _NAME: Final = ".compiled.jsonl"
 
 
 def key_of(files: Sequence[Path], before: Collection[str]) -> str:
-    """Return one digest of everything that the compiled form of `files` depends on.
+    """Return a digest of everything that the compiled form of `files` depends on.
 
-    `before`: the same of the folders before this one.
+    `before`: the keys of the folders before this one.
     """
     digest = hashlib.sha256()
     digest.update(json.dumps([code_digest(), pydantic.VERSION, sorted(before)]).encode())
@@ -40,7 +37,7 @@ def key_of(files: Sequence[Path], before: Collection[str]) -> str:
 
 @cache
 def code_digest() -> str:
-    """A digest of the code that reads and checks entries: with other code, another outcome."""
+    """Return a digest of the code that reads and checks entries, since other code may give another result."""
     digest = hashlib.sha256()
     for folder in (*catalog.__path__, *documents.__path__):
         for path in sorted(Path(folder).glob("*.py")):
@@ -49,8 +46,8 @@ def code_digest() -> str:
 
 
 def load(folder: Path, key: str, words: KnownWords) -> dict[str, bytes] | None:
-    """The entries by name, as `CatalogEntry.content`; None where there is no file for `key`, it is not whole, or an entry
-    uses an auth mode or a script that is not among `words`."""
+    """Return the entries by name, as `CatalogEntry.content`; None if no file matches `key`, the file is incomplete, or an
+    entry uses an auth mode or script that is not in `words`."""
     for place in _places(folder):
         try:
             if not _trusted(place):
@@ -67,7 +64,7 @@ def load(folder: Path, key: str, words: KnownWords) -> dict[str, bytes] | None:
 
 
 def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
-    """Keep `entries` for the next start: beside the files, or in the user's cache folder; nowhere if neither can be written."""
+    """Save `entries` for the next start: in the folder, or else in the user's cache folder. Ignores write errors."""
     body = b"".join(name.encode() + b"\t" + content + b"\n" for name, content in entries.items())
     head = {"key": key, "sha256": hashlib.sha256(body).hexdigest(), **_used(entries)}
     text = json.dumps(head).encode() + b"\n" + body
@@ -81,7 +78,7 @@ def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
 
 
 def _used(entries: Mapping[str, bytes]) -> dict[str, list[str]]:
-    """Names that exist outside the catalog."""
+    """Return the auth modes and scripts that the entries use."""
     said = [json.loads(content) for content in entries.values()]
     scripts = {one[field] for one in said for field in SCRIPT_FIELDS if field in one}
     return {"modes": sorted({one["auth_mode"] for one in said}), "scripts": sorted(scripts)}
@@ -97,20 +94,20 @@ def _places(folder: Path) -> Iterator[Path]:
     yield folder / _NAME
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # this user has no home
+    except RuntimeError:  # the user has no home directory
         return
     digest = hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:16]
     yield home / "integration-gateway" / f"catalog-{digest}.jsonl"
 
 
 def _trusted(place: Path) -> bool:
-    """Return whether only we or root can have written `place`: credentials go where it says."""
+    """Return whether only this user or root can have written `place`: the entries decide where credentials are sent."""
     status = place.stat()
     return status.st_uid in {0, os.geteuid()} and not status.st_mode & 0o022
 
 
 def _write(place: Path, text: bytes) -> None:
-    """All of it or nothing, also beside others that read or write it."""
+    """Write the file atomically, also while other processes read or write it."""
     import tempfile
 
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_NAME}-")

@@ -1,4 +1,4 @@
-"""How far the facts of an entry are borne out, by group of fields: what `/providers`, the guide and `lint` say of it."""
+"""The evidence for an entry's facts, by group of fields; shown by `/providers`, the guide and `lint`."""
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
@@ -18,44 +18,44 @@ class GroupEvidence(Shape):
 
     level: Level
     """`confirmed`: two independent sources, or the vendor's own document. `sourced`: one source. `unconfirmed`: general
-    knowledge that nobody looked up. `assumed`: a default that nobody stated."""
+    knowledge, without a source. `assumed`: a default, without a source."""
     sources: list[str] = Field(default_factory=list)
-    """Who states it: names of the list in docs/catalog.md, or addresses of pages."""
+    """The sources: names from the list in docs/catalog.md, or page addresses."""
     date: str | None = Field(default=None, pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
     """When the sources were read."""
     fields: dict[str, Level] = Field(default_factory=dict)
-    """The level of each field, where they differ."""
+    """The level of each field, if the fields' levels differ."""
     differs: dict[str, str] = Field(default_factory=dict)
-    """Why a field is not as most sources have it, by field."""
+    """For each field that differs from most sources: why."""
 
 
 class EntryEvidence(Shape):
-    """The evidence for an entry, by group of fields. Groups that do not concern it are absent."""
+    """The evidence for an entry, by group of fields. Groups that do not apply to the entry are absent."""
 
     addresses: GroupEvidence | None = None
     """`authorization_url`, `token_url`, `proxy.base_url` and the like."""
     client: GroupEvidence | None = None
-    """How the client proves itself, and how scopes are written."""
+    """How the client authenticates, and how scopes are written."""
     placement: GroupEvidence | None = None
     """Where the credential goes in a request."""
     refresh: GroupEvidence | None = None
     """How tokens are refreshed, how long they live, how they are revoked."""
     account: GroupEvidence | None = None
-    """The call that proves a credential, and where it names the account."""
+    """The call that verifies a credential, and where its answer names the account."""
     paging: GroupEvidence | None = None
-    """How lists are cut."""
+    """How lists are paginated."""
     webhooks: GroupEvidence | None = None
     """How webhooks are signed."""
 
     def groups(self) -> Iterator[tuple[str, GroupEvidence]]:
-        """The groups that are there, by name."""
+        """Yield the groups that are present, with their names."""
         for name in GROUPS:
             one: GroupEvidence | None = getattr(self, name)
             if one is not None:
                 yield name, one
 
 
-# What people read, and the fields of an entry that belong to the group; those below `proxy` with that in front.
+# The title of each group, and the fields of an entry that belong to it; fields below `proxy` begin with ``proxy.``.
 GROUPS: Final[Mapping[str, str]] = {
     "addresses": "Addresses",
     "client": "Client authentication and scopes",
@@ -86,20 +86,20 @@ SENTENCES: Final[Mapping[str, str]] = {
     "unconfirmed": "general knowledge that nobody looked up: check it before you rely on it",
     "assumed": "a default that nobody stated: check it before you rely on it",
 }
-# What decides whether a call works at all.
+# The groups that decide whether a call works at all.
 _DECIDING: Final = ("addresses", "placement")
 
 
 def weakest(levels: Iterator[str]) -> str:
-    """The least certain of `levels`; raises ValueError where there is none."""
+    """Return the least certain of `levels`. Raises ValueError if `levels` is empty."""
     return max(levels, key=LEVELS.index)
 
 
 def provenance_of(said: Mapping[str, Any]) -> str | None:
-    """`confirmed`, `sourced` or `unconfirmed`, of an entry's values as JSON: the level of what decides whether a call works.
+    """Return `confirmed`, `sourced` or `unconfirmed` for an entry's values: the weakest level of the groups in `_DECIDING`.
 
-    Without `evidence` it is what the file says; `reviewed`, an older word, is `unconfirmed`, as nothing bears it out that a
-    machine could read.
+    Without `evidence`, return the file's own `provenance`. The older value `reviewed` becomes `unconfirmed`, since it comes
+    without machine-readable evidence.
     """
     evidence: Mapping[str, Any] = said.get("evidence", {})
     levels = [evidence[name]["level"] for name in _DECIDING if name in evidence]
@@ -110,24 +110,24 @@ def provenance_of(said: Mapping[str, Any]) -> str | None:
 
 
 def sources_of(said: Mapping[str, Any]) -> list[str]:
-    """Every source of an entry, by name."""
+    """Return all sources of an entry, sorted by name."""
     named = [source for one in said.get("evidence", {}).values() for source in one.get("sources", ())]
     return sorted({*named, *said.get("sources", ())})
 
 
 def without_what_changed(inherited: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """The evidence that an heir which says `said` may take over: not of groups whose fields it gives itself."""
+    """Return the inherited evidence without the groups that have a field in `said`, the heir's own values."""
     touched = {*said, *(f"proxy.{key}" for key in said.get("proxy") or {})}
     return {name: one for name, one in inherited.items() if not FIELDS.get(name, frozenset()) & touched}
 
 
 def is_old(one: GroupEvidence, today: dt.date) -> bool:
-    """Return whether its sources were read more than twelve months ago."""
+    """Return whether the sources were read more than twelve months ago."""
     return one.date is not None and dt.date.fromisoformat(one.date) < today - dt.timedelta(days=365)
 
 
 def in_words(evidence: EntryEvidence | None) -> list[tuple[str, str]]:
-    """A title and a sentence for each group of fields, for people."""
+    """Return a title and a sentence for each group of fields, as text for readers."""
     return [(GROUPS[name], _sentence(one)) for name, one in evidence.groups()] if evidence else []
 
 
@@ -144,7 +144,7 @@ def _sentence(one: GroupEvidence) -> str:
 
 
 def open_fields(evidence: EntryEvidence | None) -> Iterator[tuple[str, str, str]]:
-    """Group, field and level of what is `unconfirmed` or `assumed`; the group's name where all of its fields are."""
+    """Yield group, field and level of each `unconfirmed` or `assumed` field; the group's name stands for all its fields."""
     for name, one in evidence.groups() if evidence else ():
         for field, level in (one.fields or {name: one.level}).items():
             if level in {"unconfirmed", "assumed"}:

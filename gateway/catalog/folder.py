@@ -1,4 +1,4 @@
-"""Reads one folder of YAML into its entries, each whole with what it inherits, and all faults of its files."""
+"""Reads one folder of YAML files into entries, with inherited values merged in, and collects all faults of the files."""
 
 import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ from gateway.documents.pydantic_messages import pydantic_message
 from gateway.documents.read_document import dotted
 from gateway.text import did_you_mean
 
-# ── ``alias: base``: an entry inherits what another one says, deep. Plain values, before anything is checked.
+# ── ``alias: base``: an entry inherits the values of another entry, merged recursively, before any check.
 
 KEY: Final = "alias"
 EVIDENCE: Final = "evidence"
-# Who an entry is, it says itself.
+# Keys that are never inherited.
 _OWN: Final = frozenset({"name", KEY})
 
 Values = Mapping[str, Any]
@@ -34,8 +34,8 @@ class CannotInherit(ValueError):
 class Heirs:
     """The entries of one folder with everything that they inherit.
 
-    A base is looked for in the same folder, then in `earlier` ones. An entry that names itself inherits from the earlier
-    one of its name, and so changes a shipped entry without repeating it.
+    A base is searched in the same folder, then in the `earlier` folders. An entry that names itself as base inherits from the
+    earlier entry of the same name: this changes a shipped entry without repeating it.
     """
 
     def __init__(self, own: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
@@ -72,7 +72,8 @@ class Heirs:
 
 
 def _over(base: Values, said: Values) -> dict[str, Any]:
-    """`base` with what an heir says over it. Groups of evidence are taken whole, and only where their fields are the base's."""
+    """Return `base` overridden by the heir's values. A group of evidence is inherited whole, and only if the heir sets none of
+    its fields."""
     whole = merged(base, {key: value for key, value in said.items() if key != EVIDENCE})
     own = said.get(EVIDENCE)
     if isinstance(inherited := base.get(EVIDENCE), Mapping):
@@ -86,7 +87,7 @@ def _over(base: Values, said: Values) -> dict[str, Any]:
 
 
 def merged(base: Values, heir: Values) -> dict[str, Any]:
-    """`base` with what `heir` says over it: mappings key by key, all else whole, and ``null`` takes a key away."""
+    """Return `base` overridden by `heir`: mappings are merged, other values replaced, and ``null`` removes a key."""
     result = dict(base)
     for key, value in heir.items():
         if value is None:
@@ -99,10 +100,9 @@ def merged(base: Values, heir: Values) -> dict[str, Any]:
     return result
 
 
-# ── One entry's values ▸ a provider: the shape by pydantic, then whether it makes sense; each fault as (place,
-# message).
+# ── One entry's values ▸ a provider: pydantic checks the shape, then `checks` the meaning; each fault is (place, message).
 
-# Faults in these, or a misspelt one of them, would make placeholders and required addresses look wrong.
+# A fault in one of these fields, or a misspelt name, would make the later checks report correct placeholders as faults.
 _READ_BY_CHECKS: Final = frozenset(
     {"auth_mode", "authorization_url", "token_url", "connection_config", "connection_configuration", "credentials"}
     | {"token_response_metadata", "redirect_uri_metadata", "assertion_option", "additional_steps", "jwt", "signature"}
@@ -112,7 +112,7 @@ _STAND_INS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"
 
 
 def provider_in(name: str, values: Any, words: KnownWords) -> tuple[Provider | None, list[Finding]]:
-    """The provider that `values` describe, and everything that is wrong with them; with a fault there is none."""
+    """Return the provider that `values` describe, and all faults; the provider is None if there is any fault."""
     if not isinstance(values, Mapping):
         return None, [((), "an entry must be a mapping: `key: value` lines")]
     faults: list[Finding] = []
@@ -131,10 +131,9 @@ def provider_in(name: str, values: Any, words: KnownWords) -> tuple[Provider | N
 
 
 def _sound_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
-    """Return the sound part of an entry, for the checks that look at values.
+    """Return the valid part of a faulty entry, so that the later checks can run too.
 
-    Faulty fields are left out, required ones filled with stand-ins. None where the checks would then only repeat what
-    is said already.
+    Faulty fields are left out, and required ones get stand-ins. None if the checks would only report the same faults again.
     """
     if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
         return None
@@ -148,7 +147,7 @@ def _sound_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Pro
 
 
 def _drop(value: Any, place: Sequence[int | str]) -> None:
-    """Take `place` out of `value`, or what holds it if it lies in a list; nothing where it is not there."""
+    """Remove `place` from `value`; if it is inside a list, remove the list. Does nothing if `place` is absent."""
     for step in place[:-1]:
         inner = value.get(step) if isinstance(value, dict) else None
         if not isinstance(inner, dict):
@@ -184,7 +183,7 @@ def _did_you_mean(key: str, known: Collection[str]) -> str:
 
 
 def _fields_at(path: Sequence[int | str]) -> list[str]:
-    """Keys that the shape at `path` knows."""
+    """Return the keys of the shape at `path`."""
     shape: type[BaseModel] = Provider
     for step in path:
         field = shape.model_fields.get(str(step))
@@ -200,7 +199,7 @@ def _shapes_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _dotted(path: Sequence[int | str]) -> str:
-    # A union's branches appear in pydantic's path as if they were keys; nobody wrote those.
+    # Pydantic adds the branches of a union to the path as if they were keys.
     return dotted([step for step in path if step not in {"str", "list[str]"}])
 
 
@@ -209,19 +208,19 @@ ENDINGS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """A file as read: what it says in full, or what is wrong with it."""
+    """A file after reading: its complete entry, or its faults."""
 
     name: str
     path: Path
     content: bytes | None
-    """The provider as JSON, with what it inherits and without defaults; `Provider` reads it. None with a fault."""
+    """The provider as JSON for `Provider`, with inherited values and without defaults. None if there is a fault."""
     faults: tuple[CatalogFault, ...]
 
 
 def read_entries(files: Sequence[Path], words: KnownWords, earlier: Mapping[str, Values]) -> list[CatalogEntry]:
-    """The entry in each of `files`, in their order. `earlier`: the whole entries of folders before this one.
+    """Return the entry of each of `files`, in their order. `earlier`: the complete entries of the folders before this one.
 
-    Nothing of a file is kept but its values; a fault's line is looked up by reading that file once more.
+    Only the values of a file are kept; to find the line of a fault, the file is read again.
     """
     values: dict[str, Any] = {}
     faults: dict[Path, tuple[CatalogFault, ...]] = {}
@@ -245,7 +244,7 @@ def read_entries(files: Sequence[Path], words: KnownWords, earlier: Mapping[str,
 
 
 def _generation(name: str, own: Mapping[str, Values]) -> int:
-    """How many bases lie before an entry in its folder, so that a base is looked at before its heirs."""
+    """Return the length of an entry's chain of bases in its folder; sorting by it puts bases before their heirs."""
     chain: list[str] = []
     while name in own and name not in chain:
         chain.append(name)
@@ -284,21 +283,21 @@ class _FolderReading:
 
 
 def content_of(provider: Provider) -> bytes:
-    """Return the bytes kept of a provider: the fields that its file has, as JSON."""
+    """Return a provider as JSON bytes, with only the fields that were set."""
     return provider.model_dump_json(exclude_unset=True, exclude_none=True).encode()
 
 
 def _where(document: CatalogDocument, place: Sequence[str | int]) -> str:
-    """``file:line`` of `place`; of the ``alias`` where the value is inherited."""
+    """Return ``file:line`` of `place`; for an inherited value, the line of ``alias``."""
     if place and isinstance(document.value, Mapping) and place[0] not in document.value and KEY in document.value:
         return document.where(KEY)
     return document.where(*place)
 
 
 def state_of(folders: Sequence[Path]) -> int:
-    """A number that is another one once a file of `folders` was written, came, went or was replaced. Reads no content.
+    """Return a number that changes when a file in `folders` is written, added, removed or replaced. Reads no content.
 
-    What a link leads to counts, not the link: a mounted ConfigMap changes by turning one. For comparison in one process.
+    Symbolic links are followed: a mounted ConfigMap changes by switching a link. Compare only within one process.
     """
     seen: list[tuple[object, ...]] = []
     for folder in folders:
@@ -316,14 +315,15 @@ def state_of(folders: Sequence[Path]) -> int:
 
 
 def files_in(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
-    """The entries of a folder. Names that begin with ``.`` or ``_`` are not entries, nor is what is not YAML.
+    """Return the entry files of a folder, and faults. Names that begin with ``.`` or ``_`` and files other than YAML are not
+    entries.
 
-    A path to a file is that one entry, so that an author can check what is being written.
+    If the path is a file, it is the only entry, so that an author can check a single file.
     """
     if folder.is_file():
         return [folder], []
     try:
-        names = sorted(path.name for path in folder.iterdir())  # as text: paths compare twenty times as slowly
+        names = sorted(path.name for path in folder.iterdir())  # sorts names, since comparing paths is 20 times slower
     except OSError as wrong:
         return [], [CatalogFault(shown_path(folder), f"the catalog folder cannot be read: {wrong.strerror}")]
     found = [folder / name for name in names if name.endswith(ENDINGS) and name[0] not in "._"]

@@ -1,8 +1,8 @@
-"""Hosts that an entry names itself, and hosts that a connection's setting chooses.
+"""Separates hosts that an entry fixes from hosts that a connection's setting chooses.
 
-An entry names a host where its text, or the rule of a setting, fixes the registered domain: ``api.example.com``,
-``${connectionConfig.subdomain}.example.com``, a setting whose `enum` or `pattern` ends in ``.example.com``. Everything else is
-open: the person who types the setting chooses the server.
+An entry fixes a host if its text, or the rule of a setting, fixes the registered domain: ``api.example.com``,
+``${connectionConfig.subdomain}.example.com``, or a setting with an `enum` or `pattern` that ends in ``.example.com``. All other
+hosts are open: the person who enters the setting chooses the server.
 """
 
 import re
@@ -22,7 +22,7 @@ from gateway.documents.read_document import dotted
 
 ANY_PORT: Final = 0
 _PROXIED: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
-_MOST: Final = 512  # endings of one pattern; one with more counts as open
+_MOST: Final = 512  # maximum endings of one pattern; a pattern with more counts as open
 
 _CHAR: Final = r"[A-Za-z0-9_:/-]|\\[^A-Za-z0-9|]"
 _PART: Final = re.compile(
@@ -30,15 +30,15 @@ _PART: Final = re.compile(
     r"(?P<times>[*+?]|\{[^}]*\})?",
     re.DOTALL,
 )
-"""One piece of a pattern with how often it comes: plain choices in a group, a plain character, or anything else."""
+"""One piece of a regular expression with its repetition: a group of plain choices, a plain character, or anything else."""
 Ending = tuple[str, bool]
-"""How a text can end; and whether that is all of it."""
+"""A possible ending of a text, and whether the ending is the whole text."""
 _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
 
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """A host in lower case, or with `suffix` how hosts end. `port` None: the default one of the scheme."""
+    """A host in lower case, or with `suffix` an ending of hosts. `port` None: the scheme's default port."""
 
     text: str
     suffix: bool = False
@@ -51,29 +51,29 @@ class HostPattern:
 
 
 def parse_pattern(text: str) -> HostPattern:
-    """``host``, ``host:port``, ``*.example.com`` or ``*.example.com:port``, as `allowed_hosts` has it: checked before."""
+    """Parse a checked item of `allowed_hosts`: ``host``, ``host:port``, ``*.example.com`` or ``*.example.com:port``."""
     parts = urlsplit(f"//{text.removeprefix('*')}")
     host = parts.netloc.rpartition(":")[0] if parts.port is not None else parts.netloc
     return HostPattern(host.lower(), text.startswith("*."), parts.port)
 
 
 def named(provider: Provider, scheme: str, host: str, port: int) -> bool:
-    """Return whether the entry itself names this host in one of its addresses."""
+    """Return whether one of the entry's addresses fixes this host."""
     return any(
         one.fits(host, port, scheme) for _, template in addresses(provider) for one in _of(provider, template)[0]
     )
 
 
 def open_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Addresses whose host a setting can choose, as (``token_url``, the setting's name)."""
+    """Yield the addresses with a host that a setting chooses, as (field, setting), for example ``token_url``."""
     for place, template in addresses(provider):
         if (setting := open_setting(provider, template)) is not None:
             yield dotted(place), setting
 
 
 def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yield the open addresses to which requests with a secret of the integration would go: its token addresses, and the base
-    address where the client's secret signs or stands in proxied requests, or where the server says where tokens are issued."""
+    """Yield the open addresses that would get a secret of the integration: token addresses, and the base address if proxied
+    requests carry the client's secret or are signed with it, or if that server names the token address."""
     proxied = provider.auth_mode in _PROXIED or any(
         "clientSecret" in text for at, text in texts(provider) if at[0] == "proxy"
     )
@@ -84,7 +84,7 @@ def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
 
 
 def open_setting(provider: Provider, template: str) -> str | None:
-    """The setting that chooses the host of this address; None where the entry names it."""
+    """Return the setting that chooses the host of this address; None if the entry fixes the host."""
     return _of(provider, template)[1]
 
 
@@ -108,7 +108,7 @@ def _rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple
 def _patterns(
     template: str, rules: tuple[tuple[str, str | None, tuple[str, ...] | None, str | None], ...]
 ) -> tuple[tuple[HostPattern, ...], str | None]:
-    """Return the hosts that `template` can lead to, as far as fixed; else also the setting that chooses the host."""
+    """Return the fixed hosts that `template` can lead to, and the setting that chooses the host (None if all are fixed)."""
     address = parse_address(template)
     known = {name: _values(pattern, enum) for name, pattern, enum, _ in rules}
     defaults: dict[str, Sequence[Ending]] = {name: ((value.lower(), True),) for name, *_, value in rules if value}
@@ -130,7 +130,7 @@ def _patterns(
 
 
 def _authority(text: str) -> tuple[str, int | None]:
-    """Host, or its end, and port of a base address or of its end."""
+    """Return the host (or its ending) and the port of a base address (or its ending)."""
     authority = text.rpartition("://")[2].partition("/")[0]
     host, colon, port = authority.rpartition(":")
     return (host, int(port)) if colon and port.isdigit() else (authority, None)
@@ -156,8 +156,8 @@ def _values(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Endin
 
 @lru_cache(maxsize=1024)
 def _endings(pattern: str) -> Sequence[Ending]:
-    """How texts that fit `pattern` can end. Only plain characters and groups of plain choices are read; the rest counts as
-    any text, and so does a pattern with ``|`` or a group within anything else."""
+    """Return how texts that match `pattern` can end. Only plain characters and groups of plain choices are analysed; all else
+    counts as any text, and so does a whole pattern with ``|`` outside a group or with nested groups."""
     parts: list[Sequence[Ending]] = []
     for found in _PART.finditer(pattern):
         if found["odd"]:
@@ -172,7 +172,7 @@ def _endings(pattern: str) -> Sequence[Ending]:
 
 
 def _sequence(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
-    """The endings of `parts` one after the other, read from the last."""
+    """Return the possible endings of the concatenated `parts`, built from the last part backwards."""
     found: list[Ending] = [("", True)]
     for part in reversed(parts):
         further = [(text + end, whole) for end, done in found if done for text, whole in part]

@@ -1,4 +1,4 @@
-"""Finds faults in catalog files, and warns about what works but is missing or odd."""
+"""Finds faults in catalog files, and warns about missing or unusual fields in entries that load."""
 
 import datetime as dt
 import re
@@ -23,20 +23,20 @@ from gateway.catalog.template_places import addresses, texts
 from gateway.catalog.value import BadValue
 from gateway.catalog.yaml_file import CatalogFault, read
 
-# Secrets that every provider calls so; any other needs a title or a description of its own.
+# Secrets with a common name; any other secret needs its own title or description.
 _SPEAKING: Final = frozenset(
     {"apiKey", "password", "client_secret", "clientSecret", "client_certificate", "client_private_key"}
     | {"secret_access_key", "token_secret"}
 )
-# A repeated group that itself repeats: on text that almost matches, its time doubles with every character.
+# A repetition inside a repeated group: on text that almost matches, the time doubles with every character.
 _RUNAWAY = re.compile(r"\((?:\?:)?[^()]*[*+]\)[*+{]")
 
-# Requests to these hosts stay on the machine, so plain http is allowed.
+# Requests to these hosts stay on this machine, so plain http is allowed.
 _LOOPBACK = {("127.0.0.1",), ("localhost",), ("[::1]",)}
 
 _FOR_SOME_MODES = {key for mode in AUTH_MODES.values() for key in (*mode.needs, *mode.reads)}
 
-# A role instead of a key, a certificate instead of a secret: which of them, the form says.
+# Modes with alternative credentials (a role instead of a key, a certificate instead of a secret); the form decides.
 _EITHER_OR = frozenset({"AWS_SIGV4", "OAUTH2_CC"})
 
 _NEEDED = {
@@ -54,10 +54,10 @@ def lint(
     modes: Collection[str] | None = None,
     below: Sequence[Path] = (),
 ) -> list[CatalogFault]:
-    """Faults and warnings of every entry in `folders`, in the order of files and lines.
+    """Return the faults and warnings of every entry in `folders`, in the order of files and lines.
 
-    What it finds has the level ``fault`` if the gateway would not start with it, else ``warning``. `below` are folders
-    that entries may inherit from.
+    The level is ``fault`` if the gateway would not start with the entry, else ``warning``. `below`: folders that entries may
+    inherit from.
     """
     entries, faults = read_folders(folders, scripts=scripts, modes=modes, below=below)
     for entry in entries:
@@ -81,7 +81,7 @@ def lint(
 
 
 def warnings(provider: Provider) -> Iterator[Finding]:
-    """Return warnings for the author of an entry that loads."""
+    """Yield the warnings for an entry that loads."""
     yield from _words(provider)
     yield from _without_effect(provider)
     yield from _own_fields(provider)
@@ -125,7 +125,7 @@ def _evidence(provider: Provider, today: dt.date) -> Iterator[Finding]:
 
 
 def _without_effect(provider: Provider) -> Iterator[Finding]:
-    """Fields for other auth modes."""
+    """Yield the fields that only other auth modes read."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
@@ -136,7 +136,7 @@ def _without_effect(provider: Provider) -> Iterator[Finding]:
 
 
 def _own_fields(provider: Provider) -> Iterator[Finding]:
-    """Fields of the auth mode itself, which an entry with `credentials` must declare too: the form shows only declared ones."""
+    """Yield the auth mode's own fields that are missing in `credentials`: the form shows only declared fields."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None or not provider.credentials or provider.auth_mode in _EITHER_OR:
         return
@@ -162,13 +162,13 @@ def _credential(provider: Provider) -> Iterator[Finding]:
     if provider.proxy.verification is None:
         yield ("proxy",), "has no verification, so a wrong credential is found only when it is used"
     templates = [template for place, template in (*texts(provider), *addresses(provider)) if place[0] == "proxy"]
-    # BASIC has a default place, the Authorization field; a key has none.
+    # BASIC has a default place, the Authorization header; an API key has none.
     if provider.auth_mode == "API_KEY" and not any(map(carries_credential, templates)):
         yield ("proxy",), "puts the key nowhere; give proxy.headers or proxy.query an entry with ${apiKey}"
 
 
 def _open_hosts(provider: Provider) -> Iterator[Finding]:
-    """Hosts whose end a connection's setting decides: anyone who sets it decides who gets the credential."""
+    """Yield the hosts that a connection's setting decides: the person who enters it decides who gets the credential."""
     for place, template in addresses(provider):
         address: AddressTemplate = parse_address(template)
         last = address.whole or (address.host[-1] if address.host else None)
@@ -181,7 +181,7 @@ def _open_hosts(provider: Provider) -> Iterator[Finding]:
 
 
 def _examples(provider: Provider) -> Iterator[Finding]:
-    """Addresses that cannot be made of the settings' own examples: then nobody's values fit."""
+    """Yield the addresses that cannot be built from the settings' own examples: then no user's values would fit."""
     forms = provider.connection_config
     config = {
         name: form.example or form.default_value or next(iter(form.enum or ()), "") for name, form in forms.items()
@@ -198,7 +198,7 @@ def _examples(provider: Provider) -> Iterator[Finding]:
 
 
 def _calls(provider: Provider) -> Iterator[Finding]:
-    """The calls that prove a credential and name its account."""
+    """Check the calls that verify a credential and name its account."""
     proof, account = provider.proxy.verification, provider.account
     if proof is not None and proof.expect is not None:
         if not proof.expect:

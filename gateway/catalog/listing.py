@@ -1,4 +1,4 @@
-"""The list behind ``GET /providers``: every body made once for a catalog, pages cut from the finished pieces."""
+"""The list behind ``GET /providers``: each provider's JSON is built once per catalog, and pages are joined from it."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ from gateway.catalog.load_catalog import Catalog
 
 @dataclass(frozen=True, slots=True)
 class ListingBody:
-    """JSON as it is sent, and its entity tag without the quotes (RFC 9110 §8.8.3)."""
+    """A JSON body to send, and its entity tag without the quotes (RFC 9110 §8.8.3)."""
 
     content: bytes
     etag: str
@@ -22,7 +22,7 @@ class ListingBody:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A search among providers: words in name, display name and categories; at most `limit`, behind the name `after`."""
+    """A provider search: words in name, display name and categories; at most `limit` results, after the name `after`."""
 
     search: str = ""
     category: str | None = None
@@ -49,7 +49,7 @@ class _Row:
 
 
 class Listing:
-    """The providers of one catalog as JSON, with addresses of ours below `public_url`."""
+    """The providers of one catalog as JSON; the gateway's own addresses in it begin with `public_url`."""
 
     def __init__(self, catalog: Catalog, public_url: str) -> None:
         self._rows = [_row(catalog.provider_json(name, public_url)) for name in catalog.providers]
@@ -58,7 +58,7 @@ class Listing:
 
     @cached_property
     def categories(self) -> frozenset[str]:
-        """Return the categories in lower case, as `Query.category` is compared."""
+        """The categories of all entries in lower case, for comparison with `Query.category`."""
         return frozenset(category for row in self._rows for category in row.categories)
 
     @cached_property
@@ -67,12 +67,12 @@ class Listing:
         return frozenset(row.auth_mode for row in self._rows)
 
     def one(self, name: str) -> ListingBody | None:
-        """The body of ``GET /providers/{name}``; None if there is no such provider."""
+        """Return the body of ``GET /providers/{name}``; None if the provider does not exist."""
         row = self._by_name.get(name)
         return None if row is None else _body(b'{"data":' + row.content + b"}")
 
     def page(self, query: Query) -> ListingBody:
-        """The body of ``GET /providers``. `next_cursor` stands in it while more follow."""
+        """Return the body of ``GET /providers``. It has `next_cursor` if more providers follow."""
         if query == Query():
             return self._all
         found = [row for row in self._rows if row.matches(query)]
@@ -88,12 +88,12 @@ class Listing:
 
 
 def cursor_after(name: str) -> str:
-    """An opaque cursor for what follows `name`. It outlives a reload: nothing is repeated, whatever was added."""
+    """Return an opaque cursor for the providers after `name`. It stays valid after a reload, without repeated providers."""
     return base64.urlsafe_b64encode(b"after:" + name.encode()).decode().rstrip("=")
 
 
 def name_in(cursor: str) -> str:
-    """The name that `cursor_after` was given. Raises ValueError for what it did not make."""
+    """Return the name in a cursor of `cursor_after`. Raises ValueError for any other text."""
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as wrong:
@@ -105,7 +105,7 @@ def name_in(cursor: str) -> str:
 
 
 def listing_of(catalog: Catalog, public_url: str) -> Listing:
-    """The listing of `catalog`, made on the first call and kept as long as the catalog is."""
+    """Return the listing of `catalog`, built on the first call and cached as long as the catalog exists."""
     made = _MADE.setdefault(catalog, {})
     if public_url not in made:
         made[public_url] = Listing(catalog, public_url)

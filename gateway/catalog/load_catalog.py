@@ -1,4 +1,4 @@
-"""Folders of YAML ▸ the catalog: the shipped folder first; a later one adds, replaces or inherits."""
+"""Loads folders of YAML files into a catalog: the shipped folder first; later folders add, replace or inherit entries."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,19 +15,19 @@ from gateway.catalog.folder import CatalogEntry, files_in, read_entries
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogFault, CatalogFaults, UnreadableFile, read
 
-# ── What `/providers` shows of an entry: what its file says, and the two fields we fill in (docs/catalog.md#fields).
+# ── An entry as `/providers` shows it: the file's fields, and two fields that the gateway fills in
+# (docs/catalog.md#fields).
 
 LOGOS = "/images/template-logos"
 _FORMS = ("connection_config", "credentials", "assertion_option")
-_OUR_OWN = frozenset({"alias"})  # what it inherits stands in it already
+_OUR_OWN = frozenset({"alias"})  # not shown: the inherited values are merged in already
 
 
 def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
-    """Return an entry (`CatalogEntry.content`, read) as the JSON that the API shows.
+    """Return an entry (parsed `CatalogEntry.content`) as the JSON that the API shows.
 
-    A field that its file leaves out is absent, never null.
-
-    `logo_url` and `docs` are ours where the entry has none; `connection_configuration` is always an array of names.
+    A field that the file leaves out is absent, never null. Without `logo_url` or `docs` in the entry, the gateway's own
+    addresses are shown; `connection_configuration` is always an array of names.
     """
     shown = dict(said)
     shown.setdefault("logo_url", f"{public_url}{LOGOS}/{said['name']}.svg")
@@ -38,20 +38,18 @@ def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     shown |= {key: value for key, value in found.items() if value}
     for key in _FORMS:
         if key in said:
-            # Form builders read the type.
+            # Clients that build forms read `type`.
             shown[key] = {name: {"type": "string", **form} for name, form in said[key].items()}
     return {key: shown[key] for key in Provider.model_fields if key in shown and key not in _OUR_OWN}
 
 
-MOST_BUILT: Final = (
-    200  # a gateway uses a handful of providers; a list of all of them must not keep all of them in memory
-)
+MOST_BUILT: Final = 200  # a gateway uses few providers; iterating over all of them must not keep all in memory
 
 
 class Providers(Mapping[str, Provider]):
-    """The providers by name, in the order of their names, each made from its JSON when it is first requested.
+    """The providers by name, sorted by name; each is parsed from its JSON on first access.
 
-    A thousand of them, made, would take ten times the memory.
+    A thousand parsed providers would take ten times the memory.
     """
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
@@ -95,42 +93,42 @@ class Values(Mapping[str, Mapping[str, Any]]):
 
 
 class Catalog:
-    """The providers, by name and in the order of their names. Never changes: a reload makes a new one."""
+    """All providers, sorted by name. A catalog is immutable: a reload creates a new one."""
 
     def __init__(
         self, contents: Mapping[str, bytes], paths: Mapping[str, str], faulty: Collection[str] = (), seen: int = 0
     ) -> None:
-        """`contents`: each entry as JSON; `faulty`: names of entries that are there and cannot be used; `seen`: the
-        `folder.state_of` the operator's folders as of just before they were read."""
+        """`contents`: each entry as JSON; `faulty`: names of existing entries that cannot be used; `seen`: the result of
+        `folder.state_of` for the operator's folders, taken just before they were read."""
         self.providers = Providers(contents)
         self.faulty = frozenset(faulty)
         self.seen = seen
         self._paths = dict(paths)
 
     def keeping(self, names: Collection[str], of: "Catalog") -> "Catalog":
-        """Return this catalog, but with the entries called `names` as they are in `of`, as far as it has them."""
+        """Return this catalog, with the entries called `names` replaced by those in `of`, if `of` has them."""
         kept = {name: of.providers.contents[name] for name in names if name in of.providers}
         paths = {name: of._paths[name] for name in kept}
         return Catalog(self.providers.contents | kept, paths | self._paths, self.faulty - set(kept), self.seen)
 
     def of_folders(self, folders: Sequence[Path]) -> frozenset[str]:
-        """The names of the entries whose file lies in one of `folders`."""
+        """Return the names of the entries with a file in one of `folders`."""
         return frozenset(name for name, path in self._paths.items() if Path(path).parent in folders)
 
     def get(self, name: str) -> Provider | None:
-        """The provider of that name, or None."""
+        """Return the provider called `name`, or None."""
         return self.providers.get(name)
 
     def where(self, name: str, *path: str | int) -> str:
-        """``catalog/jira.yaml:7``: where a provider's file says something, for messages. Reads the file again."""
+        """Return file and line of `path` in a provider's file, for messages: ``catalog/jira.yaml:7``. Reads the file again."""
         try:
             return read(Path(self._paths[name])).where(*path)
         except UnreadableFile as wrong:
             return wrong.fault.where
 
     def operations(self, name: str) -> ProviderOperations | None:
-        """The API operations of a provider, read from the folder of its entry or else from the shipped one; None: nothing is
-        known of them. Reads up to 100 kB each time and holds nothing. Raises UnreadableFile."""
+        """Return the API operations of a provider, read from the folder of its entry or else from the shipped folder; None if
+        neither has them. Reads up to 100 kB on each call and caches nothing. Raises UnreadableFile."""
         path = self._paths.get(name)
         if path is None or name not in self.providers:
             return None
@@ -138,7 +136,7 @@ class Catalog:
         return read_operations(tuple(dict.fromkeys(folders)), name)
 
     def provider_json(self, name: str, public_url: str) -> dict[str, Any]:
-        """The JSON of ``/providers/{name}``. Raises KeyError."""
+        """Return the JSON of ``/providers/{name}``. Raises KeyError."""
         return show(json.loads(self.providers.contents[name]), public_url)
 
 
@@ -149,10 +147,10 @@ def load_catalog(
     modes: Collection[str] | None = None,
     seen: int = 0,
 ) -> Catalog:
-    """The catalog in `folders`, later ones winning.
+    """Load the catalog from `folders`; entries of later folders win.
 
-    `scripts` and `modes` are the names an entry may use; None leaves scripts unchecked and takes every auth mode of the
-    vocabulary. `seen` is handed on. Raises CatalogFaults with everything that is wrong in any file.
+    `scripts` and `modes`: the names that an entry may use; None: scripts are not checked, and all of `AUTH_MODES` are allowed.
+    `seen`: passed to `Catalog`. Raises CatalogFaults with all faults of all files.
     """
     words = KnownWords(AUTH_MODES if modes is None else modes, scripts)
     contents: dict[str, bytes] = {}
@@ -185,8 +183,8 @@ def read_folders(
     modes: Collection[str] | None = None,
     below: Sequence[Path] = (),
 ) -> tuple[list[CatalogEntry], list[CatalogFault]]:
-    """Every entry of `folders` in the order of reading, and the faults of all of them. Entries may inherit from those
-    in the folders `below`, whose own faults are not reported."""
+    """Return every entry of `folders` in reading order, and all their faults. Entries may inherit from entries in the folders
+    `below`, whose own faults are not reported."""
     words = KnownWords(AUTH_MODES if modes is None else modes, scripts)
     whole: dict[str, bytes] = {}
     entries: list[CatalogEntry] = []
@@ -208,12 +206,12 @@ Row = tuple[str, str, bytes | None, tuple[CatalogFault, ...]]
 def rows_of_folder(
     folder: Path, files: Sequence[Path], words: KnownWords, earlier: Mapping[str, bytes], keys: list[str]
 ) -> Iterator[Row]:
-    """Name, path, content and faults of every entry, from the compiled file if one fits."""
+    """Yield name, path, content and faults of every entry, from the compiled file if it is up to date."""
     large = len(files) >= compiled.FEWEST
     try:
         keys.append(compiled.key_of(files, tuple(keys)))
     except OSError:
-        large = False  # a file cannot be read, which is reported when it is read as an entry
+        large = False  # a file cannot be read; `read_entries` reports it
     known = compiled.load(folder, keys[-1], words) if large else None
     if known is not None and set(known) == {path.stem for path in files}:
         yield from ((path.stem, str(path), known[path.stem], ()) for path in files)

@@ -1,4 +1,4 @@
-"""Checks files of API operations, and whether each fits its entry: for `gateway catalog lint`."""
+"""Checks files of API operations, and whether each file fits its entry, for `gateway catalog lint`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,8 @@ from gateway.catalog.yaml_file import CatalogFault, UnreadableFile, shown_path
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 MOST_STARTERS: Final = 12
 LONGEST_SUMMARY: Final = 90
-RESERVED_IDS: Final = frozenset({*RISKS, "starter"})  # words of rules: ``operations jira read``
-OTHER_HOST: Final = {"twitter-v2": "api.twitter.com"}  # the document has the old name of the same host
+RESERVED_IDS: Final = frozenset({*RISKS, "starter"})  # keywords in access rules: ``operations jira read``
+OTHER_HOST: Final = {"twitter-v2": "api.twitter.com"}  # the source has the host's old name
 _ID: Final = re.compile(r"[a-z][a-z0-9_]{1,59}")
 _PATH: Final = re.compile(r"/[!$&-.0-9:=@A-Z_a-z~{}/+*,]*")
 _PLACE: Final = re.compile(r"\{[A-Za-z0-9_.$@:+~-]+\}")
@@ -37,8 +37,8 @@ _ANY: Final = "{}"
 def operation_faults(
     folder: Path, providers: Mapping[str, Provider], shipped: Path | None = None
 ) -> list[CatalogFault]:
-    """Return what is wrong with the files in ``operations/`` of the catalog folder `folder`. `providers`: the entries
-    there are; `shipped`: another catalog folder, whose files ``same_as`` may name too."""
+    """Return the faults of the files in ``operations/`` of the catalog folder `folder`. `providers`: all known entries;
+    `shipped`: another catalog folder with files that ``same_as`` may name."""
     place = folder / FOLDER
     if not place.is_dir():
         return []
@@ -90,7 +90,7 @@ def _of_header(name: str, file: OperationFile, provider: Provider | None, known:
 
 
 def _join(name: str, provider: Provider, header: Mapping[str, str]) -> Iterator[str]:
-    """The entry's base address and the prefix must make the base address of the source."""
+    """Check that the entry's base address plus the prefix equals the base address of the source."""
     stated = header.get("base_url")
     if not stated:
         yield "does not say the base_url of its source"

@@ -1,4 +1,4 @@
-"""From an entry's `paginate`, its alternatives and what a caller says about it to the ways in which a list may be cut."""
+"""Combines an entry's `paginate`, its alternatives and the caller's header into the possible pagination methods (`Way`)."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -26,12 +26,12 @@ _NEEDS: Final = {
     "offset": (("offset_name_in_request",),),
 }
 AFTER: Final = "variables.after"
-"""Where a GraphQL request has the cursor, unless somebody says otherwise."""
+"""The default path of the cursor in a GraphQL request."""
 _NO_PATH: Final = re.compile(r"[?#\\\s{}]")
 
 
 class BadWay(ValueError):
-    """`faults`: every one, each a text that stands behind the header's name."""
+    """The pagination fields are invalid. Each of `faults` continues a sentence that begins with the header's name."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__("; ".join(faults))
@@ -40,9 +40,9 @@ class BadWay(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PaginationOptions:
-    """The call that pages: its path below the base address, the names in its query, and the fields in its header.
+    """The paginated call: its path below the base address, the names in its query, and the fields in its header.
 
-    `posted`: it is a POST.
+    `posted`: the call is a POST.
     """
 
     path: str
@@ -52,13 +52,13 @@ class PaginationOptions:
 
 
 def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: PaginationOptions) -> list[Way]:
-    """The ways that the answer may turn out to be cut in, best first; at least one. Raises BadWay.
+    """Return the possible pagination methods of the list, best first; at least one. Raises BadWay.
 
-    One whose `applies_to` is this path goes before all; then one whose parameter the caller has put into the query. Else
-    the first page decides. The caller's fields stand alone if they say enough; else they are laid over the entry's, of the
-    same `type` if they name one, and an empty one removes. Their names may be cut off at an underscore.
+    A method with an `applies_to` that covers the path comes first, then a method with a parameter that the caller's query has;
+    else the first page decides. The caller's fields are used alone if they are complete. Otherwise they override the entry's
+    fields (of the same `type`, if given), and an empty field removes one. Field names may be shortened at an underscore.
 
-    A POST is sent once a page, so it must be known as a list: by the path of an `applies_to`, or since the caller says so.
+    A POST is sent once per page, so it must be known to be a list: by an `applies_to` path, or because the caller says so.
     """
     fields = _spelled_out(asked.fields)
     kind = fields.get("type")
@@ -91,7 +91,7 @@ def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: 
 
 
 def in_body(kind: str | None, declared: str | bool | None) -> bool:
-    """Return whether such lists are requested by POST; GraphQL's always are."""
+    """Return whether lists of this kind are requested by POST; GraphQL lists always are."""
     return kind == "graphql" or declared in (True, "true")
 
 
@@ -103,7 +103,7 @@ def _may_be(way: Paginate, asked: PaginationOptions, *, by_post: bool) -> bool:
 
 
 def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[Way]:
-    """An alternative that says too little stands in nobody's way, unless there is no other."""
+    """Return the complete candidates and skip incomplete ones. Raises BadWay if none is complete."""
     ways: list[Way] = []
     faults: list[str] = []
     for given in candidates:
@@ -117,13 +117,13 @@ def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[Way]:
 
 
 def applies(applies_to: str, path: str) -> bool:
-    """Return whether an `applies_to` that is a path covers `path`: ``/search/…`` all below it, ``{id}`` any one segment.
+    """Return whether an `applies_to` that is a path covers `path`.
 
-    ``/search/…`` all below it, ``{id}`` any one segment. ``/search/…`` what lies below, ``{id}`` any one segment.
+    ``/search/…`` covers everything below it, ``{id}`` any one segment.
     """
     text = applies_to.strip()
     if not text.startswith("/") or re.search(r"\s", text):
-        return False  # words for people
+        return False  # `applies_to` is a description, not a path
     exact = text.rstrip(".…*")
     pattern = "[^/]+".join(map(re.escape, re.split(r"\{[^/{}]*\}", exact)))
     return re.fullmatch(pattern + (".*" if exact != text else "/?"), path, re.DOTALL) is not None
@@ -154,7 +154,7 @@ def _way(fields: Mapping[str, Any]) -> Way:
 
 
 def misplaced(way: Paginate) -> str | None:
-    """Return what in `way` cannot be combined; None if all can."""
+    """Return which fields of `way` cannot be combined, as text; None if all can."""
     if way.type == "link" and way.in_body:
         return "in_body with type=link, whose next page is an address"
     if way.next_path_in_request is None:
@@ -172,7 +172,7 @@ def _missing(kind: str, given: Collection[str]) -> list[str]:
 
 
 def _spelled_out(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the names as a catalog entry has them: ``cursor_path`` is enough for ``cursor_path_in_response``."""
+    """Return the fields under their full names: ``cursor_path`` stands for ``cursor_path_in_response``. Raises BadWay."""
     fields: dict[str, str] = {}
     faults: list[str] = []
     for name, value in given.items():

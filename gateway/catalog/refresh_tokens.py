@@ -1,4 +1,4 @@
-"""Finds how to get a refresh token by what an entry says: the scope to request, or advice where that is not enough."""
+"""Finds out from an entry how to get a refresh token: the scope to request, or other advice."""
 
 from collections.abc import Collection
 from typing import Final
@@ -9,14 +9,14 @@ OFFLINE: Final = "offline_access"
 
 
 def refresh_scope(provider: Provider) -> str | None:
-    """The scope without which the provider gives no refresh token; None where the entry names none."""
+    """Return the scope that the provider requires for a refresh token; None if the entry names none."""
     if provider.refresh is not None and provider.refresh.requires_scope:
         return provider.refresh.requires_scope
     return OFFLINE if OFFLINE in (provider.default_scopes or ()) else None
 
 
 def what_brings_one(provider: Provider, asked: Collection[str]) -> str:
-    """A sentence on what to change so that the next consent brings a refresh token. `asked`: the scopes requested."""
+    """Return advice on how the next consent returns a refresh token. `asked`: the requested scopes."""
     name, params = provider.display_name, provider.authorization_params
     scope = refresh_scope(provider)
     if scope is None and OFFLINE in (*asked, *(provider.available_scopes or ())):

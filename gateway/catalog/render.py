@@ -1,10 +1,10 @@
-"""Filling in templates: `render_text` for headers, query and parameters, `render_url` for addresses.
+"""Fills in templates: `render_text` for headers, query and parameters, `render_url` for addresses.
 
-Values in addresses: what may be filled in depends on where in the URL it lands.
+The allowed values in an address depend on their position in the URL:
 
-host     one DNS label, folded to lower case; several only for a setting with `format: hostname`, or from its `enum`
+host     one DNS label, converted to lower case; several labels only for a setting with `format: hostname` or an `enum`
 port     1 to 65535
-path     one percent-encoded segment, or a piece of one; never ``.`` or ``..``
+path     one percent-encoded segment, or part of one; never ``.`` or ``..``
 query    percent-encoded
 whole    a template may begin with a setting of `format: uri`, which is then the base address
 """
@@ -38,14 +38,14 @@ from gateway.catalog.template import (
 from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_label
 from gateway.http.url import has_dot_segment
 
-# ── Names of values in templates: which stand for the same, and which are a credential.
+# ── Names of values in templates: synonyms, and which names are a credential.
 
-# Published entries write accessToken, the credential's JSON access_token; both are in use.
+# Published entries write accessToken, the credential's JSON says access_token; templates use both.
 _SAME: Final = {"accessToken": "access_token", "access_token": "accessToken"}
 
 
 def find(values: Mapping[str, str], name: str) -> str | None:
-    """The value called `name`, under that name or under the one that means the same; None if it is not there."""
+    """Return the value called `name` or one of its synonyms; None if absent."""
     for known in spellings(name):
         if known in values:
             return values[known]
@@ -53,22 +53,22 @@ def find(values: Mapping[str, str], name: str) -> str | None:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """`name` first, then the other names of the same value: ``credentials.apiKey`` is ``apiKey``."""
+    """Return `name` and its synonyms: ``credentials.apiKey`` and ``apiKey`` name the same value."""
     bare = name.removeprefix("credentials.")
     other = (_SAME[bare],) if bare in _SAME else ()
     return (name, *((bare,) if bare != name else ()), *other)
 
 
 def carries_credential(template: str, *, secret_settings: Collection[str] = ()) -> bool:
-    """Return whether `template` puts a credential on a request, which makes its place a slot that callers cannot fill.
+    """Return whether `template` adds a credential to a request; callers cannot override such a field.
 
-    `secret_settings` are the names in ``connectionConfig`` that the entry calls secret.
+    `secret_settings`: names in ``connectionConfig`` that the entry marks as secret.
     """
     return any(credential_names(template, secret_settings=secret_settings))
 
 
 def credential_names(template: str, *, secret_settings: Collection[str] = ()) -> Iterator[str]:
-    """Names of the values in `template` that are a credential or one of `secret_settings`."""
+    """Yield the names of the values in `template` that are a credential or one of `secret_settings`."""
     return (name for name in placeholders(template) if _is_credential(name, secret_settings))
 
 
@@ -84,7 +84,7 @@ LONGEST_SEGMENT: Final = 4096
 
 
 class Unresolved(LookupError):
-    """Values that the template needs and the connection does not have; `names` as the template writes them."""
+    """The connection lacks values that the template needs; `names`: their names as in the template."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(", ".join(names))
@@ -94,12 +94,12 @@ class Unresolved(LookupError):
 def render_url(
     template: str, config: Mapping[str, Any], settings: Mapping[str, Setting], values: Mapping[str, str] = NO_VALUES
 ) -> str:
-    """The address that `template` means for a connection.
+    """Return the address of `template` for a connection.
 
-    `config` holds its settings by bare name (``subdomain``), `settings` their rules; one that is unset or empty has its
-    `default_value`. `values` holds what else may be named: ``apiKey``, ``metadata.team``.
+    `config`: the connection's settings by bare name (``subdomain``); `settings`: their rules. An unset or empty setting gets
+    its `default_value`. `values`: other values, such as ``apiKey`` and ``metadata.team``.
 
-    Raises Unresolved naming every value that is not there, BadValue naming one that may not stand where it is to go,
+    Raises Unresolved with the names of all missing values, BadValue for a value that is not allowed in its position, and
     TemplateError.
     """
     address = parse_address(template)
@@ -114,7 +114,7 @@ def render_url(
 
 
 class _Known:
-    """The values at hand, each with the rules of its setting."""
+    """The available values, each with the rules of its setting."""
 
     def __init__(self, config: Mapping[str, str], settings: Mapping[str, Setting], values: Mapping[str, str]) -> None:
         self._config = config
@@ -130,13 +130,13 @@ class _Known:
         return self._settings.get(_bare(name))
 
     def value(self, name: str) -> str:
-        """The value as given, after the rules of its setting. Raises BadValue."""
+        """Return the value after checking it against its setting. Raises BadValue."""
         value = self._find(name) or ""
         self._check(name, value)
         return value
 
     def folded(self, name: str) -> str:
-        """The value in lower case, as hosts compare; its setting's rules may be written for either case."""
+        """Return the value in lower case, for use in a host; the setting's rules may match either case. Raises BadValue."""
         value = self._find(name) or ""
         if wrong := not_ascii(value):
             setting = self.setting(name)
@@ -244,9 +244,7 @@ def _encoded(name: str, value: str) -> str:
         raise BadValue(_bare(name), "is not valid Unicode text") from None
 
 
-# ── Filling in templates: `render_text` for headers, query and parameters, `render_url` for addresses.
-#
-# `render_url` knows where in the URL a value lands and what may stand there.
+# ── Templates of headers, query and parameters.
 
 # A control character ends or splits a header field (RFC 9110 §5.5); only a tab is harmless.
 _FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -258,22 +256,22 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The values of ``${now}`` and ``${random}``: one moment and one UUID for all templates of a request."""
+    """The values of ``${now}`` and ``${random}``: one time and one UUID for all templates of a request."""
 
     at: datetime = field(default_factory=_now)
     random: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 def render_text(template: str, values: Mapping[str, str], *, moment: Moment | None = None, breaks: bool = False) -> str:
-    """`template` with `values` filled in.
+    """Return `template` with `values` filled in.
 
-    `values` has the names as templates write them: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``. A
-    credential's name stands for ``credentials.name`` too, and ``accessToken`` for ``access_token``. An empty value is a
-    value. Give the same `moment` to all templates of one request.
+    `values` uses the names of templates: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``. The bare name of a
+    credential also stands for ``credentials.name``, and ``accessToken`` for ``access_token``. An empty value counts as present.
+    Pass the same `moment` for all templates of one request.
 
-    Raises Unresolved naming every value that is not there, BadValue if a result holds CR, LF, NUL or another control
-    character or a function cannot work with a value, TemplateError. With `breaks` it may hold them: a key in PEM has
-    lines, and a body is not a header.
+    Raises Unresolved with the names of all missing values; BadValue if the result has a control character, such as CR, LF or
+    NUL, or a function does not accept a value; TemplateError. `breaks` allows control characters: a PEM key has several lines,
+    and a body is not a header.
     """
     parsed = parse(template)
     missing = [name for name in dict.fromkeys(parsed.names()) if find(values, name) is None]
@@ -289,14 +287,14 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
 
 
 def differs_each_time(template: str) -> bool:
-    """Return whether ``${now}`` or ``${random}`` is in `template`; then its text is good for one request."""
+    """Return whether `template` has ``${now}`` or ``${random}``; its text is then valid for one request only."""
     return _is_momentary(parse(template))
 
 
 def needs_request(template: str) -> bool:
-    """Return whether `template` names the request it stands in (``${method}``, ``${path}`` …).
+    """Return whether `template` uses values of its own request (``${method}``, ``${path}`` …).
 
-    Then each attempt renders it again, with `auth.request_templates` filling in those values.
+    `auth.request_templates` then renders it again for each attempt.
     """
     return not REQUEST.isdisjoint(placeholders(template))
 

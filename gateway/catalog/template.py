@@ -1,14 +1,14 @@
-"""The template language: text with ``${…}`` in it, parsed once; its functions and moments.
+"""The template language: text with ``${…}``, parsed once; its functions and time formats.
 
     ${connectionConfig.x} ${metadata.x} ${credentials.x}     values of the connection
     ${apiKey} ${username} ${accessToken} ${clientId} …       values that the auth mode fills
-    ${assertionOption.x} ${step1.x}                          values of a token request with several parts
-    ${callback.x}                                            a parameter of the callback, where its code is exchanged
-    ${method} ${host} ${path} …                              of the request as it is sent, in header and query entries
-    ${now} ${now:FORMAT} ${now+7:days:FORMAT} ${random}      one moment and one UUID a request
-    ${base64(…)} ${sha256Hex(…)} ${hmacSha1Hex(message, key)}  functions; inside, templates again
+    ${assertionOption.x} ${step1.x}                          values of a token request with several steps
+    ${callback.x}                                            a parameter of the callback, in the exchange of its code
+    ${method} ${host} ${path} …                              parts of the final request, in header and query templates
+    ${now} ${now:FORMAT} ${now+7:days:FORMAT} ${random}      one time and one UUID per request
+    ${base64(…)} ${sha256Hex(…)} ${hmacSha1Hex(message, key)}  functions; their arguments are templates
 
-What is inserted is never looked at again, so a value that holds ``${…}`` stays as it is.
+Inserted values are not parsed again, so a value that contains ``${…}`` stays unchanged.
 """
 
 import base64
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class BadArgument(ValueError):
-    """A function cannot work with what it was given; the message says what would be right. Never the value."""
+    """A function does not accept its argument. The message says what it accepts, and never contains the value."""
 
 
 def _base64(text: str) -> str:
@@ -46,7 +46,7 @@ def _sha256_base64(text: str) -> str:
 
 
 def _hmac_sha1_hex(message: str, key: str) -> str:
-    # Providers that ask for HMAC-SHA1 are old, but HMAC does not rest on SHA-1's lost collision resistance.
+    # Some older providers require HMAC-SHA1. HMAC does not depend on collision resistance, which SHA-1 has lost.
     return hmac.new(key.encode(), message.encode(), hashlib.sha1).hexdigest()
 
 
@@ -59,11 +59,11 @@ def _hmac_sha256_base64(message: str, key: str) -> str:
 
 
 def _fingerprint(pem: str) -> str:
-    """``SHA256:`` and the digest of the public key (its SubjectPublicKeyInfo, RFC 5280 §4.1.2.7) in base64.
+    """Return ``SHA256:`` and the digest of the public key (its SubjectPublicKeyInfo, RFC 5280 §4.1.2.7) in base64.
 
-    From either half of the pair in PEM; this is how Snowflake names a key.
+    `pem` is the private or the public key. Snowflake identifies keys this way.
     """
-    # Loaded by the few who need it: it takes longer than the rest of this package together.
+    # Lazy import: it takes longer than the rest of this package, and few entries need it.
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
     if "PRIVATE KEY" in pem:
@@ -78,7 +78,7 @@ def _fingerprint(pem: str) -> str:
 
 
 def _ed25519_sign(message: str, pem: str) -> str:
-    """The signature (RFC 8032) in base64."""
+    """Return the signature (RFC 8032) in base64."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = _private_key(pem)
@@ -112,7 +112,7 @@ ARITY: Final = {"base64": 1, "sha256Hex": 1, "sha256Base64": 1, "fingerprint": 1
 )
 
 
-# ── ``${now:FORMAT}``: a moment written in the format tokens that catalog authors know (YYYY-MM-DD, HH:mm:ss, X …).
+# ── ``${now:FORMAT}``: a time in the format tokens that catalog authors know (YYYY-MM-DD, HH:mm:ss, X …).
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = (
@@ -126,7 +126,7 @@ UNITS: Final = _SECONDS | {f"{unit}s": seconds for unit, seconds in _SECONDS.ite
 
 _TOKEN = re.compile(r"\[([^\]]*)\]|YYYY|YY|M{1,4}|D{1,2}|d{1,4}|H{1,2}|h{1,2}|a|A|m{1,2}|s{1,2}|SSS|ZZ|Z|X|x")
 
-# English names whatever the process's locale is: a provider reads them.
+# English names in every locale, since a provider parses them.
 _WRITE: Final[dict[str, Callable[[datetime], str]]] = {
     "YYYY": lambda at: f"{at.year:04}",
     "YY": lambda at: f"{at.year % 100:02}",
@@ -159,7 +159,7 @@ _WRITE: Final[dict[str, Callable[[datetime], str]]] = {
 
 
 def write(at: datetime, format_: str | None) -> str:
-    """The aware time `at` in UTC as `format_` says, ``[text]`` being literal; None is ISO 8601 with milliseconds."""
+    """Return the aware time `at` in UTC, formatted by `format_`; ``[text]`` is literal. None: ISO 8601 with milliseconds."""
     at = at.astimezone(UTC)
     if format_ is None:
         return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"
@@ -182,36 +182,36 @@ _NOW = re.compile(r"now(?:(?P<shift>[+-]\d{1,6}):(?P<unit>[a-z]+))?(?::(?P<forma
 
 
 class TemplateError(ValueError):
-    """The text is not a template; the message says where it goes wrong."""
+    """The text is not a valid template; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A value known to the caller."""
+    """A placeholder for a value that the caller provides."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The moment of the request, moved by `shift_s` seconds; `format` None is ISO 8601 in UTC with milliseconds."""
+    """The time of the request, shifted by `shift_s` seconds; `format` None: ISO 8601 in UTC with milliseconds."""
 
     shift_s: int = 0
     format: str | None = None
 
     def moved(self, at: datetime) -> datetime:
-        """The moment meant by this placeholder in a request made `at`."""
+        """Return the time for this placeholder in a request made at `at`."""
         return at + timedelta(seconds=self.shift_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """A UUID, one a request."""
+    """A random UUID, the same for all templates of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function of `functions.FUNCTIONS`, over templates."""
+    """A call of a function in `FUNCTIONS`; its arguments are templates."""
 
     function: str
     arguments: tuple["Template", ...]
@@ -222,12 +222,12 @@ Part = str | Name | Now | Random | FunctionCall
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Parts in order, literals as plain text."""
+    """A parsed template: its parts in order; plain text for literals."""
 
     parts: tuple[Part, ...]
 
     def names(self) -> Iterator[str]:
-        """Names of the values it needs, functions' arguments included."""
+        """Yield the names of the values that the template needs, also in function arguments."""
         for part in self.parts:
             match part:
                 case Name(name):
@@ -239,18 +239,18 @@ class Template:
 
 @lru_cache(maxsize=8192)
 def parse(text: str) -> Template:
-    """`text` as parts. Raises TemplateError."""
+    """Parse `text`. Raises TemplateError."""
     parts, _ = _parts(text, 0, call=None, depth=0)
     return Template(parts)
 
 
 def placeholders(template: str) -> frozenset[str]:
-    """Names of the values that `template` needs, for example ``connectionConfig.cloudId``. Raises TemplateError."""
+    """Return the names of the values that `template` needs, for example ``connectionConfig.cloudId``. Raises TemplateError."""
     return frozenset(parse(template).names())
 
 
 def _parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[Part, ...], int]:
-    """Parts from `at` on: to the end, or, inside `call`, past the ``)}`` that closes it."""
+    """Parse from `at` to the end or, inside `call`, to its closing ``)}``; return the parts and the position after them."""
     if depth > DEEPEST:
         raise TemplateError(f"functions are nested deeper than {DEEPEST}")
     parts: list[Part] = []
@@ -275,7 +275,7 @@ def _parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[P
 
 
 def _placeholder(text: str, at: int, depth: int) -> tuple[Part, int]:
-    """The placeholder whose inside starts at `at`, and the place behind it."""
+    """Parse the placeholder whose content starts at `at`; return it and the position after it."""
     if opened := _CALL.match(text, at):
         function = opened[1]
         if function not in ARITY:
@@ -305,7 +305,7 @@ def _value(inside: str) -> Part:
 
 
 def _arguments(function: str, parts: tuple[Part, ...]) -> tuple[Template, ...]:
-    """Return the function's arguments: one template, or two around the last comma that stands in plain text."""
+    """Return the function's arguments: one template, or two, split at the last comma in literal text."""
     if ARITY[function] == 1:
         return (Template(parts),)
     for index in range(len(parts) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Where an entry holds templates, and what can fill them: places as paths in the file, for messages with a line."""
+"""Finds the templates of an entry and the names of its settings. Places are paths in the file, for messages with a line."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -17,7 +17,7 @@ _PARAMETERS: Final = (
 
 
 def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Every address template of an entry and where it stands."""
+    """Yield every address template of an entry with its place."""
     for key in ADDRESSES:
         if (template := getattr(provider, key)) is not None:
             yield (key,), template
@@ -37,7 +37,7 @@ def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
 
 
 def texts(provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Every other template of an entry and where it stands."""
+    """Yield every other template of an entry with its place."""
     proxy = provider.proxy
     held: list[tuple[Place, Any]] = [((key,), getattr(provider, key)) for key in _PARAMETERS]
     held += [(("token_body",), provider.token_body), (("jwt",), provider.jwt and _templates_of_jwt(provider))]
@@ -58,7 +58,7 @@ def texts(provider: Provider) -> Iterator[tuple[Place, str]]:
 
 
 def header_maps(provider: Provider) -> Iterator[tuple[Place, Mapping[str, str]]]:
-    """Every place where an entry writes header fields."""
+    """Yield every mapping of header fields in an entry, with its place."""
     yield ("token_headers",), provider.token_headers
     yield ("proxy", "headers"), provider.proxy.headers
     if provider.proxy.verification is not None:
@@ -73,7 +73,7 @@ def header_maps(provider: Provider) -> Iterator[tuple[Place, Mapping[str, str]]]
 
 
 def known_settings(provider: Provider) -> frozenset[str]:
-    """Names of settings that a connection can come to have: declared, or captured when it is made."""
+    """Return the names of all settings that a connection can have: declared, or read while it is created."""
     captured = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
     asked = provider.account.settings if provider.account is not None else ()
     return frozenset((*provider.connection_config, *(provider.connection_configuration or ()), *captured, *asked))

@@ -1,4 +1,4 @@
-"""Checks whether a value fits its setting: when a connection is saved, and again when the value goes into a URL."""
+"""Checks whether a value fits its setting: when a connection is saved, and again when the value is put into a URL."""
 
 import ipaddress
 import re
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from gateway.authority import not_ascii
 from gateway.catalog.provider_parts import Setting
 
-LONGEST: Final = 255  # a pattern is only ever matched against this much text
+LONGEST: Final = 255  # also limits the text that a pattern is matched against
 LONGEST_SECRET: Final = 8192
 _OF_HOSTS: Final = frozenset({"hostname", "uri"})
 
@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"\s*[+-]?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
 
 
 class BadValue(ValueError):
-    """A value may not stand where it is to go: `name` is the setting's, `why` what would be right. Never the value."""
+    """A value is not allowed. `name`: the setting's name; `why`: what is wrong or expected, never the value itself."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -31,9 +31,9 @@ class BadValue(ValueError):
 
 
 def check_value(name: str, value: str, setting: Setting) -> None:
-    """Raises BadValue where `value` breaks the length limit, pattern, enum or format of `setting`.
+    """Raise BadValue if `value` violates the length limit, pattern, enum or format of `setting`.
 
-    At most 255 characters, 8192 in a secret one without pattern; control characters never.
+    Allowed are 255 characters, 8192 for a secret setting without pattern, and no control characters.
     """
     limit = LONGEST_SECRET if setting.secret and not setting.pattern else LONGEST
     if len(value) > limit:
@@ -52,7 +52,7 @@ def check_value(name: str, value: str, setting: Setting) -> None:
 
 @lru_cache(maxsize=4096)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """`pattern` for use with ``fullmatch``. Raises re.error."""
+    """Compile `pattern`, for use with ``fullmatch``. Raises re.error."""
     return re.compile(pattern, re.ASCII)
 
 
@@ -62,9 +62,9 @@ def is_label(text: str) -> bool:
 
 
 def is_hostname(text: str) -> bool:
-    """Return whether `text` is DNS labels in lower case, or an IPv4 address in its one plain form.
+    """Return whether `text` is DNS labels in lower case, or an IPv4 address of four decimal numbers.
 
-    The other spellings of an address (``127.1``, ``0x7f000001``, ``2130706433``) are refused: readers differ on them.
+    Other spellings of an address (``127.1``, ``0x7f000001``, ``2130706433``) are refused, since parsers differ on them.
     """
     labels = text.split(".")
     if len(text) > 253 or not all(map(is_label, labels)):
@@ -88,10 +88,10 @@ def _is_ipv6(text: str) -> bool:
 
 
 def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, str]:
-    """A connection's settings under the names that templates use, for `render_text`.
+    """Return a connection's settings under the names that templates use, for `render_text`.
 
-    ``{"cloudId": "1", "team": {"id": 7}}`` ▸ ``{"connectionConfig.cloudId": "1", "connectionConfig.team.id": "7"}``. A
-    setting that is unset or empty has its default, or is left out. Only text and numbers are values.
+    ``{"cloudId": "1", "team": {"id": 7}}`` ▸ ``{"connectionConfig.cloudId": "1", "connectionConfig.team.id": "7"}``. An
+    unset or empty setting gets its default or is left out. Only text and numbers are included.
     """
     found = {name: setting.default_value for name, setting in settings.items() if setting.default_value}
     found.update({name: text for name, text in flat_values(config).items() if text})
@@ -99,7 +99,7 @@ def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -
 
 
 def flat_values(held: Mapping[str, Any]) -> dict[str, str]:
-    """Text and numbers of `held` by dotted path; where ``{"a.b": …}`` and ``{"a": {"b": …}}`` meet, the latter wins."""
+    """Return text and numbers of `held` by dotted path; of ``{"a.b": …}`` and ``{"a": {"b": …}}``, the latter wins."""
     flat: dict[str, str] = {}
     nested: dict[str, str] = {}
     for name, value in held.items():
@@ -122,7 +122,7 @@ def _such_as(setting: Setting) -> str:
 def _has_format(value: str, format_: str) -> bool:
     match format_:
         case "hostname":
-            return value.isascii() and is_hostname(value.lower())  # the lower case of U+212A is a k
+            return value.isascii() and is_hostname(value.lower())  # isascii first: lower() turns U+212A into "k"
         case "uuid":
             return _UUID.fullmatch(value) is not None
         case "email":

@@ -1,6 +1,6 @@
-"""A catalog file as plain values, every value's line still known, and what is wrong with catalog files.
+"""Reads a catalog file into plain values with their line numbers, and defines the faults of catalog files.
 
-``no`` and ``2024-01-31`` stay text here (only true, false, null and numbers are not), and there are no merge keys.
+``no`` and ``2024-01-31`` stay text (only true, false, null and numbers are converted); merge keys are not supported.
 """
 
 from collections.abc import Sequence
@@ -15,24 +15,24 @@ from gateway.documents.read_document import Dialect, Document, decoded, read_doc
 if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
 
-# ── What is wrong with catalog files, all of it at once, each as ``file:line: what, and what to do``.
+# ── Faults of catalog files, reported together, each as ``file:line: what, and what to do``.
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogFault(config_faults.Fault):
-    """`where` is ``file:line`` (or a folder). A ``fault`` stops loading; a ``warning`` is only said by `lint`."""
+    """A fault at `where`: ``file:line`` or a folder. A ``fault`` stops loading; a ``warning`` is only reported by `lint`."""
 
     level: Literal["fault", "warning"] = "fault"
 
     @property
     def line(self) -> int:
-        """The line that `where` names; 0 for a folder."""
+        """The line number in `where`; 0 for a folder."""
         _, _, line = self.where.rpartition(":")
         return int(line) if line.isdigit() else 0
 
 
 class CatalogFaults(config_faults.Faults):
-    """The catalog cannot be used as it is; `faults` names every reason, `catalog` holds what is right in it."""
+    """The catalog has faults: all are in `faults`; `catalog` holds the entries without faults."""
 
     faults: tuple[CatalogFault, ...]
 
@@ -42,11 +42,11 @@ class CatalogFaults(config_faults.Faults):
 
 
 LARGEST_BYTES: Final = 256 * 1024
-MOST_VALUES: Final = 20_000  # aliases count each time they are used, so a "billion laughs" stops here
+MOST_VALUES: Final = 20_000  # each use of a YAML alias counts, which stops a "billion laughs" attack
 
 
 class UnreadableFile(Exception):
-    """The file has no values to look at; `fault` says why."""
+    """The file cannot be parsed into values; `fault` says why."""
 
     def __init__(self, fault: CatalogFault) -> None:
         super().__init__(str(fault))
@@ -54,7 +54,7 @@ class UnreadableFile(Exception):
 
 
 class CatalogDocument:
-    """`value` is the file's content; `faults` what is wrong with it as YAML, which leaves the rest readable."""
+    """A parsed file: `value` is its content, `faults` are YAML faults that do not prevent reading the rest."""
 
     def __init__(self, shown_path: str, document: Document) -> None:
         self._path = shown_path
@@ -63,14 +63,14 @@ class CatalogDocument:
         self.faults = [CatalogFault(f"{shown_path}:{fault.line}", fault.message) for fault in document.faults]
 
     def where(self, *path: str | int) -> str:
-        """``catalog/jira.yaml:7`` for the place of `path`, or of the nearest part of it that the file has."""
+        """Return file and line of `path`, or of its nearest parent in the file: ``catalog/jira.yaml:7``."""
         return f"{self._path}:{self._document.line(tuple(map(str, path)))}"
 
 
 def read(path: Path, *, largest_bytes: int = LARGEST_BYTES, most_values: int = MOST_VALUES) -> CatalogDocument:
-    """The YAML file at `path`, one entry unless the limits say otherwise.
+    """Read the YAML file at `path`. The default limits fit one catalog entry.
 
-    Raises UnreadableFile if it is missing, no UTF-8, no YAML, too large or empty.
+    Raises UnreadableFile if the file is missing, not UTF-8, not YAML, too large or empty.
     """
     shown = shown_path(path)
     try:
@@ -82,7 +82,7 @@ def read(path: Path, *, largest_bytes: int = LARGEST_BYTES, most_values: int = M
             CatalogFault(f"{shown}:1", f"is larger than {largest_bytes // 1024} KiB, too large for one entry")
         )
     try:
-        # ``no`` is Norway in an entry, and a ``<<`` of another gateway's file is expanded by its reader.
+        # ``no`` may mean Norway in an entry. The importer of another gateway's file expands ``<<`` itself.
         document = read_document(decoded(raw), Dialect(most_values, yes_is_true=False, merges=False))
     except UnreadableText as wrong:
         raise UnreadableFile(CatalogFault(f"{shown}:{wrong.line}", wrong.message)) from None
@@ -94,7 +94,7 @@ def read(path: Path, *, largest_bytes: int = LARGEST_BYTES, most_values: int = M
 
 
 def shown_path(path: Path) -> str:
-    """`path` as people will read it: from the current folder where it lies below that, else in full."""
+    """Return `path` for display: relative if it is below the current folder, else absolute."""
     full = path.absolute()
     here = Path.cwd()
     return str(full.relative_to(here) if full.is_relative_to(here) else full)

@@ -2,17 +2,17 @@
 
 Read in this order:
 
-    document       the file as plain values that know their lines
-    substitution   ``${NAME}``, ``${NAME:-default}`` and ``${file:path}``, after parsing
-    values         single values, keys and secrets included: what is right for each, and the form the gateway uses
-    store_url      `store.url`: a SQLite file, or a PostgreSQL address as libpq has it
+    document       the file as plain values with their line numbers
+    substitution   ``${NAME}``, ``${NAME:-default}`` and ``${file:path}``, filled in after parsing
+    values         validates and converts single values, also keys and secrets
+    store_url      `store.url`: a SQLite file, or a PostgreSQL address in the format of libpq
     config_shape   every key, its type and default, for pydantic
-    model          the configuration as the gateway uses it: frozen, every default filled in
+    model          the configuration as the gateway uses it: frozen, with all defaults filled in
     load_config    from the file to the model: shapes, rules across keys, faults
-    exposed        what a configuration leaves open to others: files with secrets, the metrics port
+    exposed        what a configuration exposes to others: files with secrets, the metrics port
 
-Always true: a key's name, type and default stand once, in `config_shape`; the rest of the gateway sees `model` alone; unknown
-keys are faults; docs/configuration.md is tested against it.
+Always true: a key's name, type and default are defined once, in `config_shape`; the rest of the gateway uses only `model`;
+unknown keys are faults; docs/configuration.md is tested against `config_shape`.
 """
 
 from gateway.config.document import Fault, Faults, Readable

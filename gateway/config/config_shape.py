@@ -1,6 +1,6 @@
-"""gateway.yaml as it may be written: every key, its type, its default. Read by pydantic, then turned into `model`.
+"""The shape of gateway.yaml: every key, its type and its default. Pydantic validates it; `load_config` turns it into `model`.
 
-No key is required here, so that one section's fault cannot hide another's; `rules` says what must be there.
+No key is required here, so that a fault in one section cannot hide a fault in another; `load_config` checks required keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,19 +25,20 @@ from gateway.secret import Secret
 
 
 def _no_truth(value: object) -> object:
-    """A truth value is not a number, although Python counts with it."""
+    """Refuse a boolean as a number, since Python's bool is an int."""
     if isinstance(value, bool):
         raise ValueError("must be a number, and this is a truth value")
     return value
 
 
 def _truth(value: object) -> object:
-    """A reference brings text, so these two words are taken as text too; ``"yes"`` in quotes is as likely a mistake."""
+    """Accept the texts ``true`` and ``false``, since a ``${…}`` reference yields text. Other texts, such as ``"yes"``, may be
+    mistakes."""
     return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, str) else value
 
 
 def _read(check: Callable[[str], Any]) -> BeforeValidator:
-    """Return a validator for a value that is written as text and kept as something else; pydantic refuses other types."""
+    """Return a validator that converts text with `check`; pydantic refuses other types."""
 
     def read(value: object) -> object:
         if isinstance(value, Secret):
@@ -51,7 +52,7 @@ def _hidden(text: str) -> Secret:
     return Secret(key_values.client_value(text))
 
 
-# Texts. An empty one is a fault everywhere: a key is left out, or null, not empty.
+# Texts. An empty text is always a fault: leave the key out or set it to null instead.
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 DisplayName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 ClientId: TypeAlias = Annotated[Text, AfterValidator(key_values.client_value)]
@@ -85,7 +86,7 @@ Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf
 
 
 class Section(BaseModel):
-    """Unknown keys are a fault. ``key:`` with nothing behind it means its default, as if the key were not there."""
+    """Base class of all sections. Unknown keys are a fault. ``key:`` without a value means the default, like an absent key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
@@ -230,7 +231,7 @@ class TracingShape(Section):
 
 
 class RequestLogShape(Section):
-    """`call_log` as releases before 0.3 spelled it. What is None is that of `call_log`."""
+    """The name of `call_log` in releases before 0.3. For a key that is None, `call_log` applies."""
 
     enabled: Truth | None = None
     keep_days: Number | None = Field(None, gt=0, le=3650)
@@ -330,7 +331,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("console", "oidc"): ConsoleOidcShape,
     ("console", "identity_headers"): IdentityHeadersShape,
 }
-"""Where each shape stands; ``*`` is a name that the operator chooses."""
+"""Each shape by its place in the file; ``*`` is a name that the operator chooses."""
 
 FORMER: Final = frozenset({("request_log",)})
-"""Sections that are obeyed and not documented any more, each spelled otherwise now."""
+"""Former names of sections: still accepted, but not documented any more."""

@@ -1,4 +1,4 @@
-"""A configuration as plain values, with the line of each, and what is wrong with it."""
+"""A configuration as plain values with their line numbers, and its faults."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -13,12 +13,12 @@ from gateway.documents.read_document import Dialect, Place, decoded, dotted, rea
 if TYPE_CHECKING:
     from gateway.config.model import Config
 
-# ── What is wrong with a configuration, reported all at once and each fault where it stands.
+# ── Faults of a configuration, reported all at once, each with its place.
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`where` is ``gateway.yaml:17``, or ``environments.dev`` in a configuration given as a mapping. Never shows a secret."""
+    """A fault at `where`: ``gateway.yaml:17``, or ``environments.dev`` for a mapping. It never contains a secret."""
 
     where: str
     message: str
@@ -29,16 +29,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """The part of a faulty configuration that can still be checked; `left_out` are the places that its faults name."""
+    """The part of a faulty configuration that can still be checked; `left_out`: the places of its faults."""
 
     config: "Config"
     left_out: frozenset[tuple[str, ...]]
 
 
 class Faults(Exception):
-    """The configuration, or the catalog it uses, cannot be used. As text: one line a fault, in the order of the file.
+    """The configuration, or its catalog, has faults. As text: one line per fault, in the order of the file.
 
-    `readable` lets what lies behind a configuration be checked in the same pass; None where nothing could be read.
+    `readable` lets callers check further parts, such as the catalog, in the same pass; None if nothing could be read.
     """
 
     def __init__(self, faults: Iterable[Fault], readable: Readable | None = None) -> None:
@@ -49,14 +49,14 @@ class Faults(Exception):
 
 MAX_BYTES: Final = 4 << 20
 MAX_VALUES: Final = 200_000
-_DIALECT: Final = Dialect(MAX_VALUES, yes_is_true=True, merges=True)  # people write ``yes`` for a switch
+_DIALECT: Final = Dialect(MAX_VALUES, yes_is_true=True, merges=True)  # operators write ``yes`` for a boolean
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault before it has an address: `line` is None where that of `place` says it.
+    """A fault without a file name. `line` None: the line of `place`.
 
-    `unnamed`: the last key of `place` is not repeated, since it may hold what was meant as a value.
+    `unnamed`: the message must not repeat the last key of `place`, since that may be a misplaced value.
     """
 
     place: Place
@@ -71,10 +71,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ConfigDocument:
-    """`tree` is what it says; `lines` has the line, by place: the keys and list indices that lead there.
+    """A parsed configuration. `tree`: its values; `lines`: line numbers by place, which is a path of keys and list indices.
 
-    `name` is the file as the operator named it, None for a mapping: then a place is named by its keys. `digest`: hex SHA-256
-    of the file's bytes, empty for a mapping.
+    `name`: the file as the operator named it; None for a mapping, where a place is shown by its keys. `digest`: hex SHA-256 of
+    the file's bytes, empty for a mapping.
     """
 
     name: str | None
@@ -84,7 +84,7 @@ class ConfigDocument:
     digest: str = ""
 
     def line(self, place: Place) -> int:
-        """The line of `place`, or of the nearest thing around it that is there."""
+        """Return the line of `place`, or of its nearest parent in the file."""
         while place not in self.lines and place:
             place = place[:-1]
         return self.lines.get(place, 1)
@@ -109,7 +109,7 @@ class ConfigDocument:
 
 
 def read_file(path: Path) -> ConfigDocument:
-    """The file at `path`, YAML or JSON. Raises Faults when it cannot be read at all."""
+    """Read the file at `path`, YAML or JSON. Raises Faults if it cannot be read at all."""
     name = str(path)
     try:
         with path.open("rb") as file:
@@ -132,7 +132,7 @@ def read_file(path: Path) -> ConfigDocument:
 
 
 def read_text(text: str, name: str) -> ConfigDocument:
-    """Read a configuration from `text`. Raises Faults when it is not YAML or JSON, or no mapping."""
+    """Read a configuration from `text`. Raises Faults if it is neither YAML nor JSON, or not a mapping."""
     try:
         document = read_document(text, _DIALECT)
         if document.tree is None:
@@ -147,7 +147,7 @@ def read_text(text: str, name: str) -> ConfigDocument:
 
 
 def from_mapping(given: Mapping[str, Any]) -> ConfigDocument:
-    """Build a configuration document from a Python mapping, which is copied: paths become strings, sequences lists."""
+    """Build a configuration document from a copy of a Python mapping: paths become strings, sequences become lists."""
     return ConfigDocument(None, _copied(given, 0))
 
 

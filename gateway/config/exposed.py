@@ -1,4 +1,4 @@
-"""Finds what a configuration leaves open to others: files with secrets, the metrics port."""
+"""Finds what a configuration exposes to others: files with secrets, the metrics port."""
 
 import re
 import stat
@@ -15,7 +15,7 @@ from gateway.config.values import is_loopback
 from gateway.documents.read_document import Place, dotted
 from gateway.secret import Secret
 
-# ── Who may read the metrics: they need no key.
+# ── The metrics port, which needs no key.
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class OpenPort:
 def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
     """Return a warning about an admin port on `address`.
 
-    None where only this machine reaches it, or `admin_host` says who may.
+    None if only this machine can reach it, or if `admin_host` is set.
     """
     if server.admin_host is not None or is_loopback(address):
         return None
@@ -37,11 +37,11 @@ def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
     )
 
 
-# ── Files that hold secrets and that others on this machine may read.
+# ── Files with secrets that other users of this machine can read.
 
 FILE: Final = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
-LOGIN: Final = re.compile(r"://[^/@]*:[^/@]+@")  # the login of a database, or of an outbound proxy
-ADDRESSES: Final[frozenset[Place]] = frozenset({("store", "url"), ("egress", "proxy")})  # which may hold a login
+LOGIN: Final = re.compile(r"://[^/@]*:[^/@]+@")  # user and password of a database or an outbound proxy
+ADDRESSES: Final[frozenset[Place]] = frozenset({("store", "url"), ("egress", "proxy")})  # may contain a login
 MOUNTED: Final = (Path("/run"), Path("/var/run"))  # mounted by Docker, Kubernetes or systemd, which set the modes
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 SQLITE: Final = "sqlite:///"
@@ -49,7 +49,7 @@ SQLITE: Final = "sqlite:///"
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """`why` it matters; `who` may read or change it."""
+    """A file that others can read. `why`: why it matters; `who`: who can read it."""
 
     path: Path
     why: str
@@ -68,7 +68,7 @@ class OpenFile:
 def open_files(config: Config) -> list[OpenFile]:
     """Return the files that others can read: the configuration, its files with secrets, and the SQLite database.
 
-    Each once, for its first reason.
+    Each file appears once, with the first reason.
     """
     if config.path is None:
         return []
@@ -88,14 +88,14 @@ def open_files(config: Config) -> list[OpenFile]:
 
 
 def _looked_at(path: Path, why: str) -> OpenFile | None:
-    """Return the file if others can read it; None if only its owner can, or if it is absent. If the file belongs to another user,
-    its group may be ours and may read it."""
+    """Return the file if others can read it; None if only its owner can, or if it is absent. If another user owns the file, its
+    group may be the gateway's own group, so group access is allowed."""
     if any(path.is_relative_to(folder) for folder in MOUNTED):
         return None
     try:
         seen = path.stat()
     except OSError:
-        return None  # reported where the configuration is read
+        return None  # reading the configuration reports it
     mode = stat.S_IMODE(seen.st_mode)
     if not mode & (OTHERS if seen.st_uid == geteuid() else stat.S_IRWXO):
         return None
@@ -114,7 +114,7 @@ def _texts(tree: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
 
 
 def _secret(place: Place) -> bool:
-    """Return whether the value at `place` is a secret, or an address that may hold one."""
+    """Return whether the value at `place` is a secret, or an address that may contain a secret."""
     return place in ADDRESSES or any(step in _secret_keys() for step in place)
 
 

@@ -1,4 +1,4 @@
-"""Gateway.yaml ▸ Config: shapes checked, rules across keys, every fault reported at once."""
+"""Turns gateway.yaml into a `Config`: checks shapes and rules across keys, and reports all faults at once."""
 
 import os
 import re
@@ -29,12 +29,13 @@ from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.text import did_you_mean
 
-# ── Values ▸ shape: every fault that pydantic finds, in our words, and a shape of all that is right.
+# ── Values ▸ shape: pydantic's faults with the gateway's own messages, and a shape of all valid values.
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
-# Kinds of faults after which the value is shown, if it is a number, perhaps with a unit: any text may be a misplaced secret.
+# Kinds of faults with a message that shows the value, if it looks like a number, perhaps with a unit. Other texts are never
+# shown, since they may be misplaced secrets.
 _OF_SETTINGS: Final = re.compile(r"(int|float|bool)_|literal_error|greater_than|less_than")
 _UNITS: Final = {"s": "seconds", "ms": "milliseconds", "days": "days", "hours": "hours", "bytes": "bytes"}
 LONGEST_SHOWN: Final = 24
@@ -44,9 +45,9 @@ _SHOWN: Final = re.compile(r"[-+]?[0-9]{1,10}([.,][0-9]{1,3})? ?[A-Za-z%]{0,7}")
 def read_shape(
     tree: dict[str, Any], faulty: set[Place], references: Collection[Place] = ()
 ) -> tuple[GatewayShape, list[Finding]]:
-    """All that is right in `tree`, and what is not. Places in `faulty` are left out, their fault being known already.
+    """Return the valid part of `tree` as a shape, and the faults. Places in `faulty`, with known faults, are left out.
 
-    `references`: places whose value is not in the file, and therefore not shown.
+    `references`: places with a value from outside the file, which is not shown.
     """
     findings: list[Finding] = []
     known = set(faulty)
@@ -62,7 +63,7 @@ def read_shape(
 
 
 def _finding(error: ErrorDetails, references: Collection[Place]) -> tuple[Place, Finding]:
-    """The place to leave out, and what to say about it."""
+    """Return the place to leave out, and its fault."""
     place = tuple(str(step) for step in error["loc"] if step != "[key]")
     if error["type"] == "extra_forbidden":
         if not _WORD.fullmatch(place[-1]):
@@ -84,7 +85,7 @@ def _unit(kind: str, key: str) -> str:
 
 
 def _given(value: object) -> str:
-    """``, not '10s'``."""
+    """Return the end of a message that shows the value, for example ``, not '10s'``; empty if it must not be shown."""
     shown = isinstance(value, int | float) or (isinstance(value, str) and _SHOWN.fullmatch(value))
     return f", not {value!r}" if shown and len(repr(value)) <= LONGEST_SHOWN else ""
 
@@ -110,14 +111,14 @@ def _unknown_key(place: Place) -> str:
 
 
 def _section(place: Place) -> type[Section]:
-    """Return the class whose keys stand at `place`."""
+    """Return the class that defines the keys at `place`."""
     if place in SECTIONS:
         return SECTIONS[place]
     return SECTIONS[tuple("*" if index in (1, 3) else step for index, step in enumerate(place))]
 
 
 def _without(tree: Any, places: set[Place]) -> Any:
-    """A copy of `tree` that lacks `places`; a list keeps its length, with null instead, so that indices stay true."""
+    """Return a copy of `tree` without `places`; removed list items become null, so that indices stay valid."""
     if () in places:
         return None
     below: dict[str, set[Place]] = {}
@@ -132,14 +133,14 @@ def _without(tree: Any, places: set[Place]) -> Any:
     return tree
 
 
-# ── What several keys must be together, and what must be there at all.
+# ── Rules across keys, and required keys.
 
 LOGO_TYPES: Final = (".svg", ".png", ".webp", ".jpg", ".jpeg")
 LOGO_BYTES: Final = 256 << 10
 
 
 def broken_rules(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Finding]:
-    """Faults between values that are each right. Places in `faulty` are not checked again."""
+    """Yield the faults between values that are each valid. Places in `faulty` are not checked again."""
     yield from _server(shape.server, faulty)
     yield from _store(shape, faulty)
     yield from _catalog(shape, base)
@@ -198,7 +199,7 @@ def _catalog(shape: GatewayShape, base: Path) -> Iterator[Finding]:
 
 
 def _secret_keys(environments: Mapping[str, EnvironmentShape]) -> Iterator[Finding]:
-    """A key names one environment: with two it could not say which."""
+    """Check that no two environments share a secret key, since the key identifies its environment."""
     owners: dict[Secret, str] = {}
     for name, environment in environments.items():
         for index, key in enumerate(environment.secret_keys):
@@ -243,21 +244,21 @@ EXTENSION = "x-"
 
 
 def load(path: Path, *, environ: Mapping[str, str] = os.environ) -> model.Config:
-    """The configuration in the file at `path`, YAML or JSON; relative paths in it start from its folder.
+    """Load the configuration from the file at `path`, YAML or JSON; relative paths in it start from its folder.
 
-    Raises Faults with all that is wrong, each as ``file:line``.
+    Raises Faults with all faults, each as ``file:line``.
     """
     document = read_file(path)
     return _config(document, base=path.parent.absolute(), environ=environ, path=path.absolute())
 
 
 def parse(document: Mapping[str, Any], *, base: Path, environ: Mapping[str, str] = os.environ) -> model.Config:
-    """The configuration in a mapping of the same keys; relative paths start from `base`. Raises Faults."""
+    """Load the configuration from a mapping with the same keys; relative paths start from `base`. Raises Faults."""
     return _config(from_mapping(document), base=base.absolute(), environ=environ, path=None)
 
 
 def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str], path: Path | None) -> model.Config:
-    # Top-level keys that begin with x- are the operator's own: a place for anchors.
+    # Top-level keys that begin with x- are ignored: operators define YAML anchors there.
     tree = {key: value for key, value in document.tree.items() if not key.startswith(EXTENSION)}
     filled, findings, origins = substitute(tree, Substitution(environ, base))
     faulty = {finding.place for finding in findings}
@@ -274,7 +275,7 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
 
 
 def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:
-    """Add the reference that a value came from to the fault, since the file itself does not show the value."""
+    """Add the value's ``${…}`` reference to the fault, since the file does not show the value."""
     origin = origins.get(finding.place)
     return replace(finding, message=f"{finding.message} (it came from {origin})") if origin else finding
 
@@ -334,7 +335,7 @@ def _built(
 
 
 def _call_log(shape: GatewayShape) -> model.CallLogConfig:
-    """Return the call log's settings; the former spelling wins where it is used."""
+    """Return the call log's settings; keys of the former section `request_log` win if they are set."""
     former, now = shape.request_log, shape.call_log
     return model.CallLogConfig(
         enabled=now.enabled if former.enabled is None else former.enabled,
@@ -357,9 +358,9 @@ Made = TypeVar("Made")
 
 
 def _made(kind: Callable[..., Made], shape: Section, **others: Any) -> Made:
-    """A `kind` with the values of `shape` under the same names; `others` replace or add some.
+    """Build a `kind` from the values of `shape` with the same names; `others` replace or add values.
 
-    A list becomes a tuple without what was null in the file and without repetitions.
+    A list becomes a tuple without null items and without duplicates.
     """
     values = {key: getattr(shape, key) for key in type(shape).model_fields if key not in others}
     for key, value in values.items():

@@ -1,4 +1,4 @@
-"""The configuration as the gateway uses it: plain, frozen, every default filled in; and what a running gateway cannot change."""
+"""The configuration as the gateway uses it: frozen, with all defaults filled in; and the settings that need a restart."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,12 +15,12 @@ from gateway.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class ClientLimitsConfig:
-    """The limits of one client in a worker.
+    """The limits of one client in a worker. Times are seconds.
 
-    `head_s`: until a request's head is complete. `answer_idle_s`: for which an answer of the gateway's own may lie unread.
-    `body_idle_s`: for which a body may stand still. A body that the gateway reads itself must come at `body_bytes_per_s` on
-    average once `body_grace_s` are over; a proxied one at `upload_bytes_per_s` once it has been waited for during
-    `upload_grace_s`. 0 bytes a second: no such limit.
+    `head_s`: maximum time until a request's head is complete. `answer_idle_s`: how long the gateway's own answer may stay
+    unread. `body_idle_s`: how long a body may make no progress. After `body_grace_s`, a body that the gateway itself reads
+    needs an average of `body_bytes_per_s`; after `upload_grace_s` of waiting, a proxied body needs `upload_bytes_per_s`. 0 bytes
+    per second: no limit.
     """
 
     connections: int = 20_000
@@ -36,7 +36,8 @@ class ClientLimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """`public_url` has no trailing slash; the callback, logos and links derive from it. `admin_host` None: `host`."""
+    """Settings of the server. `public_url`, without trailing slash, is the base of the callback, logos and links.
+    `admin_host` None: `host`."""
 
     host: str
     port: int
@@ -51,13 +52,14 @@ class ServerConfig:
 
     @property
     def metrics_host(self) -> str:
-        """Where `admin_port` listens."""
+        """The host on which `admin_port` listens."""
         return self.host if self.admin_host is None else self.admin_host
 
 
 @dataclass(frozen=True, slots=True)
 class LiveConfig:
-    """How long opened connections are kept in memory, how many, in how many bytes, and for how long without asking the store."""
+    """The connection cache. `ttl_s`: how long a decrypted connection stays in memory; `max_connections` and `max_bytes`: its
+    size; `trust_s`: how long an entry is used without asking the store."""
 
     ttl_s: float
     max_connections: int
@@ -67,9 +69,9 @@ class LiveConfig:
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
-    """A worker's connections to PostgreSQL; besides these it has one that listens.
+    """A worker's connections to PostgreSQL; one more connection listens for changes.
 
-    `connect_s`: until a connection is made; `wait_s`: until one is free; `statement_s`: until a statement has ended.
+    Time limits in seconds: `connect_s` to open a connection, `wait_s` to get a free one, `statement_s` for one statement.
     """
 
     readers: int = 4
@@ -81,7 +83,7 @@ class PoolConfig:
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """`url` may hold a database password. Of `encryption_keys`, standard base64 each, the first seals and all open."""
+    """`url` may contain a database password. `encryption_keys` are standard base64; the first encrypts, all can decrypt."""
 
     url: str = field(repr=False)
     encryption_keys: tuple[Secret, ...]
@@ -90,10 +92,11 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentConfig:
-    """`connect_origins`: whose pages may embed the connect page, spelt as a browser does (``https://app.example.com``).
+    """One environment. `connect_origins`: origins that may embed the connect page, spelled as in a browser
+    (``https://app.example.com``).
 
     `connect_links_in_errors`: whether keys declared here get connect links in errors 404 and 424. `requires_binding`: each
-    connect session must have a code challenge, so that the application completes what is connected.
+    connect session must have a code challenge, so that only the application can complete the connection.
     """
 
     name: str
@@ -115,7 +118,8 @@ class EnvironmentConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConnectConfig:
-    """`sessions_open` and `sessions_per_minute` for each key, the others for each worker: WebSockets that wait for a result."""
+    """Limits of connect sessions (`sessions_open`, `sessions_per_minute`) per key, and of WebSockets that wait for a result
+    (`result_sockets`, `result_sockets_per_address`) per worker."""
 
     sessions_open: int = 10_000
     sessions_per_minute: int = 600
@@ -125,7 +129,7 @@ class ConnectConfig:
 
 @dataclass(frozen=True, slots=True)
 class WebhooksConfig:
-    """Providers' webhooks, for each integration: how large one may be, and how many, of how many bytes, may wait."""
+    """Limits of incoming webhooks per integration: maximum body size, and number and total bytes of waiting webhooks."""
 
     body_bytes: int = 5 << 20
     waiting: int = 10_000
@@ -134,11 +138,7 @@ class WebhooksConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrandingConfig:
-    """The customer's brand on pages for end users: `name` None shows none, `logo` is a file, colours are ``#rrggbb``.
-
-    `name` None shows none, `logo` is a file, colours are ``#rrggbb``. `name` None shows none, `logo` is a file, colours
-    are ``#rrggbb``.
-    """
+    """The operator's brand on pages for end users. `name` None: no name is shown; `logo`: a file; colours: ``#rrggbb``."""
 
     name: str | None
     logo: Path | None
@@ -148,7 +148,7 @@ class BrandingConfig:
 
 @dataclass(frozen=True, slots=True)
 class AllowedNetwork:
-    """A private network that may be dialled, on one port or, with None, on any."""
+    """A private network to which connections are allowed, on one `port`, or on any port if None."""
 
     network: IPv4Network | IPv6Network
     port: int | None
@@ -156,7 +156,7 @@ class AllowedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class TimeoutsConfig:
-    """Seconds. `total_s` None: a call may take as long as something moves."""
+    """Timeouts of a call in seconds. `total_s` None: no limit while data flows."""
 
     connect_s: float
     first_byte_s: float
@@ -167,7 +167,8 @@ class TimeoutsConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """Limits for each provider origin: open connections, calls without an answer yet, waiting calls, and how long these wait."""
+    """Limits per provider origin: open `connections`, calls without an answer yet (`outstanding`), `waiting` calls, and how
+    long a call waits (`wait_s`, seconds)."""
 
     connections: int
     outstanding: int
@@ -177,9 +178,10 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class EgressConfig:
-    """`proxy` may hold a password. `page_memory_bytes`: for the pages that all paged calls of a worker hold together.
+    """Settings of outgoing requests. `proxy` may contain a password. `page_memory_bytes`: memory for the pages of all paged
+    calls of a worker together.
 
-    `trace_headers`: what becomes of a caller's ``traceparent``, where an integration does not say.
+    `trace_headers`: how a caller's ``traceparent`` is handled, unless the integration sets it.
     """
 
     allow: tuple[AllowedNetwork, ...]
@@ -192,9 +194,9 @@ class EgressConfig:
 
 @dataclass(frozen=True, slots=True)
 class CallLogConfig:
-    """The settings of the call log: whether calls are logged, and what is kept, the strictest of its bounds.
+    """The settings of the call log. `keep_days`, `max_bytes` and `max_rows` all limit what is kept.
 
-    `max_rows` None: no such bound. `sample`: the share of calls that went well that is logged; all others are.
+    `max_rows` None: no limit of rows. `sample`: the share of successful calls that is logged; failed calls are always logged.
     """
 
     enabled: bool
@@ -206,7 +208,7 @@ class CallLogConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOidcConfig:
-    """The operators' identity provider. `issuer` without a slash at its end; None: there is no sign-in by it."""
+    """The operators' identity provider. `issuer`: without trailing slash; None: no sign-in with OpenID Connect."""
 
     issuer: str | None = None
     client_id: str | None = None
@@ -217,7 +219,7 @@ class ConsoleOidcConfig:
 
 @dataclass(frozen=True, slots=True)
 class IdentityHeadersConfig:
-    """Header fields by which a proxy in front says who asks; believed from `trusted_proxies` alone, so never without any."""
+    """Headers in which a reverse proxy names the signed-in user; only accepted from `trusted_proxies`, by default none."""
 
     trusted_proxies: tuple[AllowedNetwork, ...] = ()
     user: str = "x-forwarded-user"
@@ -226,10 +228,10 @@ class IdentityHeadersConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleConfig:
-    """The settings of the console: whether it is at ``/console``, how long somebody stays signed in, and who may.
+    """The settings of the console: whether ``/console`` is served, how long a session lasts, and who may sign in.
 
-    `operators`, `viewers`: groups of the identity provider, or of identity headers. `port`: of its own; None: `server.port`.
-    `host`: where that port listens; None: `server.host`. `public_url` None: see `Config.console_url`.
+    `operators`, `viewers`: groups of the identity provider or identity headers. `port`: the console's own port; None:
+    `server.port`. `host`: where that port listens; None: `server.host`. `public_url` None: see `Config.console_url`.
     """
 
     enabled: bool
@@ -245,9 +247,10 @@ class ConsoleConfig:
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
-    """`refreshes`: whether each is recorded or only those that change a connection's state. `keep_days` 0: records are kept
-    for ever. `uses_days`: days that counts of the use of credentials are kept. A checkpoint is made after so many records or
-    minutes, whichever comes first, and goes to the log, to `checkpoint_file` and to `checkpoint_url`."""
+    """The settings of the audit log. `refreshes`: record all token refreshes, or only those that change a connection's state.
+    `keep_days` 0: records are kept forever. `uses_days`: how long counts of credential uses are kept. A checkpoint is created
+    after `checkpoint_records` or `checkpoint_minutes`, whichever is first, and sent to the log, to `checkpoint_file` and to
+    `checkpoint_url`."""
 
     refreshes: Literal["changes", "all"]
     keep_days: float
@@ -260,14 +263,14 @@ class AuditConfig:
 
 @dataclass(frozen=True, slots=True)
 class TracingConfig:
-    """All else of traces stands in the `OTEL_*` variables. `connection_ids`: spans name the connection."""
+    """Settings of traces; all others are `OTEL_*` environment variables. `connection_ids`: spans name the connection."""
 
     connection_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All of it. `catalog` holds the operator's own folders; `path` is the file's, None for a mapping."""
+    """The whole configuration. `catalog`: the operator's own catalog folders; `path`: the file's path, None for a mapping."""
 
     server: ServerConfig
     live: LiveConfig
@@ -292,23 +295,23 @@ class Config:
 
     @property
     def console_host(self) -> str:
-        """Where `console.port` listens."""
+        """The host on which `console.port` listens."""
         return self.console.host or self.server.host
 
     @property
     def console_url(self) -> str:
-        """The address under which browsers find ``/console``, without trailing slash."""
+        """The base address under which browsers reach ``/console``, without trailing slash."""
         if self.console.public_url is not None:
             return self.console.public_url
         port = self.console.port
         return self.server.public_url if port is None else default_public_url(self.console_host, port)
 
     def where(self, *place: str) -> str:
-        """``gateway.yaml:17`` for keys such as ``"environments", "dev"``, or for the nearest around them that is written."""
+        """Return ``gateway.yaml:17`` for keys such as ``"environments", "dev"``, or for their nearest parent in the file."""
         return self.document.where(place)
 
     def at_port(self, port: int, console_port: int | None = None) -> "Config":
-        """Return the configuration of a server configured with port 0, with the ports it got, in a derived `public_url` too."""
+        """Return this configuration with the ports that the system chose for port 0, also in a derived `public_url`."""
         derived = self.server.public_url == default_public_url(self.server.host, self.server.port)
         public_url = default_public_url(self.server.host, port) if derived else self.server.public_url
         server, console = replace(self.server, port=port, public_url=public_url), self.console
@@ -316,13 +319,13 @@ class Config:
 
 
 def default_public_url(host: str, port: int) -> str:
-    """Return the `server.public_url` of a loopback host that names none."""
+    """Return the default of `server.public_url`, used for a loopback host."""
     return origin_of("http", host, port)
 
 
-# ── Settings that need a restart: they are read once, at the start, for a socket, a process or the store.
+# ── Settings that need a restart: a socket, a process or the store reads them once, at the start.
 
-# With 0 the system chose the port, so a reload that still says 0 changes nothing.
+# With port 0 the system chose the port, so a reload with 0 changes nothing.
 FIXED: Final[Mapping[Place, Any]] = {
     ("server", "host"): None,
     ("server", "port"): 0,
@@ -342,7 +345,7 @@ FIXED: Final[Mapping[Place, Any]] = {
 
 
 def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
-    """`new` as far as it can take effect under `running`, and the places of what needs a restart."""
+    """Return `new` with the fixed settings of `running`, and the places that need a restart to take effect."""
     ignored = []
     for place, any_will_do in FIXED.items():
         wanted, kept = _at(new, place), _at(running, place)

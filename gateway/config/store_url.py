@@ -1,4 +1,4 @@
-"""`store.url`: a SQLite file, or a PostgreSQL database as libpq's addresses name it (PostgreSQL's manual, 34.1.1.2)."""
+"""`store.url`: a SQLite file, or a PostgreSQL database as a libpq connection URI (PostgreSQL's manual, 34.1.1.2)."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _VISIBLE: Final = re.compile(r"[!-~]+")
 
 
 def checked(text: str) -> str:
-    """``sqlite:///path`` (three slashes, then the path: a fourth makes it absolute) or ``postgresql://…/database``."""
+    """Check a store URL: ``sqlite:///path`` (a fourth slash makes the path absolute) or ``postgresql://…/database``."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in ("sqlite", "postgresql"):
         hint = "; write postgresql://" if scheme == "postgres" or scheme.startswith("postgresql+") else ""
@@ -34,7 +34,7 @@ def checked(text: str) -> str:
 
 
 def absolute(url: str, base: Path) -> str:
-    """Return the URL with `base` in front of each file that it names by a relative path."""
+    """Return the URL with its relative file paths resolved against `base`."""
     if url.startswith(SQLITE):
         return SQLITE + os.path.normpath(base / url.removeprefix(SQLITE))
     head, mark, query = url.partition("?")
@@ -47,7 +47,7 @@ def _absolute_pair(pair: str, base: Path) -> str:
 
 
 def unguarded(url: str) -> bool:
-    """Return whether stored data travels to another machine whose certificate is not checked."""
+    """Return whether the database is on another machine and its certificate is not verified."""
     if url.startswith(SQLITE):
         return False
     parts = urlsplit(url)
@@ -71,7 +71,7 @@ def _check_path(rest: str) -> None:
 
 
 def _check_postgres(text: str) -> None:
-    """Messages never repeat what may be a part of the password."""
+    """Check a PostgreSQL URL. Messages never repeat text that may be part of the password."""
     if not _VISIBLE.fullmatch(text) or "#" in text or "\\" in text:
         raise ValueError("must be in ASCII, without spaces and '#': write %23 for a '#' in the password")
     try:
@@ -89,7 +89,7 @@ def _check_postgres(text: str) -> None:
 
 
 def _hosts(parts: SplitResult) -> Iterator[tuple[str, int]]:
-    """Each host and port; none where the address leaves that to its parameters. A port of 0 stands for a bad one."""
+    """Yield each host and port; nothing if only the parameters name hosts. Port 0 stands for a malformed host."""
     listed = parts.netloc.rpartition("@")[2]
     for one in listed.split(",") if listed else ():
         found = _HOST.fullmatch(one)

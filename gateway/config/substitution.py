@@ -1,7 +1,7 @@
-"""``${NAME}``, ``${NAME:-default}`` and ``${file:path}`` in the scalars of a configuration, after parsing.
+"""Fills in ``${NAME}``, ``${NAME:-default}`` and ``${file:path}`` in the scalars of a configuration, after parsing.
 
-What is put in is never looked at again, so a secret may hold any character. ``$${`` is a literal ``${``, and a name with a
-dot, such as ``${connectionConfig.cloudId}``, is left for the catalog's templates.
+Inserted values are not parsed again, so a secret may contain any character. ``$${`` is a literal ``${``. A name with a dot,
+such as ``${connectionConfig.cloudId}``, is left for the catalog's templates.
 """
 
 import re
@@ -22,20 +22,20 @@ _FORMS: Final = "write ${NAME}, ${NAME:-default} or ${file:path}, and $${ for a 
 
 
 class Unfilled(Exception):
-    """A reference that cannot be filled in, and why. Never holds a value."""
+    """A reference cannot be filled in; the message says why and never contains a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """Where values come from: the process's environment, and files relative to `base`, the configuration's own folder."""
+    """The sources of values: environment variables, and files relative to `base`, the configuration's folder."""
 
     environ: Mapping[str, str]
     base: Path
 
     def fill(self, text: str) -> tuple[str | None, list[str]]:
-        """`text` with every reference filled in, and what is wrong with it.
+        """Return `text` with every reference filled in, and the faults.
 
-        None: the text is nothing but ``${NAME:-}`` and comes out empty, which leaves the key out.
+        None: the text is only ``${NAME:-}`` and the result is empty, so the key counts as absent.
         """
         wrong: list[str] = []
 
@@ -81,7 +81,7 @@ class Substitution:
         return value
 
     def _file(self, name: str) -> str:
-        """The file's text less one final newline."""
+        """Return the file's text without one final newline. Raises Unfilled."""
         reference = f"${{file:{name}}}"
         if not name or "\0" in name:
             raise Unfilled(f"{reference!r} names no file; " + _FORMS)
@@ -100,7 +100,7 @@ class Substitution:
 
 
 def substitute(tree: Any, substitution: Substitution) -> tuple[Any, list[Finding], dict[Place, str]]:
-    """`tree` with its texts filled in, what is wrong, and by place which reference a value came from."""
+    """Return `tree` with its texts filled in, the faults, and for each place the reference that its value came from."""
     findings: list[Finding] = []
     origins: dict[Place, str] = {}
 

@@ -1,7 +1,7 @@
-"""The single values of a configuration, keys and secrets included: what is right for each, in the form that the rest uses.
+"""Validates and converts the single values of a configuration, also keys and secrets.
 
-Every function returns the value or raises ValueError with the rule. No message repeats what was given: it may be a secret
-that ended up in the wrong place.
+Every function returns the value in the form that the gateway uses, or raises ValueError with the rule. No message repeats the
+given value, since it may be a misplaced secret.
 """
 
 import base64
@@ -28,7 +28,7 @@ _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
 
 
 def host(text: str) -> str:
-    """A host name or address to listen on, without brackets."""
+    """Check a host name or address to listen on, without brackets."""
     if text.startswith("["):
         raise ValueError("write an IPv6 address without brackets here")
     if is_address(text):
@@ -46,7 +46,7 @@ def is_loopback(name: str) -> bool:
 
 
 def public_url(text: str) -> str:
-    """The gateway's own base address: https, or http on loopback; a path prefix is fine. No trailing slash."""
+    """Check the gateway's own base address: https, or http on loopback, with an optional path. Removes a trailing slash."""
     parts = _url(text, ("https", "http"))
     name = parts.hostname or ""
     if name in ANY_ADDRESS:
@@ -63,7 +63,7 @@ def public_url(text: str) -> str:
 
 
 def origin(text: str) -> str:
-    """``https://api.example.com:443``: scheme, host and port, the port always spelled out (as UpstreamRequest.origin)."""
+    """Return scheme, host and explicit port, as `UpstreamRequest.origin` does: ``https://api.example.com:443``."""
     parts = _url(text, ("https", "http"))
     if parts.path not in ("", "/") or parts.query or parts.fragment or text[-1] in "?#":
         raise ValueError("must be an origin, scheme://host or scheme://host:port, without a path")
@@ -71,7 +71,7 @@ def origin(text: str) -> str:
 
 
 def allowed_host(text: str) -> str:
-    """``git.example.com``, ``git.example.com:8443``, or ``*.example.com`` for all names below; in lower case."""
+    """Return ``git.example.com``, ``git.example.com:8443``, or ``*.example.com`` (all names below) in lower case."""
     if wrong := not_ascii(text):
         raise ValueError(wrong)
     wild = text.startswith("*.")
@@ -91,7 +91,7 @@ def allowed_host(text: str) -> str:
 
 
 def page_origin(text: str) -> str:
-    """The origin of a page as its browser spells it: https, or http on loopback; a default port is left out."""
+    """Return the origin of a page as browsers spell it: https, or http on loopback, without a default port."""
     parts = _url(text, ("https", "http"))
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ValueError("must be https, unless its host is loopback (127.0.0.1, ::1, localhost)")
@@ -108,14 +108,14 @@ def color(text: str) -> str:
 
 
 def webhook_url(text: str) -> str:
-    """Where events go. Whether plain http is allowed there, egress decides when it dials."""
+    """Check the address that events are sent to. Egress decides at connection time whether plain http is allowed."""
     if _url(text, ("https", "http")).fragment:
         raise ValueError("must not have a '#'")
     return text
 
 
 def outbound_proxy(text: str) -> str:
-    """``http://host:port``, with ``user:password@`` if the proxy asks for it."""
+    """Check an outbound proxy: ``http://host:port``, with ``user:password@`` if the proxy requires a login."""
     parts = _url(text, ("http",), userinfo=True)
     if parts.port is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError("must be http://host:port, or http://user:password@host:port")
@@ -130,14 +130,14 @@ def scope(text: str) -> str:
 
 
 def app_link(text: str) -> str:
-    """The app's own page at the provider, where end users install it."""
+    """Check the address of the app's page at the provider, where end users install it."""
     if _url(text, ("https", "http")).fragment:
         raise ValueError("must not have a '#'")
     return text.rstrip("/")
 
 
 def network(text: str) -> AllowedNetwork:
-    """``10.0.0.0/8``, ``127.0.0.1/32:9900``, ``[::1/128]:9900``; a single address stands for itself.
+    """Parse a network with an optional port: ``10.0.0.0/8``, ``127.0.0.1/32:9900``, ``[::1/128]:9900``, or a single address.
 
     Without brackets, a colon after the prefix length begins the port (``::1/128:9900``).
     """
@@ -173,7 +173,7 @@ def _network(bare: str) -> IPv4Network | IPv6Network:
 
 
 def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> SplitResult:
-    """Return the address's parts, after the checks that every address here shares."""
+    """Return the address's parts, after the checks that all addresses share."""
     example = f"must be an address such as {schemes[0]}://host.example"
     if not VISIBLE.fullmatch(text) or "\\" in text:
         raise ValueError(f"{example}, in ASCII and without spaces")
@@ -193,7 +193,7 @@ def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> Spli
 
 
 def is_host_name(name: str) -> bool:
-    numeric = name.rsplit(".", 1)[-1].isdigit()  # such a name reads as an address that it is not
+    numeric = name.rsplit(".", 1)[-1].isdigit()  # parsers may take such a name for an IP address
     return len(name) <= 253 and not numeric and _HOST_NAME.fullmatch(name) is not None
 
 
@@ -205,8 +205,7 @@ def is_address(name: str) -> bool:
     return "%" not in name
 
 
-# ── Keys and secrets as single values of a configuration, on the terms of `values`: what is right for each, and in
-# what form.
+# ── Keys and secrets, with the same rules: return the value in the gateway's form, or raise ValueError.
 
 SECRET_KEY_MIN: Final = 16
 ENCRYPTION_KEY_BYTES: Final = 32
@@ -214,7 +213,7 @@ _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+---
 
 
 def encryption_key(text: str) -> Secret:
-    """A master key, in standard base64 with padding whatever form it came in."""
+    """Return a master key in standard base64 with padding; also accepts base64url and missing padding."""
     try:
         raw = base64.b64decode(_padded(text.strip().translate(str.maketrans("-_", "+/"))), validate=True)
     except (binascii.Error, ValueError):
@@ -238,11 +237,7 @@ def secret_key(text: str) -> Secret:
 
 
 def signing_key(text: str) -> Secret:
-    """Check a key that signs events: ``whsec_`` and base64 (Standard Webhooks), or any text that a secret key may be.
-
-    ``whsec_`` and base64 (Standard Webhooks), or any text that a secret key may be. ``whsec_`` and base64 (Standard
-    Webhooks), or any text that a secret key may be.
-    """
+    """Check a key that signs events: ``whsec_`` and base64 (Standard Webhooks), or any text that `secret_key` accepts."""
     if text.startswith("whsec_"):
         try:
             base64.b64decode(text.removeprefix("whsec_"), validate=True)
@@ -252,7 +247,7 @@ def signing_key(text: str) -> Secret:
 
 
 def client_value(text: str) -> str:
-    """A client ID or secret: VSCHAR (RFC 6749 appendix A), so that a stray newline is found here and not at the provider."""
+    """Check a client ID or secret: VSCHAR (RFC 6749 appendix A). This finds a stray newline before the provider refuses it."""
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError(
             "holds a space at its end, a newline or another character that no provider issues; copy it again"
@@ -261,7 +256,7 @@ def client_value(text: str) -> str:
 
 
 def private_key(text: str) -> Secret:
-    """A private key in PEM, without a passphrase; ``\\n`` stands for a line's end where it was written in one line."""
+    """Return a private key in PEM, without a passphrase; a literal ``\\n`` counts as a line break."""
     unfolded = text.replace("\\n", "\n").strip()
     if not _PRIVATE_KEY.search(unfolded):
         raise ValueError("is not a private key in PEM without a passphrase; ${file:app.pem} reads one from a file")

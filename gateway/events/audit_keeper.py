@@ -1,4 +1,4 @@
-"""Gives audit records their places in the chain, signs checkpoints and sends them out, prunes (docs/audit.md)."""
+"""Places audit records in the hash chain, signs and sends checkpoints, and prunes old records (docs/audit.md)."""
 
 import asyncio
 import json
@@ -20,11 +20,11 @@ from gateway.store import Store
 from gateway.store.audit.audit_chain import Checkpoint
 from gateway.vault import VaultError
 
-TOGETHER_S: Final = 1.0  # records of so long get their places in one transaction
-LOOK_S: Final = 10.0  # for those that another process has written
+TOGETHER_S: Final = 1.0  # records of this interval are placed in one transaction
+LOOK_S: Final = 10.0  # interval of checks for records that another process has written
 SEND_AGAIN_S: Final = 60.0
 PRUNE_EVERY_S: Final = 3600.0
-PRUNED: Final = timedelta(days=1)  # what is pruned at once at least: each pruning is a record of its own
+PRUNED: Final = timedelta(days=1)  # minimum age range of one pruning, since each pruning writes its own record
 TASK: Final = "prune_audit"
 JSON: Final = {"Content-Type": "application/json"}
 
@@ -32,12 +32,10 @@ log = structlog.get_logger(__name__)
 
 
 class AuditKeeper:
-    """Places the records of the audit trail in the chain; each process has one.
+    """Places the records of the audit log in the chain; each process has one keeper.
 
-    `together_s`: how long after a record it gets its place, with those that came meanwhile. `failing`: records wait for
-    their place because the database refuses, or the key that signs cannot be opened.
-
-    `failing`: records wait for their place because the database refuses, or the key that signs cannot be opened.
+    `together_s`: delay after a record, so that records of this time are placed together. `failing`: records are not placed,
+    because the database refuses or the signing key cannot be decrypted.
     """
 
     def __init__(self, store: Store, current: Current, together_s: float = TOGETHER_S) -> None:
@@ -45,14 +43,14 @@ class AuditKeeper:
         self._current = current
         self._together_s = together_s
         self._owner = uuid.uuid4().hex
-        self._news = True  # there may be records that no checkpoint has signed
+        self._news = True  # there may be records without a signed checkpoint
         self._unsent: Checkpoint | None = None
         self._send_at = 0.0
         self._prune_at = clock.monotonic() + PRUNE_EVERY_S / 60
         self.failing = False
 
     async def run(self) -> None:
-        """Keep the audit for as long as the gateway runs."""
+        """Run until the gateway stops."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
@@ -67,7 +65,7 @@ class AuditKeeper:
                 self._failed(str(fault), fault)
 
     async def once(self) -> None:
-        """Do what is due. Raises Unavailable, and VaultError where the signing key cannot be opened."""
+        """Do the tasks that are due. Raises Unavailable, and VaultError if the signing key cannot be decrypted."""
         config = self._current.generation.config.audit
         self._store.trail.noted.clear()
         if await self._store.audit.seal():
@@ -81,7 +79,7 @@ class AuditKeeper:
             await self._prune(config)
 
     def _failed(self, why: str, fault: Exception | None) -> None:
-        """Log the failure once, until it works again. Records stay where they are, without a place in the chain."""
+        """Log the first of several failures in a row. The records stay in the store, without a place in the chain."""
         if not self.failing:
             log.error("audit_not_sealed", detail=why, effect="records wait without a checkpoint", exc_info=fault)
         self.failing = True
@@ -105,7 +103,7 @@ class AuditKeeper:
             self._unsent, self._send_at = made, 0.0
 
     async def _send(self, config: AuditConfig) -> None:
-        """The newest: it proves all that an earlier one proves, so one that is lost is not missed."""
+        """Send the newest checkpoint. It proves everything that earlier ones prove, so a lost one does not matter."""
         made = self._unsent
         if made is None or not config.checkpoint_url:
             self._unsent = None
@@ -132,7 +130,7 @@ class AuditKeeper:
 
 
 def _append(path: Path, line: str) -> None:
-    """Append to the file and sync it. A failure is logged: the checkpoint is in the log as well."""
+    """Append to the file and sync it. A failure is only logged, since the checkpoint is also in the log."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

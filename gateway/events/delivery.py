@@ -1,10 +1,10 @@
-"""Sends the events in the outbox: one attempt, when it is repeated, how much goes to one target at a time.
+"""Delivers the events in the outbox: attempts, retries, and the number of parallel requests per target.
 
-Every process of every node sends what it can claim, so that none waits for another.
+Every process of every node sends the events that it can claim, so no process waits for another.
 
-Nothing runs while there is nothing to send: the loop sleeps until something has changed in the store, until the next attempt
-is due, or for the length of a slow poll. A process that dies between a receiver's 200 and our note of it leaves a lease that
-runs out, and the event is sent again under the same ``webhook-id``: at least once, never lost (Standard Webhooks).
+The loop sleeps until the store changes, the next attempt is due, or a slow poll interval ends. If a process dies after a
+receiver's 200 and before it stores the result, its lease expires and the event is sent again under the same ``webhook-id``:
+at least once, never lost (Standard Webhooks).
 """
 
 import asyncio
@@ -39,11 +39,11 @@ from gateway.records.trace import CAUSE, trace_id_in
 from gateway.store import Store
 from gateway.vault import VaultError
 
-# ── When an event is tried again, and when no more. Pure.
+# ── When an event is retried, and when it is given up. Pure functions.
 
 FIRST_S: Final = 2.0
 FACTOR: Final = 2.0
-LONGEST_S: Final = 900.0  # 2 s, 4 s, 8 s … 8 min, then every quarter of an hour
+LONGEST_S: Final = 900.0  # 2 s, 4 s, 8 s … 8 min, then every 15 min
 JITTER: Final = 0.2
 
 GONE: Final = 410
@@ -51,7 +51,7 @@ GONE: Final = 410
 
 @dataclass(frozen=True, slots=True)
 class ReceiverAnswer:
-    """The answer of a receiver; `status` None where there was none, and `fault` says why. `wait_s`: its Retry-After."""
+    """The answer of a receiver. `status` None: no answer, `fault` says why. `wait_s`: its Retry-After in seconds."""
 
     status: int | None
     fault: str | None = None
@@ -65,10 +65,10 @@ class ReceiverAnswer:
 def outcome(
     delivery: Delivery, answer: ReceiverAnswer, now: datetime, chance: Callable[[], float] = random.random
 ) -> DeliveryOutcome:
-    """Decide what follows from `answer`, the latest to an event that was tried `delivery.attempts` times before.
+    """Decide the state of an event after `answer` to its latest attempt; `delivery.attempts` counts the attempts before.
 
-    410 is the receiver's word that nobody is there any more (Standard Webhooks). All else that is not 2xx is tried again
-    until `give_up_at`, redirects too, which are not followed: a signed body goes to no address that nobody configured.
+    410 means that the receiver wants no more events (Standard Webhooks). Every other answer but 2xx is retried until
+    `give_up_at`. Redirects are retried too, not followed: a signed body is sent only to configured addresses.
     """
     if answer.taken:
         return DeliveryOutcome(DeliveryState.DELIVERED, answer.status)
@@ -83,29 +83,29 @@ def outcome(
 
 
 def delay_s(attempts: int, chance: Callable[[], float] = random.random) -> float:
-    """Seconds until the next attempt, after one that failed; `attempts` were made before that one."""
+    """Return the seconds until the next attempt after a failed one; `attempts`: number of attempts before that one."""
     grown = min(FIRST_S * FACTOR ** min(attempts, 20), LONGEST_S)
     return grown * (1 + JITTER * (2 * chance() - 1))
 
 
-# ── How much is sent to one target at a time: less to one that fails, so that it costs the others nothing.
+# ── The number of parallel requests per target: fewer for a failing target, so that it does not affect others.
 
 AT_ONCE: Final = 8
-DOWN_AFTER: Final = 3  # failures in a row, of whatever events
+DOWN_AFTER: Final = 3  # failures in a row, of any events
 PROBE_S: Final = 2.0
 LONGEST_PROBE_S: Final = 60.0
 
 
 @dataclass(slots=True)
 class TargetPace:
-    """The pace of one queue, in this process. `resting_until`: monotonic seconds."""
+    """The request limit of one queue, in this process. `resting_until`: monotonic seconds."""
 
     running: int = 0
     failures: int = 0
     resting_until: float = 0.0
 
     def free(self, now: float) -> int:
-        """How many more may be sent."""
+        """Return how many more requests may start now."""
         if now < self.resting_until:
             return 0
         return (1 if self.down else AT_ONCE) - self.running
@@ -115,7 +115,7 @@ class TargetPace:
         return self.failures >= DOWN_AFTER
 
     def record(self, answer: ReceiverAnswer, now: float) -> bool:
-        """Count the outcome of one delivery. True: the target was down, and is back."""
+        """Count the result of one delivery. Return True if the target was down and has recovered."""
         was_down = self.down
         if answer.taken:
             self.failures, self.resting_until = 0, 0.0
@@ -128,20 +128,20 @@ class TargetPace:
         return False
 
     def idle(self, now: float) -> bool:
-        """Return whether the pace holds nothing to remember."""
+        """Return whether this object can be dropped: nothing is running and no recent failure counts."""
         return not self.running and (not self.failures or now > self.resting_until + LONGEST_PROBE_S)
 
 
-# ── One attempt: a signed POST through the egress guard, redirects not followed.
+# ── One attempt: a signed POST through the egress guard; redirects are not followed.
 
 TIMEOUT_S: Final = 20.0  # until the head of the answer, connecting included
-READ_BYTES: Final = 1 << 16  # how much of an answer's body is read, so that its connection can be used again
+READ_BYTES: Final = 1 << 16  # maximum part of an answer's body that is read to keep the connection reusable
 READ_S: Final = 1.0
 USER_AGENT: Final = "integration-gateway"
 
 
 async def send(egress: Egress, url: str, body: bytes, fields: Mapping[str, str], now: datetime) -> ReceiverAnswer:
-    """Send an event; return the receiver's answer. Nothing that fails on the way is raised."""
+    """Send an event; return the receiver's answer. Errors are returned in `fault`, not raised."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             exchange = await _asked(egress, url, body, fields)
@@ -167,7 +167,7 @@ async def _asked(egress: Egress, url: str, body: bytes, fields: Mapping[str, str
     except EgressError as fault:
         if fault.kind != "unreachable" or not fault.sent:
             raise
-        # A kept connection that the receiver has closed meanwhile looks like this. What is sent twice has the same id.
+        # The receiver may have closed the idle connection. Sending twice is safe, since the id is the same.
         return await egress.send(request, Body(_once(body), len(body), whole=body), replaced=True)
 
 
@@ -176,7 +176,7 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def _drained(exchange: ProviderExchange) -> None:
-    """Read a little of the body; the status is known, whatever becomes of the rest."""
+    """Read the beginning of the body and ignore errors: only the status matters."""
     read = 0
     try:
         with suppress(EgressError, TimeoutError):
@@ -188,18 +188,18 @@ async def _drained(exchange: ProviderExchange) -> None:
 
 
 LEASE: Final = timedelta(seconds=60)  # well above the longest attempt
-MOST: Final = 64  # sent at once by a process, to all targets together
+MOST: Final = 64  # maximum parallel requests of a process, to all targets together
 POLL_S: Final = 30.0
 SHORTEST_S: Final = 0.05
-AGAIN_S: Final = 5.0  # where the store cannot be asked
+AGAIN_S: Final = 5.0  # pause after an error of the store
 
 log = structlog.get_logger(__name__)
 
 
 class Deliverer:
-    """Sends the events that are due; each process has one.
+    """Sends the events that are due; each process has one deliverer.
 
-    `wake` may be called after each write of an event, as often as wanted.
+    Call `wake` after each write of an event; repeated calls are harmless.
     """
 
     def __init__(
@@ -218,11 +218,11 @@ class Deliverer:
         self._closed = False
 
     def key_changed(self) -> None:
-        """Sign with the new key from now on."""
+        """Use the new signing key from now on."""
         self._keys.forget()
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Check for events to send soon."""
         self._bell.set()
 
     async def run(self) -> None:
@@ -239,7 +239,7 @@ class Deliverer:
                     await self._bell.wait()
 
     async def once(self) -> float:
-        """Begin to send all that can be sent now. Returns how many seconds until there may be more."""
+        """Start all deliveries that are possible now. Return the seconds until the next check."""
         self._bell.clear()
         work = await self._store.deliveries.work(clock.now())
         ticks = clock.monotonic()
@@ -258,12 +258,12 @@ class Deliverer:
         return max(soonest, SHORTEST_S)
 
     async def idle(self) -> None:
-        """Wait until what has been begun is over."""
+        """Wait until all started deliveries have ended."""
         while self._sending:
             await asyncio.wait(set(self._sending))
 
     async def close(self, within_s: float = 3.0) -> None:
-        """Let what is being sent end, and leave the rest to others, or to the next start."""
+        """Wait for running deliveries, then cancel them; other processes or the next start deliver the rest."""
         self._closed = True
         if self._sending:
             await asyncio.wait(set(self._sending), timeout=within_s)
@@ -288,7 +288,7 @@ class Deliverer:
     def _ended(self, task: "asyncio.Task[None]", pace: TargetPace) -> None:
         self._sending.discard(task)
         pace.running -= 1
-        if pace.running <= AT_ONCE // 2:  # not at each single end: what is free is filled by several at once
+        if pace.running <= AT_ONCE // 2:  # not after every delivery, so that one claim takes several events
             self._bell.set()
         if not task.cancelled() and (fault := task.exception()) is not None:
             detail = fault.message if isinstance(fault, GatewayError) else str(fault)
@@ -302,7 +302,7 @@ class Deliverer:
             return
         try:
             body, fields, cause = await self._message(delivery)
-        except VaultError as fault:  # another attempt may find the key, but not soon
+        except VaultError as fault:  # a later attempt may have the key, but not soon
             await self._judge(delivery, ReceiverAnswer(None, f"what is stored cannot be opened: {fault}"), TargetPace())
             return
         began = clock.monotonic()
@@ -310,7 +310,7 @@ class Deliverer:
         await self._judge(delivery, answer, pace, (clock.monotonic() - began) * 1000, cause)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
-        """Body and header fields as they are sent now, and what caused the event. Raises VaultError."""
+        """Return body and header fields of this attempt, and the event's cause. Raises VaultError."""
         content = await self._store.deliveries.content(delivery)
         entry = self._current.generation.catalog.get(content.provider)
         given = delivery, content, entry.auth_mode if entry is not None else None

@@ -1,4 +1,4 @@
-"""The bodies of events (docs/compatibility.md#events), with `event` and `timestamp` added: JSON, keys sorted, UTF-8."""
+"""Builds the bodies of events (docs/compatibility.md#events) with `event` and `timestamp`: UTF-8 JSON with sorted keys."""
 
 import base64
 import json
@@ -10,10 +10,10 @@ from gateway.events.signatures import OWN
 from gateway.http.headers import plain
 from gateway.records.event import FORWARD, Content, Delivery
 
-FROM: Final = "nango"  # what published clients look for
+FROM: Final = "nango"  # published clients check for this value
 JSON: Final = "application/json"
 
-# Where a provider's webhook came in, on each one that is forwarded.
+# Header fields on each forwarded webhook: the integration that received it.
 ENVIRONMENT: Final = "gateway-environment"
 INTEGRATION: Final = "gateway-integration"
 PROVIDER: Final = "gateway-provider"
@@ -41,14 +41,14 @@ _KEPT_BACK: Final = (
         "x-forwarded-",
     ),
 )
-"""What a name that stays here begins with: those of the contract, and ours."""
+"""Beginnings of header names that are not forwarded: those of the published contract, and the gateway's own."""
 _HOP_BY_HOP: Final = frozenset(
     {"transfer-encoding", "te", "trailer", "upgrade", "expect", "forwarded", "x-real-ip", "via", "accept-encoding"}
 )
 
 
 class _Patient(json.JSONDecoder):
-    """Reads as `json.loads` does, in Python: other threads have their turn meanwhile, which the C code never gives them."""
+    """Parses like `json.loads`, but in Python, so that other threads can run; the C code blocks them until it is done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,12 +62,12 @@ WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_a
 
 
 def size_of(content: Content) -> int:
-    """Return the rough size of what a provider sent; 0 for an event of ours."""
+    """Return the rough size of a forwarded webhook; 0 for the gateway's own events."""
     return len(content.received["body"]) if content.event == FORWARD else 0
 
 
 def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tuple[bytes, dict[str, str]]:
-    """Body and header fields, signatures aside. `auth_mode`: of the provider's entry, if any."""
+    """Return body and header fields, without signatures. `auth_mode`: auth mode of the provider's entry, if any."""
     if content.event != FORWARD:
         return _dumped(_change(delivery, content, auth_mode)), {"content-type": JSON}
     raw = base64.b64decode(content.received["body"])
@@ -91,7 +91,7 @@ def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tupl
 
 
 def passes(name: str) -> bool:
-    """Return whether a header field of a provider's webhook travels on, however it is spelled (`plain`)."""
+    """Return whether a header field of a provider's webhook is forwarded, in any spelling (`plain`)."""
     name = plain(name)
     return name not in OWN and name not in _HOP_BY_HOP and not name.startswith(_KEPT_BACK)
 
@@ -132,7 +132,7 @@ def _end_user(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _payload(raw: bytes, kind: str) -> Any:
-    """JSON as it is, a form as an object, anything else as text."""
+    """Return JSON as a value, a form as an object, anything else as text."""
     text = raw.decode("utf-8", "replace")
     if kind.startswith("application/x-www-form-urlencoded"):
         from urllib.parse import parse_qsl
@@ -148,9 +148,9 @@ def _payload(raw: bytes, kind: str) -> Any:
 
 
 def _dumped(value: Any, *, patient: bool = False) -> bytes:
-    """Serialize as JavaScript's JSON.stringify does: a client that parses and serializes the value again gets the same text."""
+    """Serialize like JavaScript's JSON.stringify, so that a client that parses and serializes again gets the same text."""
     try:
-        # `iterencode` is written in Python, and gives other threads their turn.
+        # `iterencode` is written in Python, so other threads can run.
         return "".join(WRITER.iterencode(value)).encode() if patient else WRITER.encode(value).encode()
-    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can carry
+    except UnicodeEncodeError:  # a lone surrogate, which needs an escape
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

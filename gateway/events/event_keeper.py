@@ -1,4 +1,4 @@
-"""Does what one process does for all: reports connections that are about to expire, and counts what waits to be sent."""
+"""Runs the event tasks that one process does for all: reports connections that expire soon, and counts waiting events."""
 
 import asyncio
 import uuid
@@ -17,18 +17,18 @@ from gateway.store.due_connections import ConnectionCount
 TASK: Final = "events"
 EVERY_S: Final = 30.0
 HELD: Final = timedelta(seconds=90)
-DAYS_AHEAD: Final = (14, 3)  # `connection.expiring` comes so many days before the end
+DAYS_AHEAD: Final = (14, 3)  # `connection.expiring` is sent this many days before the end
 AT_ONCE: Final = 100
-RARER: Final = 100  # counting takes at most that part of the time
+RARER: Final = 100  # counting takes at most 1/100 of the time
 
 log = structlog.get_logger(__name__)
 
 
 class Keeper:
-    """`environments` gives those that are declared now; `wake` is called where there is something to send.
+    """Runs the tasks; each process has one keeper. `environments` returns the declared environments; `wake` is called when there
+    is an event to send.
 
-    `backlog` and `connections` are empty in every process but the one that counts, so that sums over processes and nodes are
-    right.
+    Only the process that holds the task fills `backlog` and `connections`, so that sums over processes and nodes are correct.
     """
 
     def __init__(self, store: Store, environments: Callable[[], Collection[str]], wake: Callable[[], None]) -> None:
@@ -41,7 +41,7 @@ class Keeper:
         self._count_at = 0.0
 
     async def run(self) -> None:
-        """Keep the events for as long as the gateway runs."""
+        """Run until the gateway stops."""
         try:
             while True:
                 try:
@@ -57,12 +57,12 @@ class Keeper:
                 log.warning("events_not_handed_over", detail=fault.message)
 
     async def once(self) -> None:
-        """Do it, if it is ours to do."""
+        """Do the tasks, if this process holds the lease for them."""
         if not await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=HELD):
             self.backlog = self.connections = ()
             return
         for environment in sorted(self._environments()):
-            for days in sorted(DAYS_AHEAD):  # what ends in two days is not said to end within fourteen too
+            for days in sorted(DAYS_AHEAD):  # ascending: an end in 2 days is reported for 3 days only, not for 14 too
                 await self._report_expiring(environment, days)
         self.backlog = await self._store.deliveries.backlog()
         begun = clock.monotonic()

@@ -1,4 +1,4 @@
-"""Providers' webhooks on their way in: proved, remembered, and queued for the application in one transaction."""
+"""Receives providers' webhooks: verifies them, records them against replay, and queues them in one transaction."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class WebhookHandling:
 
 @dataclass(frozen=True, slots=True)
 class Reception:
-    """`reply`: the JSON to answer with."""
+    """The result of receiving a webhook. `reply`: the JSON answer; `queued`: whether it was queued for the application."""
 
     reply: Mapping[str, Any]
     queued: bool = False
@@ -50,15 +50,15 @@ def takes_webhooks(provider: Provider) -> bool:
 def checked_with(
     provider: Provider, webhook_secrets: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """The secrets that prove this provider's webhooks; none: they cannot be distinguished from forged ones."""
+    """Return the secrets that verify this provider's webhooks; empty: forged webhooks cannot be recognized."""
     return (
         signing_secrets(provider.webhook_signature, webhook_secrets, client_secret) if takes_webhooks(provider) else ()
     )
 
 
 def handling_of(integration: Integration, provider: Provider) -> WebhookHandling | None:
-    """Return how the provider's webhooks are handled; None if nobody here listens to them. Raises SignatureRefused if they cannot
-    be checked, and the integration does not say `allow_unsigned_webhooks`."""
+    """Return how the integration's webhooks are handled; None if it does not accept webhooks. Raises SignatureRefused if they
+    cannot be verified and the integration does not set `allow_unsigned_webhooks`."""
     if not takes_webhooks(provider) and not integration.allow_unsigned_webhooks:
         return None
     script = provider.webhook_routing_script
@@ -76,7 +76,7 @@ async def receive(
     how: WebhookHandling,
     limits: WebhooksConfig,
 ) -> Reception:
-    """Take `message`, once. Raises SignatureRefused, Unavailable."""
+    """Verify `message` and queue it once, even if it is sent again. Raises SignatureRefused, Unavailable."""
     given = message, provider.webhook_signature, how.secrets
     sender = f"{integration.environment}/{integration.integration_id}"
     small = len(message.body) <= INLINE_BYTES
@@ -101,7 +101,7 @@ async def receive(
 
 
 def _origins(routing: Routing) -> Sequence[str]:
-    """Return the routing's origins as the column `site_origin` of `connections` spells them."""
+    """Return the routing's origins in the format of the column `site_origin` of `connections`; skips invalid ones."""
     found = []
     for origin in routing.origins:
         try:
@@ -112,15 +112,12 @@ def _origins(routing: Routing) -> Sequence[str]:
 
 
 def _sendable(value: str) -> bool:
-    """Bytes that are not UTF-8 came as lone surrogates, and nothing of the sort can be sent on."""
+    """Return whether a value can be forwarded: bytes that are not UTF-8 were decoded to lone surrogates and cannot."""
     return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _kept(message: IncomingWebhook, how: WebhookSignature | None) -> dict[str, Any]:
-    """Return what is stored of the webhook, without a token that is the secret itself.
-
-    A token that is the secret itself is nobody else's business.
-    """
+    """Return the stored part of the webhook: its header fields and body, without a header that holds the secret itself."""
     secret = how.header.lower() if how is not None and how.header is not None and how.scheme in TOKENS else None
     fields = [
         (name, value)

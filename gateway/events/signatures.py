@@ -1,8 +1,8 @@
-"""Signatures of events, and the keys that sign them: from gateway.yaml, or made by us.
+"""Signs events, with keys from gateway.yaml or generated keys.
 
-Each event is signed twice, with one key string: as Standard Webhooks says (the key is the base64 behind ``whsec_``), and in
-the header that Nango's SDKs verify (the key is the whole string). A key from gateway.yaml without ``whsec_`` is used as its
-own bytes for both.
+Each event is signed twice with the same key string: for Standard Webhooks, the key is the base64 after ``whsec_``; for the
+header that Nango's SDKs verify, the key is the whole string. For a key from gateway.yaml without ``whsec_``, both use its
+bytes.
 """
 
 import base64
@@ -33,12 +33,12 @@ OWN: Final = frozenset(name.lower() for name in (ID, TIMESTAMP, SIGNATURE, HMAC,
 
 
 def mint() -> Secret:
-    """A new key: ``whsec_`` and 32 random bytes in base64."""
+    """Return a new key: ``whsec_`` and 32 random bytes in base64."""
     return Secret(PREFIX + base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode())
 
 
 def standard_key(key: Secret) -> bytes:
-    """The key bytes of Standard Webhooks in `key`."""
+    """Return the key bytes that Standard Webhooks uses."""
     text = key.reveal()
     if text.startswith(PREFIX):
         try:
@@ -49,14 +49,15 @@ def standard_key(key: Secret) -> bytes:
 
 
 def standard_form(key: Secret) -> Secret:
-    """`key` as the libraries of Standard Webhooks take it: ``whsec_`` and base64."""
+    """Return `key` in the format of the Standard Webhooks libraries: ``whsec_`` and base64."""
     return Secret(PREFIX + base64.b64encode(standard_key(key)).decode())
 
 
 def signed(body: bytes, message_id: str, timestamp: int, keys: Sequence[Secret]) -> dict[str, str]:
-    """The header fields that prove `body`. The first of `keys` is in force; in an overlap the former one signs beside it.
+    """Return the signature header fields for `body`. The first of `keys` is the current key; during a rotation, the former key
+    signs too.
 
-    `timestamp`: seconds since 1970, of this attempt.
+    `timestamp`: time of this attempt in seconds since 1970.
     """
     said = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
     signatures = [base64.b64encode(hmac.digest(standard_key(key), said, "sha256")).decode() for key in keys]
@@ -70,14 +71,14 @@ def signed(body: bytes, message_id: str, timestamp: int, keys: Sequence[Secret])
     }
 
 
-# ── The keys that sign an environment's events: those that gateway.yaml names, else ones of our own making.
+# ── The keys that sign an environment's events: from gateway.yaml, else generated.
 
 OVERLAP: Final = timedelta(days=1)
 KNOWN_S: Final = 5.0
 
 
 async def signing_keys(config: Config, store: Store, environment: str) -> Sequence[Secret]:
-    """The one in force first, then those that sign beside it for a while. One is made where there is none."""
+    """Return the signing keys: the current key first, then former keys that are still in use. Creates a key if there is none."""
     declared = config.environments.get(environment)
     if declared is not None and declared.webhook_signing_key is not None:
         former = declared.webhook_signing_key_previous
@@ -87,7 +88,8 @@ async def signing_keys(config: Config, store: Store, environment: str) -> Sequen
 
 
 class KnownKeys:
-    """Looked up again after a few seconds: after a key was replaced, the former one is valid for a day."""
+    """A cache of signing keys for a few seconds. A short delay is harmless: after a rotation, the former key is valid for a
+    day."""
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
@@ -106,12 +108,12 @@ class KnownKeys:
         return keys
 
     def forget(self) -> None:
-        """Somebody here has changed them, or gateway.yaml may name others."""
+        """Clear the cache, because a key or gateway.yaml has changed."""
         self._known.clear()
 
 
 async def rotate(config: Config, store: Store, environment: str) -> tuple[Secret, datetime]:
-    """A new key, and when the one before it stops signing. Raises Conflict where gateway.yaml names the key."""
+    """Create a new key; return it and the time when the former key stops signing. Raises Conflict if gateway.yaml has it."""
     declared = config.environments.get(environment)
     if declared is not None and declared.webhook_signing_key is not None:
         raise Conflict(

@@ -1,7 +1,7 @@
-"""Public keys that prove webhooks, fetched from where the provider's entry says, and kept for an hour.
+"""Fetches the public keys that verify webhooks, from the address in the provider's entry, and caches them for an hour.
 
-Anybody may send a webhook that names a key, so what that makes us do is bounded: one request at a time for a key, few requests
-a minute for an integration, and no address that the entry does not name.
+Anybody can send a webhook that names a key, so the resulting requests are limited: one at a time per key, few per minute and
+integration, and only to addresses that the entry allows.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from gateway.scripts.signed_token import JWT, MOST_KEYS, key_id_of, token_of
 from gateway.secret import Secret
 
 KEPT_S: Final = 3600.0
-AGAIN_S: Final = 60.0  # a key set that lacked the wanted key, or could not be fetched, is fetched again after this
+AGAIN_S: Final = 60.0  # wait before a key set that lacks the key, or was refused, is fetched again
 MOST_KEPT: Final = 256
-MOST_A_MINUTE: Final = 10  # requests for keys, of one integration
+MOST_A_MINUTE: Final = 10  # maximum requests for keys per integration
 ANSWER_BYTES: Final = 64 * 1024
 ANSWER_S: Final = 5.0
 COME_BACK_S: Final = 30
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """`digest` names it: the body may hold a secret."""
+    """A request for public keys. `digest` is its cache key, since the body may contain a secret."""
 
     method: str
     url: str
@@ -54,7 +54,7 @@ class KeyRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchedKeys:
-    """`keys`: by key id; a single one may have the id ``""``. None where the provider has refused."""
+    """The fetched keys. `keys`: by key id; a single key may have the id ``""``. None: the provider refused the request."""
 
     at: float
     keys: Mapping[str, str] | None
@@ -67,7 +67,7 @@ class FetchedKeys:
 
 
 class WebhookKeyCache:
-    """The process's cache of providers' public keys; integrations share it."""
+    """The process's cache of providers' public keys, shared by all integrations."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, FetchedKeys] = OrderedDict()
@@ -82,9 +82,9 @@ class WebhookKeyCache:
         message: IncomingWebhook,
         secrets: Sequence[Secret],
     ) -> Sequence[str]:
-        """Return the keys that may have signed `message`; none if the entry names no place for keys.
+        """Return the keys that may have signed `message`; empty if the entry has no address for keys.
 
-        Raises SignatureRefused where there is no such key, Unavailable ``busy`` where it cannot be fetched now.
+        Raises SignatureRefused if the provider has no such key, Unavailable ``busy`` if it cannot be fetched now.
         """
         if how is None or how.keys is None or not secrets:
             return ()
@@ -124,11 +124,14 @@ class WebhookKeyCache:
         self._kept[digest] = done.result()
         self._kept.move_to_end(digest)
         while len(self._kept) > MOST_KEPT:
-            # made-up key ids, which found no key, go before keys
+            # evict made-up key ids, for which no key was found, before real keys
             del self._kept[next((one for one, found in self._kept.items() if not found.keys), next(iter(self._kept)))]
 
     def _spend(self, integration: str, *, known: bool) -> None:
-        """`known`: the key was there before; made-up ids must not keep it from being fetched again."""
+        """Count a request against the limit. `known` keys have their own limit, so that made-up ids cannot block their refetch.
+
+        Raises Unavailable.
+        """
         now = clock.monotonic()
         times = self._requests.setdefault((integration, known), deque())
         while times and now - times[0] >= AGAIN_S:
@@ -145,7 +148,7 @@ def _come_back(what: str) -> Unavailable:
 def key_request(
     where: WebhookKeys, message: IncomingWebhook, kid: str, secret_fields: Sequence[str], secret: Secret
 ) -> KeyRequest:
-    """Raises SignatureRefused for an address that the entry does not name."""
+    """Build the request for the keys of `message`. Raises SignatureRefused for an address that the entry does not allow."""
     if where.url_header is not None:
         return KeyRequest(where.method, _named_address(where, message), None)
     parts = secret.reveal().split(":", max(0, len(secret_fields) - 1)) if secret_fields else []

@@ -1,4 +1,4 @@
-"""Ends a client's connection so that nobody can take a torn answer for a whole one."""
+"""Aborts a client's connection so that the client cannot take an incomplete answer for a complete one."""
 
 import asyncio
 import fcntl
@@ -13,10 +13,10 @@ RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
 
 
 def cut(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:
-    """Reset it, and throw away what is still to be sent.
+    """Reset the connection and drop the bytes that are not sent yet.
 
-    A plain close ends with FIN, which is the proper end of an HTTP/1.0 answer without a length (RFC 9112 §6.3). Where
-    the answer's own framing shows that it is torn, `reset` may be False: what the system has taken still arrives then.
+    A plain close sends FIN, which is the proper end of an HTTP/1.0 answer without a length (RFC 9112 §6.3). If the
+    answer's framing shows that it is incomplete, `reset` may be False: the bytes in the socket buffer then still arrive.
     """
     if transport is None:
         return
@@ -28,9 +28,9 @@ def cut(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None
 
 
 def untaken(transport: asyncio.WriteTransport) -> int:
-    """How many bytes the client has not taken: those that we hold, and those that the system holds for it.
+    """Return how many bytes the client has not read yet: the bytes in our write buffer and in the socket buffer.
 
-    The system may hold megabytes, so that our own shrink seldom while a slow client reads on.
+    The socket buffer may hold megabytes, so our own buffer shrinks only now and then while a slow client reads.
     """
     held, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
     queued = bytearray(4)

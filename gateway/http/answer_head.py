@@ -1,7 +1,7 @@
-"""The head of an answer, read strictly: what two readers could read differently is refused.
+"""Parses the head of an answer strictly: a head that two parsers could read differently is refused.
 
-Own code, since the C parsers at hand either let pass in production what smuggling is made of (obs-fold, bare LF, control
-bytes), or cannot be given the fact that an answer to HEAD has no body; and since it costs half of what they do (ADR 11).
+Why not a C parser (ADR 11): the available ones either accept what request smuggling needs (obs-fold, bare LF, control
+bytes) in production, or have no option for an answer to HEAD, which has no body. This parser also takes half their time.
 """
 
 import re
@@ -28,13 +28,13 @@ _KNOWN_NAMES: Final = 512
 
 
 class Malformed(ValueError):
-    """No HTTP/1.1 that can be read in one way only. Says what is wrong without quoting the bytes."""
+    """The bytes are not HTTP/1.1 with exactly one reading. The message names the fault without quoting the bytes."""
 
 
 class AnswerHead:
-    """`length` is the declared one, whether or not a body follows; `fields` hold every line as it came.
+    """A parsed head. `length`: the declared length, whether or not a body follows. `fields`: every line, unchanged.
 
-    `keep_s`: how long the sender keeps the connection after this answer; 0 if it does not, None if it does not say.
+    `keep_s`: seconds for which the sender keeps the connection open after this answer; 0: it closes, None: not stated.
     """
 
     __slots__ = ("chunked", "fields", "keep_s", "length", "reason", "status")
@@ -53,7 +53,7 @@ class AnswerHead:
 
 
 def parse_head(raw: bytes) -> AnswerHead:
-    """The head in `raw`, which ends before the empty line (RFC 9112 §4, §5, §6.3). Raises Malformed."""
+    """Parse the head in `raw`, which ends before the empty line (RFC 9112 §4, §5, §6.3). Raises Malformed."""
     lines = raw.decode("utf-8", "surrogateescape").split("\r\n")
     if raw.translate(None, TEXT) != b"\r\n" * (len(lines) - 1):
         raise Malformed("it holds a control character, or a line that does not end in CR LF")
@@ -83,7 +83,7 @@ def parse_head(raw: bytes) -> AnswerHead:
 
 
 def _meaning(name: str, line: str) -> int:
-    """Return whether a name frames the body; remembers the names seen, up to `_KNOWN_NAMES`."""
+    """Return the meaning of a header name for framing; caches up to `_KNOWN_NAMES` names. Raises Malformed."""
     if len(name) == len(line) or _TOKEN.fullmatch(name) is None:
         raise Malformed("a header line has no proper name (RFC 9112 §5)")
     meaning = _MEANINGS.get(name.lower(), _PLAIN)
@@ -93,7 +93,7 @@ def _meaning(name: str, line: str) -> int:
 
 
 def _frame(head: AnswerHead, special: list[tuple[int, str]], *, version_1_0: bool) -> None:
-    """Where the body ends and what becomes of the connection (RFC 9112 §6.3, §9.3). Raises Malformed."""
+    """Set where the body ends and how long the connection stays open (RFC 9112 §6.3, §9.3). Raises Malformed."""
     lengths: set[str] = set()
     codings: list[str] = []
     options: set[str] = set()

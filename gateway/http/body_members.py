@@ -1,4 +1,4 @@
-"""Members that a provider wants in the body beside the caller's: a JSON object or a form, read and written again."""
+"""Adds the members that a provider requires to the caller's body, which is a JSON object or a form."""
 
 import json
 import re
@@ -17,21 +17,21 @@ _PAIR: Final = re.compile(rb"(?P<name>[^=&]++)(?:=[^&]*+)?+&?+")
 
 @dataclass(frozen=True, slots=True)
 class BodyMembers:
-    """Nested as in JSON. `slots` carry the credential and replace what the caller sent; `defaults` stand in where it
-    sent none.
+    """Members to add, nested as in JSON. `slots` carry the credential and replace the caller's members of the same name;
+    `defaults` apply only where the caller sent no such member.
     """
 
     slots: Mapping[str, Any] = field(default_factory=dict, repr=False)
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def fit(self, method: str, content_type: str, content_encoding: str) -> bool:
-        """Return whether a body of this kind can take the members; a coded one cannot, nor any other media type."""
+        """Return whether members can be added to such a body: a JSON or form body without content coding."""
         media = media_type(content_type)
         return method in WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
     def put_into(self, content_type: str, body: bytes) -> bytes:
-        """`body` with the members; as it is where it is not a JSON object after all. What the members do not touch keeps its
-        bytes, and nothing is built of it: the time grows with the length of the body, the memory by little more than that.
+        """Return `body` with the members added, or unchanged if it is not a JSON object or form. All other members keep their
+        bytes and are not parsed into objects: time is linear in the length of the body, and memory little more than that.
         """
         if media_type(content_type) == FORM:
             return self._into_form(body)
@@ -68,9 +68,9 @@ class BodyMembers:
 
 
 def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[list[str], int]:
-    """The object at `pos` with the members, as pieces of text, and where it ends. Raises NotJson, also for no object.
+    """Return the object at `pos` with the members added, as pieces of text, and its end. Raises NotJson if it is no object.
 
-    `text` is UTF-8 read as Latin-1. Of a name that comes twice the last one counts, as readers have it.
+    `text` is UTF-8 decoded as Latin-1. If a name appears twice, the last one counts, as in most JSON parsers.
     """
     if text[pos : pos + 1] != "{":
         raise NotJson(pos)
@@ -96,7 +96,7 @@ def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[st
 def _value(
     text: str, sent: tuple[int, int] | None, name: str, slots: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[str]:
-    """Return the text for `name`, one of `slots` or `defaults`; `sent`: where the caller's value lies in `text`."""
+    """Return the value's text for `name`, a key of `slots` or `defaults`; `sent`: span of the caller's value in `text`."""
     slot, default = slots.get(name), defaults.get(name)
     if sent is None:
         if isinstance(slot, Mapping) and isinstance(default, Mapping):
@@ -109,12 +109,12 @@ def _value(
 
 
 def _written(value: Any) -> str:
-    """Return the value as JSON, in the form of `text` above."""
+    """Return the value as JSON: UTF-8 decoded as Latin-1, like `text` in `_spliced`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict).encode().decode("latin-1")
 
 
 def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` laid upon `under`, objects in both member by member."""
+    """Return `under` updated with `over`; objects in both are merged recursively."""
     found = dict(under)
     for name, value in over.items():
         below = found.get(name)
@@ -123,7 +123,7 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _flat(members: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """``{"a": {"b": 1}}`` as ``a[b]=1``."""
+    """Yield the form pairs of nested members: ``{"a": {"b": 1}}`` becomes ``a[b]=1``."""
     for name, value in members.items():
         place = f"{prefix}[{name}]" if prefix else name
         if isinstance(value, Mapping):

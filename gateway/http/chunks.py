@@ -1,4 +1,4 @@
-"""The chunked transfer coding, undone (RFC 9112 §7.1), strictly and with limits; extensions and trailers are dropped."""
+"""Decodes the chunked transfer coding (RFC 9112 §7.1) strictly and within limits; drops extensions and trailers."""
 
 import re
 from typing import Final
@@ -12,14 +12,14 @@ TRAILER_BYTES: Final = 16_384
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n")
 _SIZES: Final = {form % size: size for size in range(1, 256) for form in (b"%x", b"%X")}
-_SHORT: Final = 4  # such a size and the end of its line
+_SHORT: Final = 4  # length of a size line with a size of `_SIZES`, CR LF included
 _AT_SIZE, _IN_CHUNK, _AFTER_CHUNK, _IN_TRAILER = range(4)
 
 
 class Chunks:
-    """Fed with bytes as they come. `rest` is None until the coding's end, and then what came after it.
+    """An incremental decoder. `rest` is None until the coding ends, and then holds the bytes after its end.
 
-    `of_request`: a trailer that frames a message is Malformed, since the next reader might believe it (RFC 9110 §6.5.1).
+    `of_request`: a trailer with a framing field raises Malformed, since the next parser might obey it (RFC 9110 §6.5.1).
     """
 
     __slots__ = ("_held", "_left", "_line_bytes", "_of_request", "_stage", "_trailer_bytes", "rest")
@@ -34,13 +34,13 @@ class Chunks:
         self._trailer_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Return the bytes of the body in `data`, maybe none. Raises Malformed."""
+        """Return the body bytes in `data`, possibly empty. Raises Malformed."""
         if self._held:
             data, self._held = self._held + data, b""
         parts: list[bytes] = []
         at, size = 0, len(data)
         while at < size:
-            if self._stage == _AT_SIZE:  # whole chunks in one go, since there may be very many
+            if self._stage == _AT_SIZE:  # shortcut for short, complete chunks: a body may have very many of them
                 line = data.find(b"\r\n", at, at + _SHORT)
                 length = _SIZES.get(data[at:line]) if line > 0 else None
                 if length is not None and data[line + 2 + length : line + 4 + length] == b"\r\n":
@@ -67,7 +67,7 @@ class Chunks:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _hold(self, piece: bytes) -> None:
-        """Keep the beginning of a line for the next time."""
+        """Keep an incomplete line for the next `feed`."""
         if len(piece) >= self._line_bytes or (self._stage == _AFTER_CHUNK and piece != b"\r"):
             raise Malformed("a line of its chunked framing has no end")
         self._held = piece

@@ -1,7 +1,7 @@
-"""Content codings undone piece by piece (RFC 9110 §8.4), within limits, so that a small answer cannot fill the memory.
+"""Decodes content codings piece by piece (RFC 9110 §8.4), within limits, so that a small answer cannot fill the memory.
 
-Each piece that comes out is bounded; what went in and what came out are counted, and a ratio no honest text reaches is
-taken for a bomb. An end before the coding's own end is an error: a cut answer must not pass for whole.
+Each decoded piece has a maximum size. The decoder counts input and output bytes, and treats a ratio that no ordinary text
+reaches as a decompression bomb. Input that stops before the coding's end is an error: a cut answer must not pass as whole.
 """
 
 import zlib
@@ -10,18 +10,19 @@ from typing import Final, Protocol
 
 PIECE_BYTES: Final = 256 * 1024
 MAX_RATIO: Final = 100
-GRACE_BYTES: Final = 1024 * 1024  # below this much output no ratio is checked
+GRACE_BYTES: Final = 1024 * 1024  # the ratio is not checked for less output than this
 MAX_CODINGS: Final = 2
-_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # RFC 9659 §3: a larger window is not for HTTP
-_ZSTD_SLICE_BYTES: Final = 256  # four bytes may stand for 128 KiB, so one slice yields 8 MiB at most
+_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # RFC 9659 §3: the largest window allowed in HTTP
+_ZSTD_SLICE_BYTES: Final = 256  # four bytes may decode to 128 KiB, so one slice yields 8 MiB at most
 
 
 class CodingError(Exception):
-    """The body is not what its Content-Encoding says, ends too early, or grows beyond all measure."""
+    """The body does not match its Content-Encoding, ends too early, or exceeds the allowed compression ratio."""
 
 
 class Coding(Protocol):
-    """A decoder of one coding: pieces of at most `PIECE_BYTES` (zstd: 8 MiB) out; `finish` demands the coding's end."""
+    """A decoder of one coding. `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB); `finish` raises CodingError if
+    the coding has not ended."""
 
     def feed(self, data: bytes) -> Iterator[bytes]: ...
 
@@ -29,7 +30,7 @@ class Coding(Protocol):
 
 
 class Gzip:
-    """gzip, several members in a row allowed (RFC 1952 §2.2); NUL bytes after the last are padding."""
+    """``gzip``: accepts several members in a row (RFC 1952 §2.2) and NUL padding after the last member."""
 
     wbits = 16 + zlib.MAX_WBITS
 
@@ -66,7 +67,7 @@ class Gzip:
 
 
 class Deflate(Gzip):
-    """``deflate``: zlib's format by the letter (RFC 9110 §8.4.1.2), the bare one by habit; two bytes show which."""
+    """``deflate``: the zlib format (RFC 9110 §8.4.1.2) or raw deflate, which some servers send; the first two bytes decide."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ class Brotli:
     """``br`` (RFC 7932)."""
 
     def __init__(self) -> None:
-        import brotli  # here, as zstandard below: few requests ask for their answers decoded
+        import brotli  # lazy import, like zstandard below: few requests ask for a decoded answer
 
         self._inflate = brotli.Decompressor()
         self._error = brotli.error
@@ -124,7 +125,7 @@ class Brotli:
 
 
 class Zstd:
-    """``zstd``, several frames in a row allowed (RFC 8878 §3.1)."""
+    """``zstd``: accepts several frames in a row (RFC 8878 §3.1)."""
 
     def __init__(self) -> None:
         import zstandard
@@ -164,7 +165,7 @@ CODINGS: Final[dict[str, Callable[[], Coding]]] = {
 
 
 def codings_of(content_encoding: str) -> tuple[str, ...] | None:
-    """The codings in the order they were applied, ``identity`` left out; None if we cannot undo them all."""
+    """Return the codings in the order they were applied, without ``identity``; None if one of them cannot be decoded."""
     names = [name.strip().lower() for name in content_encoding.split(",")]
     applied = tuple(name for name in names if name not in ("", "identity"))
     if len(applied) > MAX_CODINGS or any(name not in CODINGS for name in applied):
@@ -173,7 +174,7 @@ def codings_of(content_encoding: str) -> tuple[str, ...] | None:
 
 
 class Decoder:
-    """Undoes the codings of one body. Made for a caller that asks for decoding; `start` gives it the answer's head."""
+    """Decodes all codings of one body, for a caller that asks for it. `start` takes the answer's Content-Encoding."""
 
     def __init__(self) -> None:
         self._codings: list[Coding] = []
@@ -181,13 +182,13 @@ class Decoder:
         self._out_bytes = 0
 
     def start(self, content_encoding: str) -> bool:
-        """Begin to decode; return whether there is a coding that we can undo. False: the body passes as it is."""
+        """Set the codings; return whether the body will be decoded. False: it has no coding or an unsupported one."""
         applied = codings_of(content_encoding)
         self._codings = [CODINGS[name]() for name in reversed(applied or ())]
         return bool(self._codings)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The decoded bytes in bounded pieces; take them all before feeding more. Raises CodingError."""
+        """Yield the decoded bytes in bounded pieces; read all of them before the next `feed`. Raises CodingError."""
         self._in_bytes += len(data)
         for piece in self._through(0, data):
             self._out_bytes += len(piece)
@@ -203,6 +204,6 @@ class Decoder:
             yield from self._through(stage + 1, piece)
 
     def finish(self) -> None:
-        """The body has ended. Raises CodingError if a coding has not."""
+        """Call at the end of the body. Raises CodingError if a coding has not ended."""
         for coding in self._codings:
             coding.finish()

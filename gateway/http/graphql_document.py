@@ -1,9 +1,9 @@
-"""Reads what a GraphQL document asks for: its one operation's kind and the fields at its root. No I/O. No I/O.
+"""Reads what a GraphQL document asks for: the kind of its one operation and its root fields. No I/O.
 
-A reader for the decision of a rule, not an executor: a document that is not plainly one operation with its fragments is refused,
-and so is each thing that versions of GraphQL read differently (https://spec.graphql.org/draft/#sec-Language): block strings,
-control characters, variables of fragments, and definitions of types. Directives such as ``@include`` are not evaluated: a field
-that may be left out counts.
+The result feeds access rules; nothing is executed. A document must be exactly one operation with its fragments. Syntax that
+versions of GraphQL read differently is refused (https://spec.graphql.org/draft/#sec-Language): block strings, control
+characters, variables of fragments, type definitions. Directives such as ``@include`` are not evaluated: an optional field
+counts.
 """
 
 import re
@@ -34,12 +34,12 @@ _UNPLAIN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\
 
 
 class UnplainDocument(ValueError):
-    """The document is malformed, or two readers may take it for different operations; words that follow "the document"."""
+    """The document is malformed or ambiguous. The message continues a sentence that begins with "the document"."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphqlOperation:
-    """`fields`: those at the root, by their own names and not their aliases, those of fragments among them."""
+    """The operation of a document. `fields`: names (not aliases) of the root fields, including those in fragments."""
 
     kind: str
     name: str
@@ -48,14 +48,14 @@ class GraphqlOperation:
 
 @dataclass(slots=True)
 class _Selection:
-    """A selection set at the root: `fields`, and `spreads`, the names of fragments in it."""
+    """A selection set at the root: its `fields`, and in `spreads` the names of the fragments it spreads."""
 
     fields: list[str] = field(default_factory=list)
     spreads: list[str] = field(default_factory=list)
 
 
 def operation_of(text: str) -> GraphqlOperation:
-    """The document's operation. Raises UnplainDocument."""
+    """Return the document's operation. Raises UnplainDocument."""
     tokens = _Tokens(_tokens(text))
     operations: list[tuple[str, str, _Selection]] = []
     fragments: dict[str, _Selection] = {}
@@ -104,7 +104,7 @@ def _all_fields(selection: _Selection, fragments: Mapping[str, _Selection]) -> l
 
 
 def _tokens(text: str) -> list[str]:
-    """Return the document's names, signs and values; of a string and of a number only that there is one: ``""`` and ``0``."""
+    """Return the document's names, signs and values; ``""`` stands for any string and ``0`` for any number."""
     if len(text) > MOST_CHARS:
         raise UnplainDocument(f"has more than {MOST_CHARS} characters; pass values as variables")
     if (odd := _UNPLAIN.search(text)) is not None:
@@ -136,7 +136,7 @@ class _Tokens:
         self._at = 0
 
     def peek(self) -> str:
-        """Empty at the end."""
+        """Return the next token without consuming it; empty at the end."""
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def next(self) -> str | None:
@@ -155,7 +155,7 @@ class _Tokens:
         return token
 
     def skip_group(self) -> None:
-        """A whole group in brackets, each closed by its own kind."""
+        """Skip a group in brackets, nested groups included; checks that the brackets match."""
         open_ones: list[str] = []
         while True:
             token = self.next()
@@ -179,7 +179,7 @@ class _Tokens:
                 self.skip_group()
 
     def selection(self, depth: int = 1) -> _Selection:
-        """Read a selection set from behind its ``{`` to its ``}``."""
+        """Read a selection set, from after its ``{`` to its ``}``."""
         if depth > DEEPEST:
             raise UnplainDocument(f"nests deeper than {DEEPEST} levels")
         found = _Selection()
@@ -195,7 +195,7 @@ class _Tokens:
                 raise UnplainDocument("has something other than a field at its root")
 
     def _spread(self, found: _Selection, depth: int) -> None:
-        """``...Name`` or ``... on Type {``: both count as fields at the root."""
+        """Read what follows ``...``: a fragment's name or an inline fragment. Their fields count as root fields."""
         if _NAME.fullmatch(self.peek()) and self.peek() != "on":
             found.spreads.append(self.name("a fragment"))
             self.directives()

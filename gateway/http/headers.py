@@ -1,7 +1,7 @@
-"""Filters header fields in either direction (RFC 9110 §7.6.1): tables of names, and pure functions over them.
+"""Filters header fields in both directions (RFC 9110 §7.6.1): tables of names, and pure functions over them.
 
-A request loses what is hop-by-hop, what frames it, and what is addressed to us, in any spelling; all else travels on
-as it came. An answer loses what is hop-by-hop, what frames it, and what speaks for a whole site.
+Removed from a request: hop-by-hop fields, framing, and fields addressed to the gateway, in any spelling. Removed from an
+answer: hop-by-hop fields, framing, and fields that apply to a whole site. All other fields pass unchanged.
 """
 
 import re
@@ -13,10 +13,10 @@ from gateway.errors import InvalidRequest, Issue
 # ── Field names by kind: in lower case, with `-` where a sender wrote `_`.
 
 Fields = list[tuple[str, str]]
-"""Header lines in order, duplicates kept. Bytes that are not UTF-8 stand as lone surrogates (``surrogateescape``)."""
+"""Header lines in order, with duplicates. Bytes that are not UTF-8 become lone surrogates (``surrogateescape``)."""
 
 TEXT: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
-"""The bytes that a line of a head may hold (RFC 9110 §5.5), for `bytes.translate`: what is left are line ends and faults."""
+"""The bytes allowed in a header line (RFC 9110 §5.5). `bytes.translate` deletes them; line ends and bad bytes remain."""
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -33,7 +33,7 @@ HOP_BY_HOP: Final = frozenset(
 )
 
 FRAMING: Final = frozenset({"host", "content-length", "transfer-encoding", "expect"})
-"""Written by the sender of the message, never copied: two opinions on a body's end are how requests are smuggled."""
+"""Written by the sender of each message, never copied: two different body lengths make request smuggling possible."""
 
 OPTIONS: Final = frozenset(
     {
@@ -53,12 +53,12 @@ OPTIONS: Final = frozenset(
 TO_US: Final = OPTIONS | {
     "forwarded",
     "x-real-ip",
-    "baggage",  # W3C: what callers send each other about their users, which providers need not know
+    "baggage",  # W3C: services pass data about their users in it, which providers need not know
 }
 TO_US_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
 
 MINTING_PREFIX: Final = "nango-proxy-"
-"""``Nango-Proxy-X: v`` asks for ``X: v`` towards the provider."""
+"""``Nango-Proxy-X: v`` is sent to the provider as ``X: v``."""
 
 SITE_WIDE: Final = frozenset(
     {
@@ -84,32 +84,32 @@ SITE_WIDE: Final = frozenset(
         "use-as-dictionary",
     }
 )
-"""What a provider says about its own site, and a browser would believe about ours."""
+"""Fields in which a provider describes its own site; a browser would apply them to the gateway's site."""
 
 FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
-"""Orders to the web server in front of us, such as nginx's ``X-Accel-Redirect``; a provider must not give them."""
+"""Commands to the web server in front of the gateway, such as nginx's ``X-Accel-Redirect``; never taken from a provider."""
 
 RANGES: Final = ("Range", "If-Range")
-"""Ask for a part of a body, which is not JSON; dropped where the gateway has to read the whole."""
+"""Ask for a part of a body, which is not valid JSON; dropped where the gateway has to read the whole body."""
 
 SNIFFING: Final = "x-content-type-options"
-"""Replaced by ours on every answer of a provider: `browser`."""
+"""Replaced by the gateway's own on every answer of a provider (`passed_head.NOT_RENDERED`)."""
 
 REFERENCES: Final = frozenset({"link", "location", "content-location", "refresh"})
 
 
 def plain(name: str) -> str:
-    """The name as the tables spell it. Back ends that follow CGI read ``X_Y`` as ``X-Y``, so we do too."""
+    """Return the name as the tables spell it. CGI servers read ``X_Y`` as ``X-Y``, so the gateway does too."""
     return name.lower().replace("_", "-")
 
 
 def for_us(name: str) -> bool:
-    """Return whether a field (spelled plainly) is addressed to the gateway or describes hops before it."""
+    """Return whether a field (spelled as by `plain`) is addressed to the gateway or describes hops before it."""
     return name in TO_US or name.startswith(TO_US_PREFIXES)
 
 
 def named_by_connection(fields: Fields) -> frozenset[str]:
-    """The names that ``Connection`` makes hop-by-hop (RFC 9110 §7.6.1), spelled plainly."""
+    """Return the names that ``Connection`` makes hop-by-hop (RFC 9110 §7.6.1), spelled as by `plain`."""
     lists = [value for name, value in fields if plain(name) == "connection"]
     if not lists:
         return frozenset()
@@ -117,11 +117,11 @@ def named_by_connection(fields: Fields) -> frozenset[str]:
 
 
 def from_wire(raw: tuple[tuple[bytes, bytes], ...]) -> Fields:
-    """Header lines as text that can be turned back into the very same bytes."""
+    """Return header lines as text that encodes back to the same bytes."""
     return [(name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")) for name, value in raw]
 
 
-# ── The media type of a Content-Type field (RFC 9110 §8.3), in time that grows with its length.
+# ── The media type of a Content-Type field (RFC 9110 §8.3), in linear time.
 
 
 def media_type(field: str) -> str:
@@ -137,8 +137,8 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 SERVICE_WORKER: Final = "service-worker"
-OWN_COOKIES: Final = ("gw-", "__host-gw-")  # those of our own pages; a provider must not set them
-_KEY_CHARS: Final = 16  # the shortest key that gateway.yaml may name
+OWN_COOKIES: Final = ("gw-", "__host-gw-")  # cookies of the gateway's own pages; a provider must not set them
+_KEY_CHARS: Final = 16  # minimum length of a secret key in gateway.yaml
 _OF_CODED_BYTES: Final = frozenset(
     {"content-encoding", "accept-ranges", "content-digest", "content-md5", "digest", "repr-digest"}
 )
@@ -149,14 +149,14 @@ _kinds: Final[dict[str, int]] = {}
 
 
 class MalformedAnswer(Exception):
-    """The provider's head holds what no HTTP header may hold; its message says which field."""
+    """A header field of the provider's answer holds a forbidden character; the message names the field."""
 
 
 def request_fields(received: Fields, token: str = "") -> Fields:
-    """Return the fields that travel on to the provider, in order; ``Nango-Proxy-X`` arrives as ``X`` and replaces plain ones.
+    """Return the fields to send to the provider, in order; ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``.
 
-    A field that holds the caller's secret key stays here whatever it is called: a client that also sends it under another
-    name would give it to the provider. So does one that holds `token`, the capability by which it was called.
+    A field that holds the caller's secret key is dropped whatever its name: a client that also sends the key under another
+    name would give it to the provider. A field that holds `token`, the capability in the called URL, is dropped too.
 
     Raises InvalidRequest ``invalid_headers`` naming every field whose value could not be sent on unchanged.
     """
@@ -193,13 +193,14 @@ def is_token(name: str) -> bool:
 
 
 def _service_worker(name: str) -> InvalidRequest:
-    """A browser sends this to load the script of a service worker, which would act for the gateway's own pages."""
+    """Return the error for ``Service-Worker``: a browser is loading a worker script, which could control the gateway's
+    pages."""
     message = "A service worker cannot be loaded through the gateway. Load its script from your own site."
     return InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, (name.lower(),))])
 
 
 def _key_in(received: Fields) -> str:
-    """Return the text behind the scheme in Authorization, if that is long enough to be nothing else."""
+    """Return the key in Authorization; empty if it is too short to be a key."""
     for name, value in received:
         if len(name) == 13 and name.lower() == "authorization":
             key = value.rpartition(" ")[2]
@@ -223,10 +224,10 @@ def _refuse_unsendable(fields: Fields) -> None:
 def response_fields(
     received: Fields, *, set_cookie: bool = False, rewrite: Callable[[str, str], str] | None = None
 ) -> Fields:
-    """Return the fields that travel back to the caller, in order.
+    """Return the fields to send back to the caller, in order.
 
-    `set_cookie`: the integration wants the provider's cookies. `rewrite` gets (lower-case name, value) of the fields
-    that hold references and returns the value to send. Raises MalformedAnswer.
+    `set_cookie`: the integration passes the provider's cookies on. `rewrite` gets (lower-case name, value) of each field
+    that holds a URL and returns the value to send. Raises MalformedAnswer.
     """
     values = " ".join([value for _, value in received])
     if not values.isprintable() and _CONTROL.search(values):
@@ -257,10 +258,7 @@ def response_fields(
 
 
 def _kind(name: str) -> int:
-    """Return the kind of an answer's field, by its name.
-
-    Names seen are remembered, but no more of them than `_MOST_KINDS`.
-    """
+    """Return the kind of an answer's field, by its name; caches at most `_MOST_KINDS` names. Raises MalformedAnswer."""
     if not is_token(name):
         raise _malformed(name)
     spelled = plain(name)
@@ -278,7 +276,7 @@ def _kind(name: str) -> int:
 
 
 def depends_on_value(name: str) -> bool:
-    """Return whether a name alone does not decide what becomes of an answer's field. Raises MalformedAnswer."""
+    """Return whether the handling of an answer's field depends on its value, not on its name alone. Raises MalformedAnswer."""
     return (_kinds.get(name) or _kind(name)) in (_COOKIE, _REFERENCE, _CONNECTION)
 
 
@@ -287,7 +285,7 @@ def _malformed(name: str) -> MalformedAnswer:
 
 
 def decoded_fields(fields: Fields) -> Fields:
-    """Return an answer's fields once its codings are undone: no digest of bytes that are gone, no strong validator."""
+    """Return the fields of an answer after decoding: without digests of the coded bytes, with a weak ETag."""
     kept: Fields = []
     for name, value in fields:
         spelled = name.lower()

@@ -13,7 +13,10 @@ _PLAIN: Final = string.ascii_letters + string.digits + " "
 
 
 def misfit(text: str, pattern: str) -> str | None:
-    """Return the fault of an id that is not of `pattern`, one of these two: ``holds 'ü'; allowed are …``."""
+    """Return why `text` does not match `pattern`, for example ``holds 'ü'; allowed are …``; None if it matches.
+
+    `pattern`: CONNECTION_ID or PROVIDER_CONFIG_KEY.
+    """
     if _FORMS[pattern].fullmatch(text):
         return None
     marks = _MARKS[pattern]

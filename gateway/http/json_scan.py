@@ -1,6 +1,6 @@
-"""Finds the end of a JSON value without building it (RFC 8259), so that a hostile page costs time, not memory.
+"""Finds the end of a JSON value without parsing it into objects (RFC 8259): a hostile page costs time, not memory.
 
-Text is UTF-8 read as Latin-1: a position is then a byte's, and no byte of a longer character looks like JSON's own.
+The text is UTF-8 decoded as Latin-1, so positions count bytes, and no byte of a longer character looks like JSON syntax.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 DEEPEST: Final = 512
-RUN: Final = 1000  # scalars in one go of the regular expression, which no other thread can interrupt
+RUN: Final = 1000  # scalars per match of the regular expression: no other thread runs during a match
 
 _SPACE: Final = r"[ \t\n\r]*+"
 _STRING: Final = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -33,7 +33,7 @@ MORE_MEMBERS: Final = re.compile(f"{_SPACE}{_TO_MEMBER}{_MEMBERS}")
 
 
 class JsonMember(NamedTuple):
-    """A member of an object: where its name begins and ends, its value's bounds, and where the object goes on."""
+    """Positions of a member: start and end of its name, start and end of its value, start of the rest of the object."""
 
     start: int
     colon: int
@@ -43,7 +43,7 @@ class JsonMember(NamedTuple):
 
 
 class NotJson(ValueError):
-    """`at` is the position of what is not JSON."""
+    """The text is not JSON; `at` is the position of the first fault."""
 
     def __init__(self, at: int) -> None:
         super().__init__(f"no JSON at byte {at}")
@@ -52,18 +52,18 @@ class NotJson(ValueError):
 
 def skip_space(text: str, pos: int) -> int:
     found = SPACE.match(text, pos)
-    assert found is not None  # it matches nothing, too
+    assert found is not None  # the pattern also matches the empty text
     return found.end()
 
 
 def end_of(text: str, pos: int) -> int:
-    """The position behind the value that begins at `pos`. Raises NotJson, also for more than `DEEPEST` levels."""
+    """Return the position after the value that begins at `pos`. Raises NotJson, also for more than `DEEPEST` levels."""
     scalar = SCALAR.match(text, pos)
     return scalar.end() if scalar is not None else _end_of_container(text, pos)
 
 
 def members_at(text: str, pos: int) -> Iterator[JsonMember]:
-    """The members of the object at `pos`; `after` of the last is the end of the object. Raises NotJson."""
+    """Yield the members of the object at `pos`; `after` of the last member is the object's end. Raises NotJson."""
     pos = skip_space(text, pos + 1)
     if text[pos : pos + 1] == "}":
         return
@@ -87,7 +87,7 @@ def members_at(text: str, pos: int) -> Iterator[JsonMember]:
 
 
 def string_of(text: str) -> str:
-    """Return the text of a JSON string, which has its quotes."""
+    """Return the value of a JSON string; `text` includes its quotes."""
     if text.isascii() and "\\" not in text:
         return text[1:-1]
     spelled: str = json.loads(text.encode("latin-1"))
@@ -95,7 +95,8 @@ def string_of(text: str) -> str:
 
 
 def _end_of_container(text: str, pos: int) -> int:
-    """Open brackets lie on a stack; the scalars between two brackets are passed over in one match."""
+    """Return the position after the array or object at `pos`. A stack holds the open brackets; one match skips all scalars
+    between two brackets."""
     closers: list[str] = []
     while True:
         here = text[pos : pos + 1]
@@ -108,7 +109,7 @@ def _end_of_container(text: str, pos: int) -> int:
             if not closers:
                 return pos
             run = (MORE_ITEMS if closers[-1] == "]" else MORE_MEMBERS).match(text, pos)
-        else:  # what is to come after a run that was long enough, or no JSON
+        else:  # a run reached its maximum length and continues, or this is not JSON
             run = (ITEMS if closers[-1] == "]" else MEMBERS).match(text, pos) if closers else None
             run = run if run is not None and run.end() > pos else None
         if run is None or len(closers) > DEEPEST:

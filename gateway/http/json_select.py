@@ -1,7 +1,7 @@
-"""JMESPath (https://jmespath.org) on a provider's answer, with a cost that is known before it runs.
+"""JMESPath (https://jmespath.org) on a provider's answer, with a cost that is computed before it runs.
 
-An expression can double what it is given, and do so again with each step. How often it may is read off the expression, so that
-one which could fill the memory is refused at once.
+An expression can double its input, and double it again with each step. The maximum growth is computed from the expression, so
+an expression that could fill the memory is refused before it runs.
 """
 
 import json
@@ -12,28 +12,28 @@ from jmespath.exceptions import JMESPathError
 from jmespath.parser import ParsedResult, Parser
 
 MOST_GROWTH: Final = 64
-MOST_WORK: Final = 2_000_000  # growth × values of the document: a second of one thread, and some 100 MiB, at most
-MOST_STEPS: Final = 10_000_000  # steps × values: 15 s of one thread at most
-MOST_NODES: Final = 256  # steps for a single value
-INLINE_STEPS: Final = 20_000  # the steps that may run on the event loop: 30 ms
-BYTES_A_VALUE: Final = 64  # long texts count as a value for each so many bytes: they are copied too
+MOST_WORK: Final = 2_000_000  # growth × values of the document: at most 1 s of one thread and about 100 MiB
+MOST_STEPS: Final = 10_000_000  # steps × values of the document: at most 15 s of one thread
+MOST_NODES: Final = 256  # maximum steps of an expression for one value
+INLINE_STEPS: Final = 20_000  # maximum steps on the event loop: 30 ms
+BYTES_A_VALUE: Final = 64  # a long text counts as one value for each so many bytes, since it is copied
 MOST_VALUES: Final = (
-    1_000_000  # values of an answer that is read as JSON: an empty list takes 2 bytes in it, and 64 in memory
+    1_000_000  # maximum values of an answer parsed as JSON: an empty list takes 2 bytes in JSON, and 64 in memory
 )
 _SUMS: Final = frozenset({"multi_select_list", "multi_select_dict", "or_expression", "and_expression"})
-_IN_TURN: Final = frozenset(  # each child gets what the one before has made
+_IN_TURN: Final = frozenset(  # each child gets the result of the child before
     {"pipe", "subexpression", "index_expression", "projection", "value_projection", "filter_projection"}
 )
 _PLAIN: Final = frozenset({"comparator", "not_expression"})
-TO_STRING: Final = 4  # each escapes once more what one inside it has escaped
+TO_STRING: Final = 4  # nested calls of to_string escape again what the inner call has escaped
 
 
 class UnfitExpression(ValueError):
-    """The expression cannot be read, costs too much, or does not fit the answer; the text says so."""
+    """The expression cannot be parsed, costs too much, or does not fit the answer; the message says which."""
 
 
 def parsed(expression: str) -> ParsedResult:
-    """Raises UnfitExpression."""
+    """Parse a JMESPath expression. Raises UnfitExpression if it is invalid or too expensive."""
     try:
         found = Parser().parse(expression)
         size, taken = growth(found.parsed), steps(found.parsed)
@@ -49,15 +49,15 @@ def parsed(expression: str) -> ParsedResult:
 
 
 def growth(node: dict[str, Any]) -> int:
-    """How many times as large as its input anything may be that this node makes on its way to a result.
+    """Return the maximum size of this node's results, intermediate ones included, as a multiple of its input.
 
-    Raises UnfitExpression for a `join` whose size the answer alone decides.
+    Raises UnfitExpression for a `join` with a separator that comes from the answer.
     """
     kind, children = node["type"], _inner(node)
     inner = [growth(child) for child in children]
     if kind == "literal":
         return max(1, len(json.dumps(node["value"])))
-    if kind in _PLAIN:  # one value; its sides are made all the same, but a text in quotes only once
+    if kind in _PLAIN:  # the result is one value, but both sides are evaluated; a literal exists only once
         return max(1, *(one for one, child in zip(inner, children, strict=True) if child["type"] != "literal"), 1)
     if kind in _SUMS:
         return max(1, sum(inner))
@@ -72,10 +72,10 @@ def growth(node: dict[str, Any]) -> int:
 
 
 def steps(node: dict[str, Any]) -> int:
-    """How many nodes are evaluated for each value of the input, at most."""
+    """Return the maximum number of nodes that are evaluated for each value of the input."""
     children = _inner(node)
     taken = grown = 1
-    if node["type"] == "function_expression":  # what follows & is evaluated for each value of the others
+    if node["type"] == "function_expression":  # an &expression is evaluated for each value of the other arguments
         children = sorted(children, key=lambda child: child["type"] == "expref")
     elif node["type"] not in _IN_TURN:
         return 1 + sum(map(steps, children))
@@ -86,12 +86,12 @@ def steps(node: dict[str, Any]) -> int:
 
 
 def _inner(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the nodes below; a slice has numbers."""
+    """Return the child nodes; a slice has none, only numbers."""
     return [] if node["type"] == "slice" else node["children"]
 
 
 def values_in(body: bytes) -> int:
-    """How many values a JSON text has, or more; long texts count as several."""
+    """Return an upper bound for the number of values in a JSON text; long texts count as several."""
     return max(1 + sum(map(body.count, (b",", b":", b"[", b"{"))), len(body) // BYTES_A_VALUE)
 
 
@@ -101,7 +101,7 @@ def is_quick(expression: ParsedResult, body: bytes) -> bool:
 
 
 def selected(expression: ParsedResult, document: Any, values: int) -> Any:
-    """`values`: of the document, as `values_in` counts them. Raises UnfitExpression."""
+    """Evaluate the expression. `values`: the document's value count by `values_in`. Raises UnfitExpression."""
     if growth(expression.parsed) * values > MOST_WORK or steps(expression.parsed) * values > MOST_STEPS:
         raise UnfitExpression("The answer is too large for this 'select'; ask the provider for less of it.")
     try:

@@ -1,6 +1,6 @@
-"""Where a request may go: scheme, host and port, read by one strict parser, so that no two readers can differ.
+"""One strict parser for the scheme, host and port of a request, so that two parsers cannot differ on its destination.
 
-The address that is dialled is built from these parts; the text they came from is never parsed again.
+The gateway connects to an address built from these parts; the original text is never parsed again.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ _AUTHORITY: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An http or https URL taken apart. `host` is lower case, IPv6 without brackets; `path` has no trailing slash."""
+    """A parsed http or https URL. `host` is lower case, IPv6 without brackets; `path` has no trailing slash."""
 
     scheme: str
     host: str
@@ -36,7 +36,7 @@ class Address:
 
 
 def covers(origins: Collection[str], origin: str) -> bool:
-    """Return whether `origins` has `origin`, itself or by ``https://*.example.com:443`` for hosts one label below."""
+    """Return whether `origins` contains `origin` or a wildcard for it: ``https://*.example.com:443`` covers one label."""
     if origin in origins:
         return True
     scheme, _, authority = origin.partition("://")
@@ -45,9 +45,9 @@ def covers(origins: Collection[str], origin: str) -> bool:
 
 
 def parse_host(text: str) -> str | None:
-    """A name of ASCII letters, digits and hyphens, an IPv4 address of four decimals, or IPv6 in brackets; else None.
+    """Return the host: an ASCII name, an IPv4 address of four decimals, or IPv6 (in brackets in `text`); else None.
 
-    ``127.1``, ``0x7f.1`` and ``2130706433`` are none of these, though resolvers take them for addresses.
+    ``127.1``, ``0x7f.1`` and ``2130706433`` give None, though resolvers accept them as addresses.
     """
     if text.startswith("["):
         if not text.endswith("]") or "%" in text:  # a zone means something on one machine only (RFC 6874)
@@ -66,7 +66,7 @@ def parse_host(text: str) -> str | None:
 
 
 def parse_authority(scheme: str, text: str) -> tuple[str, int] | None:
-    """(host, port) of ``host[:port]``; None if it is anything else, user information included."""
+    """Return (host, port) of ``host[:port]``; None for anything else, such as user information."""
     found = _AUTHORITY.fullmatch(text)
     if found is None or (host := parse_host(found["host"])) is None:
         return None
@@ -75,7 +75,7 @@ def parse_authority(scheme: str, text: str) -> tuple[str, int] | None:
 
 
 def parse_address(text: str) -> Address:
-    """An absolute http or https URL. Raises ValueError that says what is wrong with it."""
+    """Parse an absolute http or https URL. Raises ValueError with the reason."""
     found = ABSOLUTE.match(text)
     if found is None:
         raise ValueError("it must begin with https:// and a host")

@@ -1,11 +1,9 @@
-"""The head of an answer as it is passed on to the caller: its framing, which is ours, its lines, and the fields we add.
+"""The head of an answer as sent to the caller: the gateway's own framing, the provider's lines, and fields we add.
 
-The head of a plain answer, made ready for the caller line by line, without being taken apart into fields.
-
-Most lines of a provider's heads are the same in every answer (Server, Content-Type …), and most others pass as they came
-or stay here, which their names alone decide. What a line means is asked of `answer_head` and `headers` once, and
-remembered. Where more than a line by itself decides (references, cookies, odd framing, odd white space) the head is
-not plain, and is read by them.
+A plain head is converted line by line, without parsing it into fields. Most lines are the same in every answer (Server,
+Content-Type …), and for most others the name alone decides whether they pass. `answer_head` and `headers` classify each
+line once, and the result is cached. A head with a line that cannot be judged alone (references, cookies, unusual framing or
+white space) is not plain; `answer_head` and `headers` parse it in full.
 """
 
 import re
@@ -18,7 +16,7 @@ from gateway.http import headers
 from gateway.http.answer_head import HEADER_LINES, LENGTH_DIGITS, AnswerHead, Malformed, parse_head
 from gateway.http.headers import TEXT, Fields, MalformedAnswer
 
-# ── The head of an answer that is passed on to the caller: its framing, which is ours, and its bytes.
+# ── Framing and bytes of the head that the caller gets.
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _CLOSE: Final = ("Connection", "close")
@@ -26,7 +24,8 @@ _CHUNKED: Final = ("Transfer-Encoding", "chunked")
 
 
 class Framing(NamedTuple):
-    """`fields` to be written, `chunked` coding of the body, whether there is a body at all, and another request after it."""
+    """How an answer is framed: the `fields` to write, whether the body is `chunked`, whether the answer is `bodiless`, and
+    whether the connection is kept alive."""
 
     fields: Fields
     chunked: bool
@@ -35,20 +34,20 @@ class Framing(NamedTuple):
 
 
 def printable(reason: str) -> str:
-    """A reason phrase with nothing in it that could end its line."""
+    """Return the reason phrase without control characters, which could end its line."""
     return _CONTROL.sub("", reason)
 
 
 def framing(method: str, version: tuple[int, int], status: int, length: int | None, *, keep_alive: bool) -> Framing:
-    """How the answer ends (RFC 9112 §6): no body, a length, chunks, or, for HTTP/1.0, the connection's end.
+    """Choose the framing (RFC 9112 §6): no body, a length, chunks, or, for HTTP/1.0, the connection's end.
 
-    `length` is the body's, None where it is not known.
+    `length`: length of the body; None if unknown.
     """
     fields: Fields = []
     chunked = False
     bodiless = method == "HEAD" or status in (204, 304)
     if bodiless:
-        # A 204 has no length, while HEAD and 304 state that of the answer they stand for (RFC 9110 §8.6).
+        # A 204 has no length; answers to HEAD and 304 state the length of the full answer (RFC 9110 §8.6).
         if length is not None and status != 204:
             fields.append(("Content-Length", str(length)))
     elif length is not None:
@@ -66,9 +65,9 @@ def framing(method: str, version: tuple[int, int], status: int, length: int | No
 
 
 def head_bytes(version: tuple[int, int], status: int, reason: str, fields: Fields) -> bytes:
-    """The head and the empty line after it; lone surrogates become the bytes they stand for.
+    """Return the head and the empty line after it; lone surrogates become the bytes they stand for.
 
-    Raises ValueError if a control character would make another message of it.
+    Raises ValueError if a control character would change the message.
     """
     lines = [f"HTTP/{version[0]}.{version[1]} {status} {reason}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in fields]
@@ -97,10 +96,10 @@ _lines: Final[dict[bytes, int]] = {}
 
 
 class PlainHead(AnswerHead):
-    """`lines`: what travels on to the caller, each without its end; `whole` makes fields of the bytes if somebody asks.
+    """A head of plain lines. `lines`: lines for the caller, without line ends; `whole` parses the head into fields.
 
-    `start`: the status line. `media_type`: the line that names it. `dated`: the provider has said when. `vary`: the line of
-    that name, which is not among `lines`.
+    `start`: the status line. `media_type`: the Content-Type line. `dated`: whether the provider sent Date. `vary`: the Vary
+    line, which is not among `lines`.
     """
 
     __slots__ = ("_raw", "dated", "lines", "media_type", "start", "vary")
@@ -118,7 +117,7 @@ class PlainHead(AnswerHead):
         self._raw = raw
 
     def learn(self, kind: int, line: bytes) -> bool:
-        """Take in a line that says more than its name; False if the head is not plain with it."""
+        """Store a line that has a value to read; return False if the line makes the head not plain."""
         if kind == _LENGTH and self.length is None:
             self.length = int(line[16:])
         elif kind == _DATE:
@@ -141,12 +140,12 @@ class PlainHead(AnswerHead):
         return True
 
     def whole(self) -> AnswerHead:
-        """Return the head, taken apart."""
+        """Return the head parsed into fields."""
         return parse_head(self._raw)
 
 
 def plain_head(raw: bytes) -> PlainHead | None:
-    """The head in `raw`, which ends before the empty line; None if it is to be read by `parse_head`."""
+    """Parse the head in `raw`, which ends before the empty line; None if `parse_head` must parse it."""
     lines = raw.split(b"\r\n")
     if len(lines) > HEADER_LINES:
         return None
@@ -170,17 +169,17 @@ def plain_head(raw: bytes) -> PlainHead | None:
 
 
 def remembered() -> int:
-    """How many header lines are known."""
+    """Return how many header lines are cached."""
     return len(_lines)
 
 
 def forget() -> None:
-    """Forget the header lines that were learned. To be called regularly: a provider may name its users in them."""
+    """Clear the cache of header lines. Call it regularly: header lines may contain personal data."""
     _lines.clear()
 
 
 def _start(line: bytes) -> tuple[int, bytes] | None:
-    """The status of a final answer in HTTP/1.1, and its status line as the caller gets it."""
+    """Return status and status line for the caller; None unless it is a final answer in HTTP/1.1."""
     try:
         head = parse_head(line)
     except Malformed:
@@ -194,7 +193,7 @@ def _start(line: bytes) -> tuple[int, bytes] | None:
 
 
 def _kind(line: bytes) -> int:
-    """Return the kind of a line, judged by itself."""
+    """Return the kind of a single line; caches short lines."""
     name, colon, value = line.partition(b": ")
     text = name.decode("utf-8", "surrogateescape")
     if not colon or value.strip(b" \t") != value or line.translate(None, TEXT):
@@ -222,22 +221,22 @@ def _kind(line: bytes) -> int:
     return kind
 
 
-# ── Fields that we add to a provider's answer: against harm in browsers and caches, and Server-Timing.
+# ── Fields that we add to a provider's answer: protection in browsers and caches, and Server-Timing.
 #
-# The document gets an origin of its own and runs no script (CSP ``sandbox``), and nothing is sniffed into one. Policies of the
-# provider stay: several combine to the strictest. Programs notice none of it.
+# The CSP directive ``sandbox`` gives the document an opaque origin and runs no script; ``nosniff`` keeps browsers from guessing
+# a type. The provider's own policies stay: browsers apply all of them. Clients other than browsers ignore both fields.
 
 VARY: Final = "Vary"
 NOT_RENDERED: Final[Fields] = [("X-Content-Type-Options", "nosniff"), ("Content-Security-Policy", "sandbox")]
 CALLED_BY: Final = ("Authorization", "Connection-Id", "Provider-Config-Key", "Base-Url-Override")
-"""What chooses the credential and the provider besides the address: answers differ by it (RFC 9110 §12.5.5)."""
+"""The request headers that select the credential and the provider, so answers vary by them (RFC 9110 §12.5.5)."""
 
 
 _OURS_ALONE: Final = ", ".join(CALLED_BY)
 
 
 def guarded(fields: Fields, *, by_headers: bool) -> Fields:
-    """`fields` of an answer, and ours. `by_headers`: the call named its connection in headers, not in its address."""
+    """Return `fields` of an answer and the gateway's. `by_headers`: headers, not the address, name the connection."""
     theirs = [field for field in fields if len(field[0]) == 4 and field[0].lower() == "vary"]
     if theirs:
         fields = [field for field in fields if field not in theirs]
@@ -247,7 +246,7 @@ def guarded(fields: Fields, *, by_headers: bool) -> Fields:
 
 
 def vary(theirs: Sequence[str]) -> str:
-    """The provider's `Vary` and ours in one line, since some caches read only one; ``*`` says all there is to say."""
+    """Return the provider's `Vary` and ours as one value, since some caches read only one line; ``*`` stays alone."""
     names = {name.lower(): name for name in (part.strip() for value in theirs for part in value.split(",")) if name}
     if "*" in names:
         return "*"
@@ -255,10 +254,10 @@ def vary(theirs: Sequence[str]) -> str:
 
 
 ATTEMPTS: Final = istr("Gateway-Attempts")
-"""How often the call was sent to the provider."""
+"""How many times the call was sent to the provider."""
 
 CONNECT_URL_FIELD: Final = istr("Gateway-Connect-Url")
-"""On a 403 that asks for scopes: the link by which the end user grants them."""
+"""On a 403 that asks for scopes: the link where the end user grants them."""
 
 # ── ``Server-Timing``: where the time of a proxied call went (W3C Server Timing, §4).
 
@@ -266,6 +265,6 @@ SERVER_TIMING: Final = istr("Server-Timing")
 
 
 def server_timing(gateway_ms: float, token_ms: float, upstream_ms: float) -> str:
-    """The field's value; milliseconds, with two places."""
+    """Return the field's value: milliseconds with two decimals."""
     token = f"{token_ms:.2f}" if token_ms else "0"
     return f"gateway;dur={gateway_ms:.2f}, token;dur={token}, upstream;dur={upstream_ms:.2f}"

@@ -1,4 +1,4 @@
-"""Parses the gateway's control headers of a proxied call (docs/compatibility.md#proxy-headers); reports all faults together."""
+"""Parses the gateway's control headers of a proxied call (docs/compatibility.md#proxy-headers); reports all faults at once."""
 
 import re
 from collections.abc import Callable
@@ -26,9 +26,9 @@ LISTED_BY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """`decompress` None: not said. `base_url` None: none sent, or an empty one, which published SDKs always send.
+    """The parsed headers. `decompress` None: not sent. `base_url` None: absent or empty (published SDKs send it empty).
 
-    `timeout_s` None: the operator's. `retries` is at most `MAX_RETRIES`, whatever was asked.
+    `timeout_s` None: the operator's setting applies. `retries` is capped at `MAX_RETRIES`.
     """
 
     integration_id: str
@@ -42,9 +42,9 @@ class ProxyOptions:
 
 
 def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None) -> ProxyOptions:
-    """Raises InvalidRequest ``invalid_headers`` with one issue a header, its path the header's lower-case name.
+    """Parse the headers. Raises InvalidRequest ``invalid_headers`` with one issue per header; its path is the lower-case name.
 
-    `bound_to`: integration and connection that the address names; the headers may be absent then, or say the same.
+    `bound_to`: integration and connection that the address names; the headers must then be absent or equal.
     """
     issues: list[Issue] = []
 
@@ -97,7 +97,7 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
 
 
 def sent_once(headers: "CIMultiDictProxy[str]", name: str) -> str:
-    """The value of `name`, empty where there is none. Raises InvalidRequest where it was sent several times."""
+    """Return the value of `name`, empty if absent. Raises InvalidRequest if it was sent several times."""
     values = headers.getall(name, ())
     if len(values) > 1:
         raise wrong_header(name, f"is there {len(values)} times; send it once")
@@ -105,7 +105,7 @@ def sent_once(headers: "CIMultiDictProxy[str]", name: str) -> str:
 
 
 def wrong_header(name: str, *faults: str) -> InvalidRequest:
-    """`faults` continue a sentence that begins with the header's name."""
+    """Return the error for header `name`; each of `faults` continues a sentence that begins with the name."""
     issues = [Issue("invalid_format", f"{name} {fault}.", (name.lower(),)) for fault in faults]
     return InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
 

@@ -1,6 +1,6 @@
-"""Link fields (RFC 8288), and links in an answer that lead back into the provider's API, turned to lead through us.
+"""Parses Link fields (RFC 8288), and rewrites an answer's links into the provider's API to go through the gateway.
 
-Clients that page by absolute links would otherwise send our secret key to the provider.
+Otherwise, clients that follow absolute links to the next page would send the gateway's secret key to the provider.
 """
 
 import re
@@ -11,21 +11,21 @@ from typing import Final, NamedTuple
 from gateway.http.origin import ABSOLUTE, Address, parse_authority
 from gateway.http.url import name_of
 
-# ── Reads a Link field (RFC 8288 §3) in one pass, whatever a provider writes there.
+# ── Parses a Link field (RFC 8288 §3) in one pass, for any input.
 
-# Every alternative also matches up to the end of the field where its closing character is missing. The next search then
-# begins behind it; otherwise each `<` or `"` would be searched to the end, and the time would grow with the square.
+# If a closing character is missing, its alternative matches to the end of the field, so the search is over. Otherwise
+# each `<` or `"` would start a search to the end, in quadratic time.
 _PIECE: Final = re.compile(
     r'<(?P<target>[^>]++)(?:>(?P<params>(?:[^,"<]++|"(?:[^"\\]++|\\.)*+")*+)|\Z)'
     r'|"(?:[^"\\]++|\\.)*+(?:"|(?P<open>\\?+\Z))',
     re.DOTALL,
 )
-# Behind a quote that is never closed, quotes mean nothing.
+# After a quote that is never closed, quotes have no meaning.
 _PIECE_BEHIND: Final = re.compile(r'<(?P<target>[^>]++)(?:>(?P<params>[^,"<]*+)|\Z)')
 
 
 class LinkValue(NamedTuple):
-    """A link-value: its target is ``value[start:end]``, `params` is the text behind it up to the next link."""
+    """A link-value: its target is ``value[start:end]``, `params` is the text after it, up to the next link."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class LinkValue(NamedTuple):
 
 
 def links_in(value: str) -> Iterator[LinkValue]:
-    """All links of a Link field. A `<` within a quoted text begins no link."""
+    """Yield all links of a Link field. A `<` inside quotes does not begin a link."""
     behind: int | None = None
     for found in _PIECE.finditer(value):
         if found["params"] is not None:
@@ -48,11 +48,11 @@ def links_in(value: str) -> Iterator[LinkValue]:
 
 @dataclass(frozen=True, slots=True)
 class Rewriter:
-    """Rewrites references into `base`, the address that requests under `shown_at` are sent to.
+    """Rewrites references below `base`, the provider's address, to `shown_at`, the gateway's address for it.
 
-    `shown_at` is ours, absolute and without a trailing slash: ``https://gw.example.com/proxy``. `injected` are the names
-    in the query under which we put the credential, decoded: a provider that writes links from the address it was asked
-    for gives it back in them.
+    `shown_at` is absolute, without a trailing slash: ``https://gw.example.com/proxy``. `injected`: decoded names of the
+    query parameters in which the gateway adds the credential; a provider that builds links from the requested URL repeats
+    them.
     """
 
     base: Address
@@ -60,13 +60,13 @@ class Rewriter:
     injected: frozenset[str] = frozenset()
 
     def __call__(self, name: str, value: str) -> str:
-        """The field's value to send. `name` is ``link``, ``location``, ``content-location`` or ``refresh``, which stays."""
+        """Return the value to send for ``link``, ``location``, ``content-location`` or ``refresh``, which stays as it is."""
         if name == "refresh":
             return value
         return self.in_links(value) if name == "link" else self.reference(value)
 
     def in_links(self, value: str) -> str:
-        """Every target of a Link field (RFC 8288); parameters stay as they are."""
+        """Rewrite every target of a Link field (RFC 8288); parameters stay as they are."""
         pieces: list[str] = []
         at = 0
         for link in links_in(value):
@@ -75,10 +75,10 @@ class Rewriter:
         return "".join((*pieces, value[at:]))
 
     def reference(self, reference: str) -> str:
-        """Rewrite one URI reference (RFC 3986 §4.1). What leads elsewhere stays; what is relative to the request's path
-        loses no more than the credential.
+        """Rewrite one URI reference (RFC 3986 §4.1). A reference to another origin stays; from a reference that is relative
+        to the request's path, only the credential is removed.
 
-        A path from the root is resolved here, since the caller would resolve it against our own root.
+        A path from the root is resolved here, since the caller would resolve it against the gateway's root.
         """
         text = reference.strip()
         absolute = ABSOLUTE.match(text) or ABSOLUTE.match(f"{self.base.scheme}:{text}" if text.startswith("//") else "")
@@ -100,8 +100,7 @@ class Rewriter:
         return self.shown_at + self._without_credential(below)
 
     def _without_credential(self, reference: str) -> str:
-        """Return the reference without the pairs that we put into the query; the others stay byte for byte, and so does a
-        fragment."""
+        """Return the reference without the query pairs that the gateway added; all else stays byte for byte."""
         if not self.injected or "?" not in reference:
             return reference
         address, hash_sign, fragment = reference.partition("#")
@@ -113,15 +112,15 @@ class Rewriter:
         return f"{path}?{'&'.join(kept)}{hash_sign}{fragment}" if kept else f"{path}{hash_sign}{fragment}"
 
 
-# ── The credential in what a provider sends back: redirects to another host or to a login page repeat the address of the
-# request, and with it the credential that the gateway put there.
+# ── Masks the credential in redirects: a redirect to another host or to a login page may repeat the request's address,
+# and with it the credential that the gateway added.
 
 MASK: Final = "***"
 _ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that was encoded twice
 
 
 def without(reference: str, secrets: Collection[str]) -> str:
-    """`reference` with `secrets` masked, in whichever percent-encoding, also an address encoded within an address."""
+    """Return `reference` with `secrets` masked in any percent-encoding, also in a URL encoded inside the URL."""
     seen, starts = _read(reference)
     wanted = {form for one in secrets for form in (_read(one)[0], _alike(one.encode(errors="surrogateescape")))}
     spans = sorted((starts[at], starts[at + len(one)]) for one in wanted for at in _places(seen, one))
@@ -136,7 +135,7 @@ def without(reference: str, secrets: Collection[str]) -> str:
 
 
 def _read(text: str) -> tuple[bytes, list[int]]:
-    """`text` decoded, for comparing; and where each byte of that begins in it, and its end."""
+    """Return `text` decoded for comparison, and the position in `text` of each decoded byte and of the end."""
     raw = text.encode(errors="surrogateescape")
     seen = bytearray()
     starts: list[int] = []
@@ -151,7 +150,7 @@ def _read(text: str) -> tuple[bytes, list[int]]:
 
 
 def _alike(raw: bytes) -> bytes:
-    """Return the text in lower case, as hosts are, and with a plus as a space, as forms have it."""
+    """Return the text normalized for comparison: lower case, like hosts, and a space for each plus, like forms."""
     return raw.lower().replace(b"+", b" ")
 
 

@@ -1,8 +1,8 @@
-"""The head of a request: what it must be before anybody acts on it, and as bytes.
+"""Checks the head of a request before the gateway acts on it, and writes heads as bytes.
 
-The parser lets more pass than that. Our own server asks before it hands a request over, `strict` in
-`gateway.middleware.request_message` under a foreign one. The fast path, which has no parser, asks `check_fields` of the lines
-that it has read (`server/request_lines.py`).
+aiohttp's parser accepts more than these checks do. Our own server checks each request before it handles it; under another
+server, `strict` in `gateway.middleware.request_message` does. The fast path, which has no parser, calls `check_fields` with
+the lines that it has read (`server/request_lines.py`).
 """
 
 import re
@@ -19,7 +19,7 @@ from gateway.http.url import origin_form
 if TYPE_CHECKING:  # the parent process reads heads without the web framework
     from aiohttp import web
 
-# Two of these, and a reader may believe either.
+# If one of these is sent twice, two parsers may use different values.
 ONCE: Final = (
     hdrs.HOST,
     hdrs.AUTHORIZATION,
@@ -28,15 +28,15 @@ ONCE: Final = (
     hdrs.CONTENT_LENGTH,
 )
 CHECKED: Final[Mapping[str, istr]] = {name.lower(): name for name in (*ONCE, hdrs.TRANSFER_ENCODING, hdrs.EXPECT)}
-"""The fields whose values `check_fields` looks at, by their names in lower case."""
+"""The fields that `check_fields` checks, by their names in lower case."""
 
-# CONNECT asks for a tunnel; TRACE would show the caller the credential that we put in.
+# CONNECT asks for a tunnel; TRACE would show the caller the credential that the gateway adds.
 NEVER: Final = frozenset({hdrs.METH_CONNECT, hdrs.METH_TRACE})
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 ALLOW: Final[Mapping[str, str]] = {hdrs.ALLOW: ", ".join(METHODS)}
 
 TARGET_CHARS: Final = r"!-\"$-\[\]-~"
-"""What a target consists of, for a class of a regular expression: visible ASCII, and of that no `#` and no `\\`."""
+"""The characters of a target, as a regular expression class: visible ASCII without `#` and `\\`."""
 UNFIT: Final = re.compile(f"[^{TARGET_CHARS}]")
 HOST: Final = re.compile(
     r"(?:[A-Za-z0-9._~%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?"
@@ -44,7 +44,7 @@ HOST: Final = re.compile(
 
 
 def check_head(method: str, target: str, version: HttpVersion, headers: "CIMultiDictProxy[str]") -> str:
-    """The target in origin-form (or ``*``). Every refusal closes the connection.
+    """Check a request's head and return its target in origin-form (or ``*``). Every refusal closes the connection.
 
     Raises InvalidRequest, MethodNotAllowed, ExpectationFailed, NotImplementedHere or VersionNotSupported.
     """
@@ -62,7 +62,7 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
 
 
 def check_fields(values: Mapping[str, Sequence[str]], version: HttpVersion = HttpVersion11) -> None:
-    """`values`: of the fields of `CHECKED` that were sent, in order, by their names in lower case.
+    """Check the fields of `CHECKED` that were sent. `values`: each field's values in order, by its lower-case name.
 
     Raises InvalidRequest, ExpectationFailed or NotImplementedHere.
     """
@@ -78,7 +78,7 @@ def check_fields(values: Mapping[str, Sequence[str]], version: HttpVersion = Htt
 
 
 def _check_coding(values: Mapping[str, Sequence[str]], version: HttpVersion) -> None:
-    """Either ``Transfer-Encoding: chunked`` or Content-Length frames a body, never both, nothing else (RFC 9112 §6.1)."""
+    """Refuse any Transfer-Encoding except ``chunked``, and one beside Content-Length or in HTTP/1.0 (RFC 9112 §6.1)."""
     if "content-length" in values:
         raise two_framings()
     if version == HttpVersion10:
@@ -109,9 +109,9 @@ def unknown_coding() -> NotImplementedHere:
 
 
 def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str, str]], framing: str = "") -> bytes:
-    """`framing` holds whole lines. Lone surrogates become the bytes they stand for.
+    """Return the head as bytes. `framing` holds whole lines. Lone surrogates become the bytes they stand for.
 
-    Raises ValueError if a control character, or a space in the target, would make another message of it.
+    Raises ValueError if a control character, or a space in the target, would change the message.
     """
     lines = [f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in fields]
@@ -128,7 +128,7 @@ WEBSOCKET: Final = "websocket"
 
 
 def upgrade_asked_for(request: "web.Request") -> str | None:
-    """``websocket`` if the caller asks for that and nothing else; no other protocol is ever switched to, h2c least."""
+    """Return ``websocket`` if the caller asks for it alone, else None; other protocols, such as h2c, are never accepted."""
     wanted = request.headers.getall(hdrs.UPGRADE, None)
     if wanted is None:
         return None

@@ -1,6 +1,6 @@
-"""Decides whether a request may be sent again and after how long; reads Retry-After and its like.
+"""Decides whether a request may be retried and after how long; reads Retry-After and similar fields.
 
-What may be repeated is the protocol's to say (RFC 9110 §9.2.2), when is the provider's, and how often is ours.
+The protocol says which requests may be repeated (RFC 9110 §9.2.2), the provider says when, and the gateway limits how often.
 """
 
 import re
@@ -12,15 +12,15 @@ from typing import Final
 
 from gateway.http.headers import Fields
 
-# ── When a server says to come back: seconds, a date, or a point in time (RFC 9110 §10.2.3).
+# ── When a server asks clients to retry: in seconds, as a date, or as a point in time (RFC 9110 §10.2.3).
 
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
-LONGEST_S: Final = 315_360_000.0  # ten years: a longer wait counts as this one
-_MILLISECONDS_FROM: Final = 1e11  # in seconds, this is the year 5138
+LONGEST_S: Final = 315_360_000.0  # ten years: a longer wait counts as ten years
+_MILLISECONDS_FROM: Final = 1e11  # larger epoch values are milliseconds: in seconds this would be the year 5138
 
 
 def seconds_until(text: str, now: datetime) -> float | None:
-    """Return the seconds in ``Retry-After`` and its like: a span or an HTTP date; None for neither, 0 for the past."""
+    """Return the seconds of a ``Retry-After``-like value, a number or an HTTP date; None if neither, 0 for a past date."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         return min(float(text), LONGEST_S)
@@ -29,7 +29,7 @@ def seconds_until(text: str, now: datetime) -> float | None:
 
 
 def seconds_until_point(text: str, now: datetime) -> float | None:
-    """Return the seconds until ``X-RateLimit-Reset`` and its like; None for the past, too.
+    """Return the seconds until an ``X-RateLimit-Reset``-like point in time; None if it is past or unreadable.
 
     The text is epoch seconds, epoch milliseconds or a date.
     """
@@ -45,7 +45,7 @@ def seconds_until_point(text: str, now: datetime) -> float | None:
 
 
 def _date(text: str) -> datetime | None:
-    """An HTTP date in any of its three forms (RFC 9110 §5.6.7), or an ISO one; without a zone it is UTC."""
+    """Parse an HTTP date in any of its three forms (RFC 9110 §5.6.7), or an ISO date; without a zone it is UTC."""
     if len(text) > 64:
         return None
     for read in (datetime.fromisoformat, parsedate_to_datetime):
@@ -58,10 +58,10 @@ def _date(text: str) -> datetime | None:
 
 
 MAX_RETRIES: Final = 10
-LONGEST_WAIT_S: Final = 30.0  # a provider that wants more has its answer passed on: its caller knows better what to do
+LONGEST_WAIT_S: Final = 30.0  # if the provider asks for a longer wait, its answer goes to the caller, who decides
 ALL_WAITS_S: Final = 60.0
 FIRST_WAIT_S: Final = 0.5
-SPREAD: Final = 0.1  # part of a wait that the provider asked for, so that waiting callers do not return together
+SPREAD: Final = 0.1  # jitter: maximum fraction added to a wait, so that waiting callers do not retry together
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 USUAL: Final = (range(429, 430), range(502, 505))
@@ -69,28 +69,28 @@ _STATUSES: Final = re.compile(r"(?P<first>[1-9])xx|(?P<low>[1-9][0-9]{2})(?:-(?P
 
 
 def repeatable(method: str, *, keyed: bool, kept: bool, sent: bool) -> bool:
-    """Return whether sending the request again can do no harm that sending it once could not.
+    """Return whether the request can be sent again without a second effect at the provider.
 
-    `keyed`: it carries an Idempotency-Key; `kept`: all that was taken of its body is still there; `sent`: a byte of it
-    may have reached the provider.
+    `keyed`: the request has an Idempotency-Key; `kept`: the part of its body read so far is still buffered; `sent`: a byte
+    of the request may have reached the provider.
     """
     return kept and (not sent or keyed or method in IDEMPOTENT)
 
 
 def may_lead_to_more(status: int, *, retries: bool) -> bool:
-    """Return whether another attempt may follow an answer instead of passing it on.
+    """Return whether another attempt may follow this answer.
 
-    A 401 may be followed by an attempt with a newer token, and an error by a retry, where such are left.
+    A 401 may lead to an attempt with a newer token, and an error to a retry if `retries` are left.
     """
     return status == 401 or (retries and status >= 400)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of a provider's retries: which answers ask for another attempt, and which of their fields say when.
+    """A provider's retry rules: which answers ask for another attempt, and which header fields say when.
 
-    `after`, `at`, `remaining`: lower-case names of the entry's fields with a span, with a point in time, and with the
-    number of calls left.
+    Lower-case names of header fields: `after` hold a number of seconds, `at` a point in time, `remaining` the number of
+    calls left.
     """
 
     statuses: tuple[range, ...] = USUAL
@@ -108,7 +108,7 @@ class Rules:
         remaining: str | None = None,
         retry_on: Iterable[int] = (),
     ) -> "Rules":
-        """The entry's ``proxy.retry`` with the caller's ``Retry-On`` added. `error_code` replaces the usual statuses."""
+        """Return the entry's ``proxy.retry`` with the caller's ``Retry-On`` added. `error_code` replaces `USUAL`."""
         codes = USUAL if error_code is None else tuple(filter(None, map(statuses, error_code)))
         asked = tuple(range(status, status + 1) for status in retry_on)
         return cls(codes + asked, _names(after), _names(at), remaining.lower() if remaining else None)
@@ -118,10 +118,10 @@ class Rules:
         return status >= 400 and (any(status in some for some in self.statuses) or self._used_up(_lower(fields)))
 
     def told_wait_s(self, status: int, fields: Fields, now: datetime) -> float | None:
-        """The longest wait that the answer asks for, None if it names none.
+        """Return the longest wait in seconds that the answer asks for; None if it names none.
 
-        The entry's fields count on answers about a limit alone: many providers send them with every answer, and a 502
-        has nothing to do with when the hour's quota begins again.
+        The entry's fields count only on answers about a rate limit: many providers send them with every answer, and a 502
+        is unrelated to the time when the quota resets.
         """
         lines = _lower(fields)
         waits = [seconds_until(value, now) for value in lines.get("retry-after", ())]
@@ -135,7 +135,7 @@ class Rules:
 
 
 def statuses(text: str) -> range | None:
-    """``429``, ``5xx`` or ``500-502``; None if it is none of these."""
+    """Parse ``429``, ``5xx`` or ``500-502``; return None for anything else."""
     found = _STATUSES.fullmatch(text.strip())
     if found is None:
         return None
@@ -153,10 +153,11 @@ def wait_s(
     longest_s: float = LONGEST_WAIT_S,
     all_s: float = ALL_WAITS_S,
 ) -> float | None:
-    """Seconds before the `retry`-th retry (from 1); None: do not wait that long, pass on what there is.
+    """Return the seconds before retry number `retry` (from 1); None: the wait is too long, pass the answer on.
 
-    `asked_s`: the wait that the provider asked for. `chance`: 0 … 1, spreads the waits; without `asked_s` over all of an interval
-    that doubles. `waited_s`: by this request so far, which must stay below `all_s`; `longest_s` bounds each.
+    `asked_s`: the wait that the provider asked for. `chance`: random, 0 … 1, for jitter; without `asked_s` the wait is spread
+    over a whole interval, which doubles with each retry. `waited_s`: seconds that this request has waited so far; the total
+    is limited to `all_s`, each asked wait to `longest_s`.
     """
     if asked_s is None:
         wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), LONGEST_WAIT_S) * chance

@@ -1,4 +1,4 @@
-"""The scopes that an API asks for when it answers 403 to a token without them (RFC 6750 §3.1)."""
+"""Reads the missing scopes from a 403 answer to a token without them (RFC 6750 §3.1)."""
 
 import re
 from typing import Final
@@ -15,7 +15,7 @@ _FIELD_CHARS: Final = 8192
 
 
 def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
-    """Return the scopes that an answer says the token lacks; None if it says nothing of scopes, empty if it names none."""
+    """Return the scopes that the token lacks; None if the answer is not about scopes, empty if it names none."""
     if status != 403:
         return None
     for name, value in fields:
@@ -25,7 +25,7 @@ def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
 
 
 def _named_in(value: str) -> tuple[str, ...] | None:
-    """`value`: of a `WWW-Authenticate` field, with one challenge or several (RFC 9110 §11.6.1)."""
+    """Return the scopes in a `WWW-Authenticate` value, which has one challenge or several (RFC 9110 §11.6.1)."""
     scheme, challenges = "", list[tuple[str, dict[str, str]]]()
     for part in _PART.finditer(value):
         name, text = part[1].lower(), part[2]

@@ -1,6 +1,6 @@
-"""A provider's answer made small: selected by JMESPath, and cut to so many bytes, but never to half a JSON. No I/O.
+"""Reduces a provider's answer: selects by JMESPath and cuts to a maximum size; JSON stays valid JSON. No I/O.
 
-For tools of the agent door and for ``Gateway-Select`` and ``Gateway-Max-Bytes`` of a proxied call.
+Used by the MCP tools, and by ``Gateway-Select`` and ``Gateway-Max-Bytes`` of a proxied call.
 """
 
 import json
@@ -24,17 +24,17 @@ _NOT_TEXT: Final = (
 
 
 def is_dear(body: bytes, select: ParsedResult | None) -> bool:
-    """Return whether shaping the body would hold up the event loop."""
+    """Return whether shaping the body would block the event loop for too long."""
     return len(body) > INLINE_BYTES or (select is not None and not is_quick(select, body))
 
 
 @dataclass(slots=True)
 class ShapedBody:
-    """`text`: what is left of an answer; of a JSON answer (`of_json`) also its `value`.
+    """The reduced answer: its `text`, and for a JSON answer (`of_json`) also its `value`.
 
-    `whole`: all that was requested is in it, else `cut_to` says how much. `is_text`: False for files and pictures, of
-    which nothing is shown. `unselected`: there was an expression, and the answer is not JSON. `fault`: why the expression does
-    not fit.
+    `whole`: nothing was cut; else `cut_to` says how much is left. `is_text`: False for files and images, whose content is
+    left out. `unselected`: the expression was not applied, since the answer is not JSON. `fault`: why the expression does not
+    fit.
     """
 
     text: str
@@ -48,7 +48,7 @@ class ShapedBody:
 
 
 def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
-    """`body` with at most `max_bytes` bytes: a JSON answer selected and cut by whole values, a text at a character."""
+    """Return `body` in at most `max_bytes` bytes: JSON is selected and cut by whole values, text at a character."""
     if not body:
         return ShapedBody("")
     kind = media_type.partition(";")[0].strip().lower()
@@ -58,7 +58,7 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
         try:
             return _json(_document(body), body, select, max_bytes)
         except (ValueError, RecursionError):
-            pass  # not JSON, or with numbers that JSON does not have: it stays a text
+            pass  # not JSON, or with numbers that JSON does not allow: treated as text
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -71,7 +71,7 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
 
 
 def _document(body: bytes) -> Any:
-    """Raises ValueError. Half a surrogate pair, which no answer of ours may hold, becomes a question mark."""
+    """Parse the body. A lone surrogate, which is not valid in our answers, becomes a question mark. Raises ValueError."""
     document = json.loads(body)
     if b"\\ud" in body or b"\\uD" in body:
         document = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
@@ -82,7 +82,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 
 
 def _json(document: Any, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
-    """Raises ValueError for numbers that JSON does not have."""
+    """Select from a JSON answer and cut the result. Raises ValueError for numbers that JSON does not allow."""
     if select is not None:
         try:
             document = selected(select, document, values_in(body))
@@ -95,8 +95,8 @@ def _json(document: Any, body: bytes, select: ParsedResult | None, max_bytes: in
 
 
 def _within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
-    """`value` as compact JSON, if that has no more bytes. Unless it is `small`, encoding stops where it has more: a selection
-    may be larger than its answer."""
+    """Return `value` as compact JSON; None if that exceeds `max_bytes`. Unless `small`, encoding stops at the limit, since a
+    selection may be larger than the answer."""
     pieces: list[str] = []
     size = 0
     for piece in (_ENCODER.encode(value),) if small else _ENCODER.iterencode(value):
@@ -108,7 +108,7 @@ def _within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
 
 
 def _first_part(document: Any, max_bytes: int) -> ShapedBody:
-    """Return as many whole items as fit, of the list or of the longest list among an object's members."""
+    """Return as many whole items as fit, from the list or from the longest list among an object's members."""
     if isinstance(document, list):
         items = _items_within(document, max_bytes)
         if items:

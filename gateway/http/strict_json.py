@@ -1,4 +1,4 @@
-"""Bytes ▸ JSON, taken strictly: what two readers could take for two things, or what nobody could store, is refused."""
+"""Parses JSON strictly: refuses a text that two parsers could read differently, and values that cannot be stored."""
 
 import json
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from gateway.errors import InvalidRequest
 
 
 def parse(raw: bytes) -> Any:
-    """The value (RFC 8259): UTF-8, each name of an object once, finite numbers, whole characters.
+    """Parse a JSON text (RFC 8259): UTF-8, no duplicate names in an object, finite numbers, no lone surrogates.
 
     Raises InvalidRequest ``invalid_json``.
     """

@@ -1,4 +1,4 @@
-"""Answers of an MCP server to ``tools/list``, without the tools that a caller may not call: JSON, or an event stream. No I/O."""
+"""Removes the tools that a caller may not call from an MCP server's ``tools/list`` answer, JSON or event stream. No I/O."""
 
 import json
 import re
@@ -11,17 +11,17 @@ from gateway.http.strict_json import parse
 
 Shows = Callable[[str], bool]
 MOST_EVENT: Final = 4 << 20
-MOST_VALUES: Final = 250_000  # values of a list: its JSON is read in one step, during which no other thread runs
+MOST_VALUES: Final = 250_000  # values of a list: its JSON is parsed in one call, during which no other thread runs
 MOST_LINES: Final = 50_000  # lines of an event
 DEAR_BYTES: Final = 4096
-"""More of a stream than this is not filtered on the event loop: it may be a thousand events."""
+"""A larger part of a stream is not filtered on the event loop, since it may hold a thousand events."""
 BOM: Final = b"\xef\xbb\xbf"
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\r\n\n|\n\r\n|\n\r|\r\r\n")
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 def filtered_json(body: bytes, shows: Shows) -> bytes:
-    """`body` with those tools of its lists that `shows` lets through; as it is where there is no list. Raises MalformedAnswer."""
+    """Return `body` with only the tools that `shows` accepts; unchanged if it has no tool list. Raises MalformedAnswer."""
     if not body.strip():
         return body
     if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
@@ -36,7 +36,7 @@ def filtered_json(body: bytes, shows: Shows) -> bytes:
 
 
 def _filter(value: Any, shows: Shows) -> bool:
-    """Take tools out of `value`. Whether any was."""
+    """Remove tools from `value`; return whether any was removed."""
     if isinstance(value, list):
         taken = [_filter(one, shows) for one in value]
         return any(taken)
@@ -54,8 +54,8 @@ def _is_shown(tool: Any, shows: Shows) -> bool:
 
 
 class StreamEventFilter:
-    """An event stream piece by piece (https://html.spec.whatwg.org/multipage/server-sent-events.html). One event is held at
-    a time, of at most `MOST_EVENT` bytes."""
+    """Filters an event stream piece by piece (https://html.spec.whatwg.org/multipage/server-sent-events.html). It buffers
+    one event, of at most `MOST_EVENT` bytes."""
 
     def __init__(self, shows: Shows) -> None:
         self._shows = shows
@@ -63,12 +63,12 @@ class StreamEventFilter:
         self._begun = False
 
     def is_dear(self, piece: bytes) -> bool:
-        """Return whether to `feed` this piece would hold up the event loop."""
+        """Return whether `feed` with this piece would block the event loop for too long."""
         return len(self._held) + len(piece) > DEAR_BYTES
 
     def feed(self, piece: bytes) -> bytes:
-        """The events that are complete with `piece`. Raises MalformedAnswer."""
-        begins = max(0, len(self._held) - 3)  # where an end that came in two pieces may begin
+        """Return the events that `piece` completes, filtered. Raises MalformedAnswer."""
+        begins = max(0, len(self._held) - 3)  # an event's end may be split over two pieces
         self._held += piece
         found: list[bytes] = []
         at = 0
@@ -83,13 +83,13 @@ class StreamEventFilter:
         return b"".join(found)
 
     def finish(self) -> bytes:
-        """Return the bytes behind the last whole event, which clients do not look at."""
+        """Return the bytes after the last complete event, filtered; clients ignore them. Raises MalformedAnswer."""
         rest = self._event(bytes(self._held)) if self._held else b""
         self._held.clear()
         return rest
 
     def _event(self, raw: bytes) -> bytes:
-        if not self._begun:  # clients skip a byte order mark where the stream begins
+        if not self._begun:  # clients skip a byte order mark at the start of the stream
             self._begun = True
             raw = raw.removeprefix(BOM)
         if raw.count(b"\n") + raw.count(b"\r") > MOST_LINES:

@@ -1,9 +1,7 @@
-"""Paths and queries of a request line, joined byte for byte; dot segments as the most lenient reader sees them.
+"""Builds the target of the provider's request from the proxied call's target, byte for byte; finds dot segments.
 
-From the request line of a proxied call to the one the provider gets: joined as text, byte for byte.
-
-No URL library touches the path or the query: each normalises something, and what it normalises may be what
-a provider has signed.
+No URL library touches the path or the query: each library normalises something, and that may break a signature over the
+original bytes.
 """
 
 import re
@@ -14,10 +12,10 @@ from urllib.parse import unquote, unquote_plus
 from gateway.errors import InvalidRequest
 from gateway.http.origin import ABSOLUTE, parse_authority
 
-# ── Dot segments, seen as the most lenient reader behind us might see them.
+# ── Dot segments, as the most lenient server behind the gateway might read them.
 #
-# One reading for what callers send and for what fills a template: where two differ, one lets through what the other
-# stops.
+# The same check covers paths from callers and values in templates: with two checks that differ, one would accept a path
+# that the other refuses.
 
 _SEPARATOR: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
 
@@ -25,10 +23,8 @@ _SEPARATOR: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
 def has_dot_segment(path: str) -> bool:
     """Return whether a segment is ``.`` or ``..`` after one percent-decoding.
 
-    Encoded and backward slashes separate, too. What follows ``;`` in a segment does not count, since some servers drop
-    it (RFC 3986 §3.3).
-
-    What follows ``;`` in a segment does not count, since some servers drop it (RFC 3986 §3.3).
+    Encoded slashes and backslashes separate segments too. Text after ``;`` in a segment is ignored, since some servers
+    drop it (RFC 3986 §3.3).
     """
     if "." not in path and "%2" not in path:
         return False
@@ -39,7 +35,7 @@ def has_dot_segment(path: str) -> bool:
 
 
 def members(query: Mapping[str, str], name: str) -> dict[str, str]:
-    """``params[subdomain]=acme`` as ``{"subdomain": "acme"}``."""
+    """Return nested query parameters: ``params[subdomain]=acme`` gives ``{"subdomain": "acme"}`` for ``params``."""
     start = name + "["
     return {key[len(start) : -1]: text for key, text in query.items() if key.startswith(start) and key.endswith("]")}
 
@@ -48,18 +44,20 @@ _NOT_A_TARGET: Final = re.compile(r"[^!-~]|[\\#]")
 
 
 class Rest(NamedTuple):
-    """The address behind the mount prefix and ``/proxy``; `path` is empty or begins with ``/``, `query` so with ``?``."""
+    """The target after the mount prefix and ``/proxy``. `path` is empty or begins with ``/``, `query` is empty or begins
+    with ``?``."""
 
     path: str
     query: str
 
 
 def origin_form(target: str, host: str) -> str:
-    """The target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); ``*`` stays.
+    """Return the target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); ``*`` stays.
 
-    `host` is what Host says, found to be a host name by `head`: of one such as ``my_gw`` only the same text is accepted.
+    `host`: the value of Host, already checked by `request_head`. A host that `parse_authority` refuses, such as ``my_gw``,
+    must be equal as text.
 
-    Raises InvalidRequest ``bad_framing`` if an absolute target's authority is not the one in Host, a default port aside.
+    Raises InvalidRequest ``bad_framing`` if an absolute target's authority differs from Host (a default port may be absent).
     """
     if target.startswith(("/", "*")):
         return target
@@ -76,8 +74,8 @@ def origin_form(target: str, host: str) -> str:
 
 
 def rest_of(target: str, mounted_at: str, shown: str | None = None) -> Rest:
-    """Return the path and query to request from the provider. `mounted_at` is the literal start, for example
-    ``/gateway/proxy``; `shown`: how a fault calls it, where it is secret.
+    """Return the path and query to request from the provider. `mounted_at`: the literal start of the target, for example
+    ``/gateway/proxy``; `shown`: text for it in error messages, if it is secret.
 
     Raises InvalidRequest ``bad_path`` for another start (``/%70roxy``), dot segments in any spelling, and bytes that
     must be percent-encoded. The query may hold dot segments.
@@ -96,13 +94,13 @@ def rest_of(target: str, mounted_at: str, shown: str | None = None) -> Rest:
 
 
 def join(base_path: str, rest: Rest) -> str:
-    """The target for the provider. `base_path` has no trailing slash; a `rest` without a path asks for the base."""
+    """Return the target for the provider. `base_path` has no trailing slash; an empty `rest.path` means the base itself."""
     return (base_path + rest.path or "/") + rest.query
 
 
 def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable[tuple[str, str]]) -> str:
-    """`target` with pairs in its query, all percent-encoded already: `slots` replace what the caller sent under that
-    name, in whatever encoding; `defaults` stand in where the caller sent none. The other pairs stay byte for byte."""
+    """Return `target` with pairs added to its query. `slots` replace the caller's pairs of that name, in any encoding;
+    `defaults` apply only where the caller sent none. Both are percent-encoded; other pairs stay byte for byte."""
     path, _, query = target.partition("?")
     pairs = query.split("&") if query else []
     sent = [name_of(pair) for pair in pairs]
@@ -121,5 +119,5 @@ def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable
 
 
 def name_of(pair: str) -> str:
-    """The name in ``name=value``, decoded."""
+    """Return the name in ``name=value``, decoded."""
     return unquote_plus(pair.partition("=")[0])

@@ -1,15 +1,15 @@
 """The functions that single providers need beyond the catalog: a name in the catalog, and the function behind it.
 
-    script_context      what a script gets and returns, after a connection was made and for a webhook that came in
-    jira                Jira and Confluence: which site a token is used for, and whose a webhook is
-    webhook_signature   verifies a webhook's signature as the entry describes it, on the bytes that came
-    signed_token        webhooks that a JSON Web Token proves, and public keys in all the shapes they come in
+    script_context      input and output of scripts, for new connections and for incoming webhooks
+    jira                Jira and Confluence: chooses the site of a token, and finds the connections of a webhook
+    webhook_signature   verifies a webhook's signature as its entry describes, on the received bytes
+    signed_token        verifies webhooks signed with a JSON Web Token; reads public keys in all formats
 
-An entry names its script in `post_connection_script` or `webhook_routing_script`; a new one is a function here and a line in
-the tables below.
+An entry names its script in `post_connection_script` or `webhook_routing_script`. To add a script, write a function here and
+add it to the tables below.
 
-Always true: a script reads settings and asks the provider through its context, and reaches nothing else; a script that fails
-refuses the connection with its reason.
+Always true: a script reads settings and calls the provider only through its context; a script that fails refuses the
+connection with its reason.
 """
 
 from collections.abc import Mapping

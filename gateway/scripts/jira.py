@@ -1,9 +1,8 @@
-"""Jira: which site a token is used for, and whose a webhook is.
+"""Jira: chooses the site that a token is used for, and finds the connections that a webhook is for.
 
-Which site a Jira token is used for (docs/http-api.md#jiras-sites): one OAuth grant may reach several.
-
-Runs after the token is there and before the connection is stored, for OAuth and for imports. Every site the token may
-access is fetched; a `Subdomain` picks the one whose host carries that label, and without one the first site is taken.
+One OAuth grant may give access to several sites (docs/http-api.md#jiras-sites). The script runs when the token exists and
+before the connection is stored, for OAuth and for imports. It fetches all sites that the token can access. A `Subdomain`
+selects the site with that label in its host; without a `Subdomain`, the first site is used.
 """
 
 import codecs
@@ -32,9 +31,9 @@ CLOUD_ID: Final = "${connectionConfig.cloudId}"
 
 
 async def jira_post_connection(context: ScriptContext) -> None:
-    """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` where the provider returns it.
+    """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` if the provider returns it.
 
-    Raises Refused where the token reaches no site, or not the one that was requested, and SiteOpen.
+    Raises Refused if the token can access no site, or not the requested one; SiteOpen if the end user must choose.
     """
     sites = _sites(await context.get_json(SITES))
     if not sites:
@@ -48,7 +47,7 @@ async def jira_post_connection(context: ScriptContext) -> None:
     try:
         me = await context.get_json(_myself(context, site))
     except ProviderUnreadable:
-        return  # the account is optional: the connection works without the scope that reads it
+        return  # the account is optional: the connection also works without the scope for reading it
     if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
         context.set_config(accountId=me["accountId"])
         who = next((me[name] for name in ("emailAddress", "displayName") if isinstance(me.get(name), str)), None)
@@ -59,10 +58,10 @@ async def jira_post_connection(context: ScriptContext) -> None:
 def choose(
     sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any], suffix: str = ""
 ) -> Sequence[Mapping[str, Any]]:
-    """Return the sites that the settings `cloudId` or `subdomain` name, else all. Raises Refused, naming the sites.
+    """Return the sites that match the settings `cloudId` and `subdomain`; all if neither is set. Raises Refused with the sites.
 
-    `suffix`: what the entry shows behind `subdomain`, such as ``.atlassian.net``. A `cloudId` means one site by itself, so
-    that its stored `subdomain` fits without one.
+    `suffix`: the text that the entry shows after `subdomain`, such as ``.atlassian.net``. It is not used with a `cloudId`,
+    which identifies one site already.
     """
     cloud_id, subdomain = _wanted(config, "cloudId"), _wanted(config, "subdomain")
     fitting = [
@@ -82,7 +81,7 @@ def choose(
 
 
 def _only(fitting: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
-    """Return the first site. Raises Refused if a `subdomain` was given and several hosts fit it."""
+    """Return the first site. Raises Refused if `subdomain` is set and matches several hosts."""
     hosts = sorted({_host(site) for site in fitting})
     if subdomain and len(hosts) > 1:
         raise Refused(f"Several sites match the Subdomain '{subdomain}'. Give the whole host: {', '.join(hosts)}.")
@@ -97,7 +96,8 @@ def _offered(site: Mapping[str, Any]) -> Site:
 
 
 def _is_called(site: Mapping[str, Any], wanted: str, suffix: str) -> bool:
-    """Equal as a whole: ``acme`` is neither ``xacme`` nor, where the entry has a `suffix`, ``acme`` of any other host."""
+    """Return whether `wanted` is the site's label or host. Compares whole names: ``acme`` does not match ``xacme`` or, with a
+    `suffix`, the label ``acme`` on another domain."""
     wanted = wanted.casefold().rstrip(".")
     if "." not in wanted and suffix:
         wanted += suffix
@@ -112,7 +112,7 @@ def _suffix(context: ScriptContext) -> str:
 def _host(site: Mapping[str, Any]) -> str:
     try:
         return (urlsplit(site["url"]).hostname or "").casefold()
-    except ValueError:  # not an address, such as "http://[": a site needs a host
+    except ValueError:  # not a valid address, such as "http://["
         return ""
 
 
@@ -126,7 +126,7 @@ def _wanted(config: Mapping[str, Any], name: str) -> str:
 
 
 def _sites(answer: Any) -> list[Mapping[str, Any]]:
-    """The well-formed sites of the answer; what lacks an id or an address with a host cannot be used."""
+    """Return the usable sites of the answer: those with an id and an address with a host. Raises ProviderUnreadable."""
     if not isinstance(answer, list):
         raise ProviderUnreadable(f"{SITES} did not answer with a list of sites")
     return [
@@ -149,7 +149,7 @@ def _myself(context: ScriptContext, site: Mapping[str, Any]) -> str:
     return path.replace(CLOUD_ID, quote(site["id"], safe=""))
 
 
-# ── Which connections a Jira webhook is for: those of the site that it names.
+# ── Routing of a Jira webhook: to the connections of the site that it names.
 
 SIGNED: Final = WebhookSignature(
     scheme="hmac-sha256", header="x-hub-signature", encoding="hex", prefix="sha256=", signed_payload="raw body"
@@ -161,15 +161,15 @@ SUBJECTS: Final = (
 
 
 def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Return the routing of a Jira webhook. If a secret is set, the signature must be right; Jira signs only webhooks that were
-    registered with one."""
+    """Return the routing of a Jira webhook. With `secrets`, the signature must be valid; Jira signs only webhooks that were
+    registered with a secret. Raises SignatureRefused."""
     seen = verified(message, how or SIGNED, secrets) if secrets else None
     origin = _origin(message.body)
     return Routing((origin,) if origin else (), seen)
 
 
 def _origin(body: bytes) -> str | None:
-    """Return the origin of the first subject that says where it is."""
+    """Return the origin of the first subject that has an address; None if no subject has one."""
     subjects = _subjects(body)
     for name in SUBJECTS:
         where = subjects.get(name)
@@ -183,7 +183,7 @@ def _origin(body: bytes) -> str | None:
 
 
 def _subjects(body: bytes) -> dict[str, str]:
-    """The address of each subject. Nothing else of the body is built: it may have 5 MiB."""
+    """Return the address of each subject. Nothing else is parsed into objects, since the body may have 5 MiB."""
     text = body.decode("latin-1")
     found: dict[str, str] = {}
     try:
@@ -196,7 +196,7 @@ def _subjects(body: bytes) -> dict[str, str]:
                 if string_of(text[inner.start : inner.colon]) == "self":
                     value = text[inner.value : inner.end]
                     found[name] = string_of(value) if value.startswith('"') else ""
-    except ValueError:  # no JSON, or no UTF-8
+    except ValueError:  # not JSON, or not UTF-8
         return {}
     return found
 

@@ -1,4 +1,4 @@
-"""The input and output of a script: after a connection was made, and for a webhook that came."""
+"""The input and output of a script, for a new connection and for an incoming webhook."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ from gateway.catalog.provider_parts import WebhookSignature
 from gateway.records.connecting import Site
 from gateway.secret import Secret
 
-# ── All that a script may do: read the connection's settings, ask the provider, set settings, or refuse.
+# ── All that a script may do: read the connection's settings, call the provider, set settings, or refuse the connection.
 
 
 class Refused(Exception):
-    """The script refuses this connection. `message` is for the end user: why, and what would work. `payload` is for programs."""
+    """The script refuses this connection. `message`: reason and remedy for the end user. `payload`: details for programs."""
 
     def __init__(self, message: str, payload: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class Refused(Exception):
 
 
 class SiteOpen(Exception):
-    """Several sites fit, and the integration wants the end user to choose."""
+    """Several sites match, and the integration lets the end user choose."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
         super().__init__(f"{len(sites)} sites fit")
@@ -31,9 +31,9 @@ class SiteOpen(Exception):
 
 
 class ProviderUnreadable(Exception):
-    """The provider could not be asked, or its answer cannot be used. `message` names the address and what happened.
+    """The provider could not be reached, or its answer cannot be used. `message` names the address and what happened.
 
-    `refused`: it was asked, and does not take this credential.
+    `refused`: the provider answered, and rejected the credential.
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -43,33 +43,33 @@ class ProviderUnreadable(Exception):
 
 
 class ScriptContext(Protocol):
-    """Given to a script once the credential is there and before anything is stored."""
+    """The context that a script gets when the credential exists and before anything is stored."""
 
     @property
     def provider(self) -> Provider: ...
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings so far: the caller's, the token answer's, the callback's."""
+        """The settings so far: from the caller, the token answer and the callback."""
 
     @property
     def ask(self) -> bool:
-        """Whether the end user is to choose where several sites fit: then raise SiteOpen."""
+        """Whether the end user must choose if several sites match; the script then raises SiteOpen."""
 
     async def get_json(self, path: str) -> Any:
         """GET `path` below the entry's `proxy.base_url` with the new credential. Raises ProviderUnreadable."""
 
     def set_config(self, **settings: str) -> None:
-        """Settings to be stored with the connection."""
+        """Add settings that are stored with the connection."""
 
     def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
-        """Set the account that authorized: `id` as the provider numbers accounts, `label` for people."""
+        """Set the account that authorized: `id` is the provider's id of the account, `label` a name for people."""
 
 
 PostConnection = Callable[[ScriptContext], Awaitable[None]]
 
 
-# ── What a routing script gets and gives: a webhook as it came, and whose it is.
+# ── Input and output of a routing script: the received webhook, and the connections it is for.
 
 CANNOT_CHECK: Final = (
     "the integration has no secret to check webhooks with: set its webhook_secret, or allow_unsigned_webhooks: true"
@@ -77,9 +77,9 @@ CANNOT_CHECK: Final = (
 
 
 class SignatureRefused(Exception):
-    """The webhook does not prove that it comes from the provider.
+    """The webhook is not proven to come from the provider.
 
-    `why` is for the log: it has no signature (`missing`), a wrong one, or there is no secret to check one with.
+    `why`, for the log: the signature is missing (`missing`) or wrong, or the integration has no secret (`no_secret`).
     """
 
     def __init__(self, message: str, *, missing: bool = False, no_secret: bool = False) -> None:
@@ -90,9 +90,9 @@ class SignatureRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IncomingWebhook:
-    """A provider's request: `url` is the address as we publish it, `headers` have lower-case names, `body` is its bytes.
+    """A provider's request: `url` is the gateway's public address for it, `headers` have lower-case names, `body` is raw.
 
-    `public_keys`: those of the provider that may have signed it, where its entry says where they are.
+    `public_keys`: the provider's keys that may have signed it, if the entry says where they are published.
     """
 
     method: str
@@ -105,8 +105,9 @@ class IncomingWebhook:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """`origins`: the sites of the connections it is for; none: it is for no one in particular. `seen` names this webhook among
-    all others, so that a replay is known. `reply`: a JSON answer that the provider waits for, in place of passing it on.
+    """The result of a routing script. `origins`: the sites of the connections that the webhook is for; empty: no connection in
+    particular. `seen`: a unique name of the webhook, for replay detection. `reply`: a JSON answer for the provider; the webhook
+    is then not passed on.
     """
 
     origins: Sequence[str] = ()
@@ -114,6 +115,6 @@ class Routing:
     reply: Mapping[str, Any] | None = None
 
 
-# Raises SignatureRefused. The secrets are those of the integration, more than one while a new one is being introduced;
-# there are none if the integration allows unsigned webhooks, or forwards no webhooks (`events.receive`).
+# Raises SignatureRefused. The third argument holds the integration's secrets: several during a rotation, none if the
+# integration allows unsigned webhooks or forwards no webhooks (`events.receive`).
 WebhookRouting = Callable[[IncomingWebhook, WebhookSignature | None, Sequence[Secret]], Routing]

@@ -1,6 +1,6 @@
-"""Webhooks that a JSON Web Token proves (RFC 7519), and the public keys that belong to tokens and signatures.
+"""Verifies webhooks signed with a JSON Web Token (RFC 7519), and reads public keys.
 
-The algorithm is the entry's, never the token's; a key that the token brings along, or points to, is not looked at.
+The entry sets the algorithm, never the token. A key that is in the token, or that the token points to, is ignored.
 """
 
 import base64
@@ -32,7 +32,7 @@ _KEY_ID: Final = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
 
 
 def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
-    """The token, without ``Bearer``. Raises SignatureRefused."""
+    """Return the token, without ``Bearer``. Raises SignatureRefused."""
     given = message.headers.get((how.header or "").lower(), "").strip()
     if not given:
         raise SignatureRefused(f"the field {how.header} is missing", missing=True)
@@ -43,7 +43,7 @@ def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
 
 
 def key_id_of(token: str, how: WebhookSignature) -> str:
-    """The id of the key that is said to have signed it: nothing is proven yet. Raises SignatureRefused."""
+    """Return the key id that the token claims; nothing is verified yet. Raises SignatureRefused."""
     header = _header(token)
     kid = header.get("kid")
     if header.get("alg") != how.algorithm or not isinstance(kid, str) or not _KEY_ID.fullmatch(kid):
@@ -52,7 +52,7 @@ def key_id_of(token: str, how: WebhookSignature) -> str:
 
 
 def verified_token(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
-    """Verify the token; return the name that tells this webhook from all others. Raises SignatureRefused."""
+    """Verify the token; return a unique name of the webhook. Raises SignatureRefused."""
     token = token_of(message, how)
     header = _header(token)
     if header.get("alg") != how.algorithm or "crit" in header:
@@ -80,13 +80,13 @@ def _header(token: str) -> Mapping[str, Any]:
 
 
 def _claims(token: str, key: str, algorithm: str) -> Mapping[str, Any] | None:
-    """Return the claims of a token that `key` has signed, else None."""
+    """Return the claims if `key` has signed the token, else None."""
     from joserfc import jwk, jws, jwt
     from joserfc.errors import JoseError, SecurityWarning
 
     registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SecurityWarning)  # how long a shared secret is, the provider decides
+        warnings.simplefilter("ignore", SecurityWarning)  # the provider decides the length of a shared secret
         try:
             if algorithm.startswith("HS"):
                 return jwt.decode(token, jwk.OctKey.import_key(key), registry=registry).claims
@@ -146,7 +146,7 @@ def _same(given: str, wanted: str) -> bool:
 
 
 def public_key_in(text: str) -> "PublicKeyTypes | None":
-    """The key in `text`, None for what is none, or an RSA key that is too short or too long to use."""
+    """Return the public key in `text`; None if it is not a key, or an RSA key that is too short or too long."""
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -170,7 +170,7 @@ def public_key_in(text: str) -> "PublicKeyTypes | None":
 
 
 def rsa_sha256(key: str, signature: bytes, said: bytes) -> bool:
-    """RSASSA-PKCS1-v1_5 (RFC 8017 §8.2); `key` as `public_key_in` takes it."""
+    """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `said`; `key`: see `public_key_in`."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey

@@ -1,7 +1,6 @@
-"""Checks a webhook's signature as its provider's entry describes it, on the bytes that came.
+"""Verifies a webhook's signature as its provider's entry describes, on the received bytes.
 
-Comparisons take constant time; what carries a time of sending must be recent. Whatever kind of signature this does not know
-is never taken for right.
+Comparisons take constant time, and a webhook with a timestamp must be recent. An unknown kind of signature is never accepted.
 """
 
 import base64
@@ -21,14 +20,13 @@ from gateway.scripts.script_context import IncomingWebhook, Routing, SignatureRe
 from gateway.scripts.signed_token import JWT, MOST_KEYS, rsa_sha256, verified_token
 from gateway.secret import Secret
 
-# ── Webhooks that are signed with a private key: the secret of the integration is then the public one that belongs to
-# it.
+# ── Webhooks that are signed with a private key: the integration's secret is then the provider's public key.
 
 Right = Callable[[str, bytes, bytes], bool]
 
 
 def _ed25519(key: str, signature: bytes, said: bytes) -> bool:
-    """`key`: 32 bytes in hex (RFC 8032)."""
+    """Verify an Ed25519 signature (RFC 8032). `key`: 32 bytes in hex."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -40,7 +38,7 @@ def _ed25519(key: str, signature: bytes, said: bytes) -> bool:
 
 
 def _ecdsa_p256(key: str, signature: bytes, said: bytes) -> bool:
-    """`key`: a SubjectPublicKeyInfo in base64; `signature`: DER (RFC 3279 §2.2.3)."""
+    """Verify an ECDSA signature. `key`: a SubjectPublicKeyInfo in base64; `signature`: DER (RFC 3279 §2.2.3)."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -70,7 +68,7 @@ SHARED: Final = "shared-token"
 BASIC: Final = "basic"
 TIMES: Final = frozenset({"t", "ts", "timestamp"})
 BY_CLIENT_SECRET: Final = frozenset({"client secret", "app secret"})
-MOST_SIGNATURES: Final = 8  # how many signatures one webhook may offer; a provider that changes its secret sends two
+MOST_SIGNATURES: Final = 8  # maximum signatures per webhook; a provider that rotates its secret sends two
 MOST_FIELDS: Final = 10_000
 RAW: Final = "raw body"
 FORM: Final = "full URL followed by sorted POST parameters"
@@ -81,7 +79,7 @@ _EPOCH: Final = re.compile(r"[0-9]{9,16}")
 
 
 def checkable(how: WebhookSignature) -> bool:
-    """Return whether `verified` can check such a webhook; else none is accepted."""
+    """Return whether `verified` can check such webhooks; if not, none is accepted."""
     if how.header is None:
         return how.scheme == SHARED and how.body_path is not None
     if re.fullmatch(r"[a-z0-9-]+", how.header) is None or (how.scheme == JWT and how.algorithm is None):
@@ -90,7 +88,7 @@ def checkable(how: WebhookSignature) -> bool:
 
 
 def verified(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
-    """Verify the signature; return the name that tells this webhook from all others, None where there is none.
+    """Verify the signature; return a unique name of the webhook, or None if replays cannot be detected.
 
     Raises SignatureRefused.
     """
@@ -131,7 +129,7 @@ def _same_token(given: str, secret: Secret, scheme: str) -> bool:
 
 
 def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> None:
-    """Raises SignatureRefused unless there is a token at `path`, and each one there is right."""
+    """Raise SignatureRefused unless `path` leads to at least one token and all tokens are correct."""
     try:
         found = [json.loads(body)]
     except (ValueError, RecursionError):
@@ -154,7 +152,7 @@ def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> Non
 
 
 class _Values:
-    """The values that a signed payload is put together from."""
+    """The values of a signed payload: reads them from the webhook and builds the signed bytes."""
 
     def __init__(self, message: IncomingWebhook, how: WebhookSignature, given: str, secret: Secret) -> None:
         self._message, self._how, self._secret = message, how, secret
@@ -166,7 +164,7 @@ class _Values:
         self.time: str | None = None
 
     def signatures(self) -> Iterator[str]:
-        """Yield the offered signatures: a list may contain several, of which one must be right."""
+        """Yield the signatures of the webhook; if there are several, one must be valid."""
         if self._listed:
             yield from (text for name, text in self._elements if name not in TIMES)
         elif prefix := self._how.prefix:
@@ -175,7 +173,7 @@ class _Values:
             yield from self._parts
 
     def signed(self) -> bytes:
-        """The very bytes. Raises SignatureRefused where a part is missing."""
+        """Return the signed bytes. Raises SignatureRefused if a part is missing."""
         if self._form == RAW:
             return self._message.body
         if self._form == FORM:
@@ -215,7 +213,7 @@ class _Values:
         return self._header(self._how.timestamp_header or self._sibling("timestamp"))
 
     def _sibling(self, what: str) -> str:
-        """The field of the same family: ``x-signature`` ▸ ``x-timestamp``."""
+        """Return the name of the related header field: ``x-signature`` ▸ ``x-timestamp``."""
         return (self._how.header or "").replace("signature", what)
 
     def _header(self, name: str) -> str:
@@ -263,7 +261,7 @@ def _by_public_key(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[s
 
 
 def _standard(message: IncomingWebhook, how: WebhookSignature, given: str, secrets: Sequence[Secret]) -> str:
-    """Standard Webhooks, and Svix, from which it comes: ``id.timestamp.body``, several signatures side by side."""
+    """Verify Standard Webhooks or Svix, its origin: ``id.timestamp.body``, with one or several signatures."""
     family = STANDARD[how.scheme]
     named, at = (message.headers.get(f"{family}-{what}", "") for what in ("id", "timestamp"))
     if not named or not at:
@@ -279,7 +277,7 @@ def _standard(message: IncomingWebhook, how: WebhookSignature, given: str, secre
 
 
 def _check_time(text: str | None, now: datetime, how: WebhookSignature) -> None:
-    """Raises SignatureRefused for what was sent too long ago, or is yet to come."""
+    """Raise SignatureRefused if the timestamp is too old, in the future or unreadable."""
     if text is None:
         return
     sent_at = float(text) if _EPOCH.fullmatch(text) else None
@@ -303,7 +301,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    """Return the bytes as they came: what is not UTF-8 in a header is a lone surrogate here."""
+    """Return the original bytes; header bytes that are not UTF-8 were decoded to lone surrogates."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -314,20 +312,20 @@ def _name(said: bytes) -> str:
 def signing_secrets(
     how: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """Return the secrets that check a webhook. Some providers sign with the secret of the app itself."""
+    """Return the secrets that verify a webhook. Some providers sign with the app's client secret."""
     if how is not None and how.key in BY_CLIENT_SECRET and client_secret:
         return (Secret(client_secret.reveal() + how.key_suffix) if how.key_suffix else client_secret,)
     return own
 
 
-# ── Webhooks of providers without a script of their own: who sends them is checked, whose they are is the
-# application's to say.
+# ── Webhooks of providers without their own script: the gateway verifies the sender, the application finds the connection.
 
-LONGEST_QUESTION: Final = 16 * 1024  # bytes of a body that asks whether anybody is there
+LONGEST_QUESTION: Final = 16 * 1024  # maximum bytes of a body that verifies the address
 
 
 def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Raises SignatureRefused also where there is a secret and nothing says how it is used."""
+    """Verify and route a webhook. Raises SignatureRefused, also if there is a secret but the entry does not describe a
+    signature."""
     if secrets and how is None:
         raise SignatureRefused("there is no way to check it")
     seen = verified(message, how, secrets) if secrets and how is not None else None
@@ -336,7 +334,7 @@ def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secre
 
 
 def _reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
-    """Answer a provider that checks the address, in its own format, before it sends anything."""
+    """Return the answer to a provider that verifies the address before it sends webhooks, in its own format; else None."""
     if len(body) > LONGEST_QUESTION:
         return None
     try:

@@ -1,6 +1,6 @@
-"""The JSON body of a POST that requests a list: checked, and written again for each page.
+"""Checks the JSON body of a POST that requests a list, and rewrites it for each page.
 
-What a page does not change keeps its bytes. A GraphQL request must only read, and must have the variable for the cursor.
+Members that do not change between pages keep their bytes. A GraphQL request must be a query with a variable for the cursor.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ JSON: Final = "application/json"
 STALE: Final = (
     "Idempotency-Key", "Content-MD5", "Digest", "Content-Digest", "Repr-Digest", "X-Amz-Content-Sha256",
 )  # fmt: skip
-"""Fields that hold for one body, and so not for those of later pages."""
+"""Fields that are valid for one body only, so they are not sent with later pages."""
 
-# GraphQL, October 2021, §2.1: texts and comments are passed over, so that no word in them counts.
+# GraphQL, October 2021, §2.1: strings and comments are matched as a whole, so no word in them counts.
 _LEXEME: Final = re.compile(
     r'"""(?:[^"\\]|\\"""|\\|"(?!""))*+"""|"(?:[^"\\\n\r]|\\.)*+"|#[^\n\r]*+|[{}()\[\]]|[$@]?[_A-Za-z][_0-9A-Za-z]*+'
 )
@@ -30,9 +30,9 @@ _READING: Final = frozenset({"query", "fragment"})
 
 
 def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[Way]) -> list[Way]:
-    """Return those of `ways` that fit this body: of GraphQL's ways, only the ones that have their variable in the query.
+    """Return the `ways` that fit this body; a GraphQL way fits only if its variable is in the query.
 
-    Raises ValueError that says what is wrong, to stand behind the header's name.
+    Raises ValueError; its message continues a sentence that begins with the header's name.
     """
     media = media_type(content_type or JSON)
     if coding or not (media == JSON or media.endswith("+json")):
@@ -53,7 +53,7 @@ def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[
 
 
 def first_body(body: bytes, ways: Sequence[Way], limit: int | None) -> bytes:
-    """Return the body for the first page: with the page size, and with the offset to begin with if that is known."""
+    """Return the body for the first page: with the page size, and with the first offset if it is known."""
     if limit is not None:
         names = [way.limit_name_in_request for way in ways if way.limit_name_in_request is not None]
         body = _put(body, names[0], limit)
@@ -66,15 +66,15 @@ def first_body(body: bytes, ways: Sequence[Way], limit: int | None) -> bytes:
 
 
 def body_at(body: bytes, position: Position) -> bytes:
-    """The body that requests the page at `position`; `body` is that of the first page."""
+    """Return the body that requests the page at `position`; `body` is the body of the first page."""
     way = position.way
     name = way.offset_name_in_request if way.type == "offset" else way.cursor_name_in_request
-    assert name is not None  # a way is complete
+    assert name is not None  # a `Way` has all names that its type needs
     return _put(b"{}" if way.next_path_in_request is not None else body, name, json.loads(position.at))
 
 
 def digest_of_body(body: bytes) -> str:
-    """128 bits in hex."""
+    """Return the body's digest: 128 bits in hex."""
     return hashlib.sha256(body).hexdigest()[:32]
 
 
@@ -95,7 +95,7 @@ def _names(way: Way) -> Iterator[str]:
 
 
 def _is_blocked(document: PageDocument, name: str) -> bool:
-    """Return whether a step on the way to `name` is neither an object nor null nor absent."""
+    """Return whether a parent of `name`, a dotted path, exists and is neither an object nor null."""
     steps = name.split(".")
     parents = [".".join(steps[:count]) for count in range(1, len(steps))]
     return any(
@@ -106,13 +106,13 @@ def _is_blocked(document: PageDocument, name: str) -> bool:
 
 
 def _variable(way: Way) -> str | None:
-    """Return the variable of a GraphQL request that moves from page to page."""
+    """Return the variable of a GraphQL request that changes from page to page."""
     names = [name for name in _moving(way) if name.startswith(_VARIABLES)]
     return names[0].removeprefix(_VARIABLES) if names else None
 
 
 def _query_members(body: bytes) -> int:
-    """How many members of the object some reader takes for ``query``: Go's takes ``Query`` too, and the last of several."""
+    """Return how many members some parser may read as ``query``: Go's also accepts ``Query``, and takes the last one."""
     counted: list[int] = []  # the outermost object comes last
 
     def note(pairs: list[tuple[str, Any]]) -> None:
@@ -144,7 +144,7 @@ def _with_variable(body: bytes, query: Any, ways: Sequence[Way]) -> list[Way]:
 
 
 def _definitions(query: str) -> tuple[set[str], set[str]]:
-    """The kinds of a document's definitions (``query``, ``mutation`` …), and the variables in it."""
+    """Return the kinds of a document's definitions (``query``, ``mutation`` …), and its variables."""
     kinds: set[str] = set()
     variables: set[str] = set()
     depth, begins = 0, True

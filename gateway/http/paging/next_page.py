@@ -1,4 +1,4 @@
-"""Where the next page lies: in the answer, in a Link field; and when pages go round in a circle."""
+"""Finds the next page, in the answer or in a Link field, and detects when pages repeat in a cycle."""
 
 import json
 import re
@@ -17,8 +17,8 @@ from gateway.http.references import links_in
 from gateway.http.url import has_dot_segment, name_of
 from gateway.records.proxied_call import Position, Way
 
-# ── The address of the next page: found in a Link field (RFC 8288), and resolved against the page it stood in (RFC
-# 3986 §5).
+# ── The address of the next page: found in a Link field (RFC 8288), and resolved against the current page's address
+# (RFC 3986 §5).
 
 _PARAM: Final = re.compile(
     r';\s*+(?P<name>[^\s=;,"]++)\s*+(?:=\s*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<token>[^\s;,"]*+)))?+'
@@ -29,7 +29,7 @@ _KEPT: Final = "".join(character for character in string.printable if character.
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one page lies. `target` is path and query as they go into the request line; `body`: of a POST."""
+    """The address of one page. `target`: path and query as in the request line; `body`: the body if it is a POST."""
 
     scheme: str
     host: str
@@ -52,10 +52,10 @@ class Place:
 
 
 def link_of(rel: str, lines: Iterable[str]) -> str | None:
-    """The target of the first link with that relation, in any case (RFC 8288 §3.3).
+    """Return the target of the first link with relation `rel`, compared without case (RFC 8288 §3.3).
 
-    A link about something else (`anchor`) is none; nor is one with ``results="false"``, by which some say that the page
-    it leads to is empty.
+    Links with `anchor` are ignored, since they are about another page, and so are links with ``results="false"``: some
+    providers mark a link to an empty page with it.
     """
     for line in lines:
         for link in links_in(line):
@@ -70,7 +70,7 @@ def link_of(rel: str, lines: Iterable[str]) -> str | None:
 
 
 def place_of(url: str) -> Place:
-    """An absolute http or https address, its fragment left out. Raises ValueError that says what is wrong with it."""
+    """Parse an absolute http or https address; drops its fragment. Raises ValueError with the reason."""
     text = quote(url.strip(), safe=_KEPT).partition("#")[0]
     found = ABSOLUTE.match(text)
     if found is None:
@@ -87,11 +87,11 @@ def place_of(url: str) -> Place:
 
 
 def resolve(reference: str, page: Place) -> Place:
-    """Return the address that `reference` in `page` means. Raises ValueError that says what is wrong with it.
+    """Resolve `reference`, found in `page`. Raises ValueError with the reason.
 
-    Two things are corrected that providers behind another server get wrong: the http address of a page that we reach by
-    https stays https, and a path that is the end of the page's own path, since the provider does not know that it is
-    mounted below another one, is that page's path.
+    Corrects two mistakes of providers behind a reverse proxy. An http address on the host of an https page becomes https.
+    A path that is a suffix of the page's path becomes the page's path: the provider does not know the prefix under which
+    the proxy mounts it.
     """
     text = reference.strip()
     if text.startswith("//"):
@@ -115,11 +115,11 @@ def _upgraded(place: Place, page: Place) -> Place:
     return Place(page.scheme, page.host, page.port, place.target) if downgraded and place.host == page.host else place
 
 
-# ── Notices that pages go round in a circle, however large, while remembering one of them (Brent's algorithm).
+# ── Detects a cycle of pages of any length, with one page in memory (Brent's algorithm).
 
 
 class Circle:
-    """A provider that does not understand its own cursor, or ours, gives the same pages again and again."""
+    """Detects that pages repeat: a provider that ignores or misreads a cursor sends the same pages forever."""
 
     __slots__ = ("_kept", "_left", "_power")
 
@@ -128,7 +128,7 @@ class Circle:
         self._power = self._left = 1
 
     def closed(self, key: str) -> bool:
-        """Return whether this page has been seen; reported after at most three rounds, at once if it is the one before."""
+        """Return whether this page is a repeat. A cycle is found within three rounds, a repeat of the last page immediately."""
         if key == self._kept:
             return True
         self._left -= 1
@@ -139,23 +139,23 @@ class Circle:
         return False
 
 
-# ── Turns the page: which records an answer holds, and where the next ones lie.
+# ── Reads a page: which records it holds, and where the next page is.
 
 _NO: Final = frozenset({None, False, "", "0", "false", "False"})
 _LIKE_A_CURSOR: Final = re.compile(r"next|cursor|continu|token|after|marker", re.IGNORECASE)
-_NO_CURSOR: Final = re.compile(r"sync|delta|prev|before|self|current", re.IGNORECASE)  # is there at the end, too
+_NO_CURSOR: Final = re.compile(r"sync|delta|prev|before|self|current", re.IGNORECASE)  # the last page has these too
 _END: Final = frozenset({None, False, ""})
 _NO_JSON: Final = frozenset({"null", "false", '""', "[]", "{}"})
-MOST_CURSOR: Final = 8192  # characters of a cursor that goes into a body
+MOST_CURSOR: Final = 8192  # maximum characters of a cursor that is sent in a body
 MOST_REASON: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class PageTurn:
-    """`way` is the one that was followed, with the name under which the records lay. `next` None: there is no more.
+    """One page. `way`: the pagination method used, with the path of the records. `next` None: this is the last page.
 
-    `refused`: why the next page cannot be fetched though there is one. `unseen`: the page has nothing where `way` says that
-    its cursor is; the members that might be meant. None where it has.
+    `refused`: why the next page, which exists, cannot be fetched. `unseen`: set if the page has nothing at the cursor's
+    path; names of the members that could be the cursor.
     """
 
     records: Records
@@ -166,20 +166,20 @@ class PageTurn:
 
 
 def taken_apart(content: bytes | bytearray, headers: Fields, ways: Sequence[Way], page: Place) -> PageTurn:
-    """The page with this content, cut in one of these ways. Raises UpstreamFailed."""
+    """Parse a page's content with the best of `ways`. Raises UpstreamFailed."""
     document = PageDocument(content)
     return turn(document, headers, choose(document, headers, ways), page)
 
 
 def choose(document: PageDocument, headers: Fields, ways: Sequence[Way]) -> Way:
-    """The way that fits the first page best; the first of several. Raises UpstreamFailed."""
+    """Return the way that fits the first page best; on a tie, the first. Raises UpstreamFailed."""
     if len(ways) == 1:
         return ways[0]
     return max(ways, key=lambda way: _fit(document, headers, way))
 
 
 def turn(document: PageDocument, headers: Fields, way: Way, page: Place) -> PageTurn:
-    """`page` is where `document` came from. Raises UpstreamFailed if the page is not what `way` says."""
+    """Read records and next position from `document`, fetched from `page`. Raises UpstreamFailed if it does not fit `way`."""
     if way.type == "graphql":
         return _connection_turn(document, way)
     records, way = _records(document, way)
@@ -194,7 +194,7 @@ def turn(document: PageDocument, headers: Fields, way: Way, page: Place) -> Page
 
 
 def _fit(document: PageDocument, headers: Fields, way: Way) -> tuple[int, int]:
-    """How sure it is that the records lie where `way` says, and that it is how the next page is named."""
+    """Return how well the page fits `way`: a score for the records, then one for the reference to the next page."""
     if way.response_path:
         held = 2 * isinstance(document.records(way.response_path), Records)
     elif isinstance(document.records(""), Records):
@@ -241,7 +241,7 @@ def _records(document: PageDocument, way: Way) -> tuple[Records, Way]:
 
 
 def _only_array(document: PageDocument) -> Records | None:
-    """The one member that can be meant where nobody said which: the only array, or the only one that holds objects."""
+    """Return the list if no path was given: the page's only array, or its only array of objects. None if ambiguous."""
     arrays = document.arrays()
     if len(arrays) > 1:
         filled = {name: records for name, records in arrays.items() if records.hold_objects}
@@ -253,7 +253,7 @@ def _only_array(document: PageDocument) -> Records | None:
 
 
 def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count: int) -> str | None:
-    """Where the next page is; None at the end. Raises UpstreamFailed if there is one that cannot be requested."""
+    """Return where the next page is; None on the last page. Raises UpstreamFailed if it exists but cannot be requested."""
     more = _more(document, way)
     if more is False:
         return None
@@ -269,7 +269,7 @@ def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count:
 
 
 def _more(document: PageDocument, way: Way) -> bool | None:
-    """Return the flag's value; None where there is none."""
+    """Return the value of the has-more flag; None if the page has none."""
     if way.has_more_path_in_response is None:
         return None
     value = document.value(way.has_more_path_in_response)
@@ -282,7 +282,7 @@ def _next_cursor(document: PageDocument, way: Way) -> str | None:
 
 
 def _json_at(document: PageDocument, path: str) -> str | None:
-    """The cursor at `path` as JSON text in ASCII: whatever kind of value it is, it goes back as that."""
+    """Return the cursor at `path` as JSON text in ASCII, so that it is sent back with its JSON type."""
     raw = document.raw(path)
     if raw is None or raw in _NO_JSON:
         return None
@@ -296,14 +296,14 @@ def _json_at(document: PageDocument, path: str) -> str | None:
         raise _refusal(f"has something as its cursor that cannot be sent back ({path})") from fault
 
 
-# ── GraphQL: a connection of the Relay specification, wherever the query has it.
+# ── GraphQL: a connection of the Relay specification, anywhere in the query.
 
 PAGE_INFO: Final = "pageInfo"
 _SELECT: Final = f"Select '{PAGE_INFO} {{ endCursor hasNextPage }}' beside its nodes"
 
 
 def _connection_turn(document: PageDocument, way: Way) -> PageTurn:
-    """`way` of the result names the connection, so that later pages are read from the same one."""
+    """Read a page by its GraphQL connection. The result's `way` names the connection; later pages use the same one."""
     refused = document.records("errors")
     if isinstance(refused, Records) and len(refused):
         reason = document.value("errors.0.message")
@@ -362,7 +362,7 @@ def _header_link(headers: Fields, way: Way) -> str | None:
 
 
 def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None:
-    """Counted on from what this page was asked with. A short page may be a filtered one, so only an empty one ends it."""
+    """Return the next offset, counted from this page's offset. A short page may be filtered: only an empty page is the end."""
     by_page = way.offset_calculation_method == "per-page"
     if not count:
         if more and not by_page:
@@ -372,7 +372,7 @@ def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None
 
 
 def offset_of(way: Way, page: Place) -> int:
-    """The offset that `page` was requested with: what its query or its body says, else where counting starts."""
+    """Return the offset that `page` was requested with, from its query or its body; else the start value."""
     if way.in_body:
         value = PageDocument(page.body or b"{}").value(way.offset_name_in_request or "")
         asked = [value] if isinstance(value, str) else []

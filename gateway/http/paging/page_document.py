@@ -1,6 +1,6 @@
-"""A page of JSON, taken apart where needed: its records as the bytes they came in, and single values beside them.
+"""Reads records from a page of JSON as their original bytes, and single values beside them.
 
-Nothing of it is built as objects, so numbers keep every digit, and names that come twice stay twice.
+The page is not parsed into objects, so numbers keep every digit and duplicate names stay.
 """
 
 import codecs
@@ -16,14 +16,14 @@ from typing import Any, Final
 from gateway.errors import UpstreamFailed
 from gateway.http.json_scan import SCALAR, STRING, NotJson, end_of, skip_space
 
-# ── The records of one page, as the bytes they came in.
+# ── The records of one page, as their original bytes.
 
 _PIECE_CHARS: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The items of one array of `text`: `bounds` are start and end of each in turn. `path`: where the array lies."""
+    """The items of one array in `text`. `bounds`: start and end of each item in turn. `path`: path of the array."""
 
     text: str
     path: str
@@ -33,7 +33,7 @@ class Records:
         return len(self.bounds) // 2
 
     def __iter__(self) -> Iterator[bytes]:
-        """Each as the bytes it came in, a line break between its parts taken out (inside texts there is none)."""
+        """Yield each record as its original bytes, without line breaks (JSON strings contain none)."""
         for start, end in zip(self.bounds[::2], self.bounds[1::2], strict=True):
             record = self.text[start:end].encode("latin-1")
             yield record.translate(None, b"\r\n") if b"\n" in record or b"\r" in record else record
@@ -44,7 +44,7 @@ class Records:
 
     @property
     def digest(self) -> str:
-        """The digest of all records as they stand in the page."""
+        """Return the digest of all records as written in the page."""
         hashing = hashlib.blake2b(digest_size=16)
         if self.bounds:
             for start in range(self.bounds[0], self.bounds[-1], _PIECE_CHARS):
@@ -56,7 +56,7 @@ NO_RECORDS: Final = Records("", "", array("I"))
 
 
 MOST_RECORDS: Final = 100_000
-MOST_LEVELS: Final = 10  # levels of objects in which a GraphQL connection is searched
+MOST_LEVELS: Final = 10  # maximum depth at which a GraphQL connection is searched
 _BOM: Final = codecs.BOM_UTF8
 _PIECE_BYTES: Final = 1 << 16
 _INDEX: Final = re.compile(r"-?[0-9]{1,9}")
@@ -64,21 +64,21 @@ _FROM: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers as th
 
 
 class Odd(Enum):
-    """The values besides scalars that a path may lead to."""
+    """What a path may lead to, other than a scalar."""
 
     MISSING = "nothing"
     CONTAINER = "an array or an object"
 
 
 Value = str | bool | None | Odd
-"""Of a scalar in a page; a number is the text it is written as."""
+"""The value of a scalar in a page, or `Odd`. A number stays the text it is written as."""
 
 Into = Callable[[int], int]
-"""Takes the value at a position, and returns where it ends."""
+"""A callback that reads the value at a position and returns where it ends."""
 
 
 class PageDocument:
-    """`content` is the whole page, decoded. Raises UpstreamFailed ``page_unreadable`` for what is not UTF-8."""
+    """A page whose `content` is complete and decoded. Raises UpstreamFailed ``page_unreadable`` if it is not UTF-8."""
 
     def __init__(self, content: bytes | bytearray) -> None:
         _check_utf8(content)
@@ -88,7 +88,7 @@ class PageDocument:
         self._found: dict[str, Records | Odd] = {}
 
     def records(self, path: str) -> Records | Odd:
-        """The array at `path`, an empty one meaning the page itself; else what is there. Raises UpstreamFailed."""
+        """Return the array at `path` (empty: the page itself); `Odd` if it is no array. Raises UpstreamFailed."""
         if path not in self._found:
             found: list[Records | Odd] = [Odd.MISSING]
 
@@ -105,7 +105,7 @@ class PageDocument:
         return self._found[path]
 
     def arrays(self) -> dict[str, Records]:
-        """The arrays that are members of the page itself, by name. Raises UpstreamFailed."""
+        """Return the arrays that are direct members of the page, by name. Raises UpstreamFailed."""
         names: dict[str, Records] = {}
 
         def visit(name: str, at: int) -> int:
@@ -122,7 +122,7 @@ class PageDocument:
         return names
 
     def texts(self) -> list[str]:
-        """The paths of all texts that are not empty, among the page's members and among theirs. Raises UpstreamFailed."""
+        """Return the paths of all non-empty strings, at most two levels deep. Raises UpstreamFailed."""
         paths: list[str] = []
 
         def visit(name: str, at: int) -> int:
@@ -139,7 +139,7 @@ class PageDocument:
         return paths
 
     def value(self, path: str) -> Value:
-        """The scalar at `path`. Raises UpstreamFailed."""
+        """Return the scalar at `path`, or `Odd`. Raises UpstreamFailed."""
         found: list[Value] = [Odd.MISSING]
 
         def into(at: int) -> int:
@@ -151,7 +151,7 @@ class PageDocument:
         return found[0]
 
     def raw(self, path: str) -> str | None:
-        """The value at `path` as it is written, of any kind; None if there is none. Raises UpstreamFailed."""
+        """Return the JSON text of the value at `path`; None if there is no value. Raises UpstreamFailed."""
         found: list[str | None] = [None]
 
         def into(at: int) -> int:
@@ -163,7 +163,7 @@ class PageDocument:
         return found[0]
 
     def holders(self, name: str) -> list[str]:
-        """The paths of all objects with an object under `name`, no more than `MOST_LEVELS` deep, none inside arrays.
+        """Return the paths of all objects that have an object under `name`, at most `MOST_LEVELS` deep, not inside arrays.
 
         Raises UpstreamFailed.
         """
@@ -185,11 +185,11 @@ class PageDocument:
 
     @property
     def is_empty_object(self) -> bool:
-        """Whether the page is ``{}``: how some write an answer all of whose members are empty."""
+        """Whether the page is ``{}``: some providers write an answer without records this way."""
         return re.fullmatch(r"\s*\{\s*\}\s*", self._text[self._start : self._start + 64], re.ASCII) is not None
 
     def _through(self, path: str, into: Into) -> None:
-        """All of the page, checked, with `into` taking what lies at `path`."""
+        """Check the whole page as JSON, and call `into` at the value at `path`. Raises UpstreamFailed."""
         try:
             end = self._walk(skip_space(self._text, self._start), path or None, into)
             if skip_space(self._text, end) < len(self._text):
@@ -201,13 +201,13 @@ class PageDocument:
             ) from fault
 
     def _walk(self, pos: int, path: str | None, into: Into) -> int:
-        """The end of the value at `pos`, with `into` taking what lies at `path` in it; None means the value itself."""
+        """Return the end of the value at `pos`; call `into` at its inner value at `path` (None: the value itself)."""
         if path is None:
             return into(pos)
         here = self._text[pos : pos + 1]
         if here == "{":
 
-            def visit(name: str, at: int) -> int:  # a name may hold dots itself: ``@odata.nextLink``
+            def visit(name: str, at: int) -> int:  # a name may contain dots, for example ``@odata.nextLink``
                 if path.startswith(name):
                     if len(path) == len(name):
                         return self._walk(at, None, into)
@@ -226,7 +226,7 @@ class PageDocument:
         return self._end(pos)
 
     def _members(self, pos: int, visit: Callable[[str, int], int]) -> int:
-        """The end of the object at `pos`; `visit` gets each member's name and where its value begins."""
+        """Return the end of the object at `pos`; `visit` gets each member's name and the start of its value."""
         text = self._text
         pos = skip_space(text, pos + 1)
         if text[pos : pos + 1] == "}":
@@ -248,7 +248,7 @@ class PageDocument:
             pos = skip_space(text, pos + 1)
 
     def _array_at(self, pos: int) -> "tuple[int, array[int]]":
-        """The end of the array at `pos`, and its items' bounds. Raises UpstreamFailed ``page_too_large``."""
+        """Return the end of the array at `pos` and the bounds of its items. Raises UpstreamFailed ``page_too_large``."""
         known = self._arrays.get(pos)
         if known is not None:
             return known
@@ -282,7 +282,7 @@ class PageDocument:
 
 
 def _scalar(text: str) -> str | bool | None:
-    """The value of a scalar's text, which is UTF-8 read as Latin-1."""
+    """Return the value of a scalar; `text` is UTF-8 decoded as Latin-1."""
     value: Any = _FROM.decode(text.encode("latin-1").decode("utf-8"))
     return value if isinstance(value, str | bool) or value is None else str(value)
 

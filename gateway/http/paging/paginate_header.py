@@ -1,6 +1,6 @@
-"""Reads ``Gateway-Paginate``: an item of RFC 8941 §3.3 with parameters, ``all; type=cursor; response_path="a.b"``.
+"""Parses ``Gateway-Paginate``: an item of RFC 8941 §3.3 with parameters, ``all; type=cursor; response_path="a.b"``.
 
-More than that RFC allows is read: a value need not be quoted as long as it holds no blank, quote, comma or semicolon.
+The parser accepts more than the RFC: a value without blanks, quotes, commas and semicolons needs no quotes.
 """
 
 import re
@@ -13,7 +13,7 @@ _PARAM: Final = re.compile(
     r";[ \t]*+(?P<name>[a-z*][a-z0-9_.*-]*+)"
     r'(?:=(?:"(?P<quoted>(?:[ !#-\[\]-~]|\\["\\])*+)"|(?P<plain>[!#-+\--:<-~]++)))?+[ \t]*+'
 )
-LONGEST_VALUE: Final = 255  # the length of a name or a path; each step of a path is one more level of a page
+LONGEST_VALUE: Final = 255  # maximum length of a name or path, which also limits how deep a path goes
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _YES: Final = frozenset({"?1", "true", "1", None})
 _NO: Final = frozenset({"?0", "false", "0"})
@@ -21,7 +21,7 @@ _NO: Final = frozenset({"?0", "false", "0"})
 
 @dataclass(frozen=True, slots=True)
 class PaginateHeader:
-    """`pages` None: all. `fields`: those of a catalog entry's `paginate`, as written. `limit`: records a page."""
+    """The parsed header. `pages` None: all. `fields`: fields of `paginate` in a catalog entry, as text. `limit`: page size."""
 
     pages: int | None
     fields: Mapping[str, str]
@@ -30,7 +30,7 @@ class PaginateHeader:
 
 
 def parse_wish(text: str) -> PaginateHeader:
-    """Raises ValueError that says what is wrong, to stand behind the header's name."""
+    """Parse the header's value. Raises ValueError; its message continues a sentence that begins with the header's name."""
     start = _START.match(text)
     if start is None or not (start["what"] == "all" or _COUNT.fullmatch(start["what"])):
         raise ValueError("must begin with 'all' or a number of pages, as in 'all' or '10; type=cursor'")
@@ -46,7 +46,7 @@ def parse_wish(text: str) -> PaginateHeader:
 
 
 def _params(text: str, pos: int) -> dict[str, str | None]:
-    """Return the parameters from `pos` on by name; the value None stands for a parameter without one."""
+    """Return the parameters from `pos` on by name; the value is None for a parameter without a value."""
     params: dict[str, str | None] = {}
     while pos < len(text):
         param = _PARAM.match(text, pos)
@@ -75,7 +75,7 @@ def _flag(name: str, value: str | None) -> bool:
 
 
 def _yes(name: str, value: str | None) -> str:
-    """Return a flag that is a field of a catalog entry, too, as text."""
+    """Return a flag as the text used in `PaginateHeader.fields`."""
     return "true" if _flag(name, value) else "false"
 
 

@@ -1,4 +1,4 @@
-"""A position as text and back, for the resume cursor; and a request that asks for the page at a position."""
+"""Writes and parses a position, for the resume cursor; points a request at the page of a position."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ _KNOWN: Final = frozenset(field.name for field in fields(Way))
 
 
 class OffLimits(Exception):
-    """The page lies where the credential may not travel; `origin` says where."""
+    """The page is on an origin that must not get the credential: `origin`."""
 
     def __init__(self, origin: str) -> None:
         super().__init__(origin)
@@ -25,13 +25,13 @@ class OffLimits(Exception):
 
 
 def digest_of(*parts: str) -> str:
-    """Names a call by all that makes it the same one; 128 bits in hex."""
+    """Return a digest of everything that identifies a call: 128 bits in hex."""
     framed = "\0".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def written(position: Position, request_digest: str) -> str:
-    """Write the position as text, which is to be sealed before it leaves."""
+    """Return the position as text; the caller encrypts it before sending it out."""
     way = {name: value for name, value in asdict(position.way).items() if value is not None}
     of_body = {"body": position.body_digest} if position.body_digest else {}
     sealed = {"v": VERSION, "for": request_digest, **of_body, "way": way, "at": position.at}
@@ -39,7 +39,7 @@ def written(position: Position, request_digest: str) -> str:
 
 
 def read(text: str, request_digest: str) -> Position:
-    """Read what `written` wrote. Raises ValueError that says what is wrong, to stand behind the header's name."""
+    """Parse the output of `written`. Raises ValueError; its message continues a sentence that begins with the header's name."""
     position = json.loads(text)
     if position.get("v") != VERSION or not position["way"].keys() <= _KNOWN:
         raise ValueError("was made by another version of the gateway; begin again")
@@ -49,10 +49,10 @@ def read(text: str, request_digest: str) -> Position:
 
 
 def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str], first_path: str = "") -> None:
-    """Let `upstream` ask for the page at `position`, as far as its address says so: what goes into a body, `list_body` puts
-    there. `first_path`: of the caller's request, below the base address.
+    """Set the address of `upstream` to the page at `position`; `list_body` handles positions in a body. `first_path`: path
+    of the caller's request, below the base address.
 
-    Raises OffLimits, and ValueError for what is not an address.
+    Raises OffLimits, and ValueError if the position is not a valid address.
     """
     way = position.way
     if way.in_body:
@@ -70,10 +70,10 @@ def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collecti
             upstream.base_path = ""
         return
     name = way.cursor_name_in_request if way.type == "cursor" else way.offset_name_in_request
-    assert name is not None  # a way is complete
+    assert name is not None  # a `Way` has all names that its type needs
     set_query(upstream, name, position.at)
 
 
 def set_query(upstream: UpstreamRequest, name: str, value: str) -> None:
-    """Replace whatever the query has under that name, in any spelling; its other pairs stay byte for byte."""
+    """Set `name` in the query, replacing it in any spelling; the other pairs stay byte for byte."""
     upstream.target = with_query(upstream.target, [(quote(name, safe=""), quote(value, safe=""))], ())
