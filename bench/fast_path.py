@@ -3,8 +3,7 @@
 The benchmark calls the two protocols many times with a request and its answer, as the event loop would, over transports
 that discard what is written. This leaves only Python code: no system call, no load generator, no second process. So two
 versions can be compared on a busy machine. ``--shape`` chooses the request and the answer. ``--profile`` shows where
-the
-time goes (cProfile, which itself costs much).
+the time goes (cProfile, which itself costs much).
 """
 
 import argparse

@@ -1,8 +1,7 @@
 """Load at a fixed rate: each request is sent when it is due, even if earlier requests have no answer yet.
 
 So a stall delays all requests that are due meanwhile, and the delay of each one counts. (wrk's closed loop would not
-send
-them.) A request waits if no connection is idle. Its latency counts from the moment when it was due.
+send them.) A request waits if no connection is idle. Its latency counts from the moment when it was due.
 """
 
 import asyncio

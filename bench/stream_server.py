@@ -1,10 +1,8 @@
 """The upstream for streams: a process of its own with one thread per connection. Python code does not touch the bytes.
 
 ``GET /bytes/{n}`` sends n bytes from a file by sendfile(2). ``POST /sink`` discards Content-Length bytes and returns
-their
-number. ``GET /events/{n}/{ms}`` sends n events, one every `ms`. Each event contains the monotonic time in ns at which
-it was
-sent (one clock for all processes of a machine). Every other request gets a body of 1.3 kB.
+their number. ``GET /events/{n}/{ms}`` sends n events, one every `ms`. Each event contains the monotonic time in ns at
+which it was sent (one clock for all processes of a machine). Every other request gets a body of 1.3 kB.
 """
 
 import os

@@ -1,8 +1,7 @@
 """``python -m tools.brand_icons PACKAGE``: write catalog/_brand_icons.tsv from an unpacked npm package `simple-icons`.
 
 An entry gets the icon whose title or alias is its display name without brackets, or its own name. Otherwise it gets the
-icon
-of its family or base. Left out: icons with a licence of their own other than CC0, and those in `NOT_THEIRS`.
+icon of its family or base. Left out: icons with a licence of their own other than CC0, and those in `NOT_THEIRS`.
 """
 
 import argparse

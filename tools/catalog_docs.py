@@ -1,8 +1,8 @@
 """``python -m tools.catalog_docs`` (``make docs``): generates pages, and parts of pages, from the code.
 
 In docs/catalog.md and docs/architecture.md, it replaces the blocks between ``<!-- begin: … -->`` and ``<!-- end -->``
-and keeps
-the prose around them. It writes the whole of docs/auth-modes.md, and catalog/_schema.json, which editors read.
+and keeps the prose around them. It writes the whole of docs/auth-modes.md, and catalog/_schema.json, which editors
+read.
 """
 
 import json

@@ -1,11 +1,10 @@
 """``python -m tools.code_figures``: figures on the structure of the code, and on the code that four paths run.
 
 It counts files, lines, repeated names, and modules with one importer. With ``--paths``, it lists the files and
-functions of
-gateway/ and middleware/ that run for a proxied request, a refresh, a connect flow and a reload. These run in a real
-gateway
-with the tests' fake provider: once to load lazy imports, and once with `sys.setprofile`. Tasks and threads that started
-earlier are not counted, nor is the code of imports. The refresh runs in the worker's own process, without a parent.
+functions of gateway/ and middleware/ that run for a proxied request, a refresh, a connect flow and a reload. These run
+in a real gateway with the tests' fake provider: once to load lazy imports, and once with `sys.setprofile`. Tasks and
+threads that started earlier are not counted, nor is the code of imports. The refresh runs in the worker's own process,
+without a parent.
 """
 
 import argparse

@@ -1,9 +1,8 @@
 """``python -m tools.catalog_from_facts FACTS``: write catalog/<name>.yaml for every provider of a folder of facts.
 
 FACTS is a folder with providers.json and new-providers.json, or one file in the format of providers.json
-(docs/catalog.md).
-The second line of a generated entry says so. Entries without that line are hand-written and stay as they are. Generated
-entries that the facts no longer contain are removed.
+(docs/catalog.md). The second line of a generated entry says so. Entries without that line are hand-written and stay as
+they are. Generated entries that the facts no longer contain are removed.
 """
 
 import argparse
@@ -131,8 +130,7 @@ def _said(name: str, made: Mapping[str, Entry], corrections: Corrections, hand_m
     """Return the entry as its file will contain it: corrected, and without inherited fields.
 
     The fields that an entry shares with its family are found before corrections are applied. So a correction of the
-    family's
-    base applies to the whole family.
+    family's base applies to the whole family.
     """
     entry = made[name]
     if entry.get("family") not in {*made, *hand_made}:

@@ -1,14 +1,11 @@
 """The corrections of facts by hand: one file per provider, merged into the entry generated from facts.
 
 A correction has the fields of an entry. `null` removes a field. A key such as ``token_url#`` is the comment on
-`token_url`.
-``sources+`` adds sources.
+`token_url`. ``sources+`` adds sources.
 
 ``_left_out.yaml`` names the providers that the catalog leaves out, with the reason. ``_verifications.yaml``,
-``_retries.yaml``
-and ``_names.yaml`` hold, for many providers at once, the path that verifies a credential, the header fields that say
-when
-to retry, and a better display name.
+``_retries.yaml`` and ``_names.yaml`` hold, for many providers at once, the path that verifies a credential, the header
+fields that say when to retry, and a better display name.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """Converts ``new-providers.json`` to the format of ``providers.json``, so that one script generates all entries.
 
 Facts that a source states or a public repository holds are taken. Facts that no source confirms (confidence
-``knowledge``)
-are not.
+``knowledge``) are not.
 """
 
 import re

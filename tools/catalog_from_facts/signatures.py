@@ -1,8 +1,7 @@
 """Adds webhook signatures from ``subscriptions.json`` to entries that have none.
 
 The signature is copied from other entries of the same API. Otherwise it is taken from the facts, if a source confirms
-it and
-the scheme is a plain HMAC.
+it and the scheme is a plain HMAC.
 """
 
 from collections.abc import Mapping
