@@ -69,7 +69,7 @@ def test_a_tool_is_called_by_its_rule_alone() -> None:
         assert (refused.broken, refused.why) == ("body", f"it calls the tool '{tool}'")
 
 
-def test_only_mcp_handshake_messages_are_allowed_without_a_rule() -> None:
+def test_only_mcp_setup_and_list_messages_are_allowed_beside_named_tools() -> None:
     key = policy(TOOLS)
     for method in ("initialize", "notifications/initialized", "tools/list", "ping", "server/discover"):
         assert decided(key, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method}) == TOOLS

@@ -362,7 +362,7 @@ async def test_reconnect_with_another_account_is_refused(running: RunningGateway
     assert Account("1") != Account("2")
 
 
-async def test_installation_without_a_notification_is_not_waited_for(running: RunningGateway) -> None:
+async def test_outbound_authorization_of_another_auth_mode_is_refused(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     address = f"{running.url}/auth/oauth-outbound/tracker?connect_session_token={token}"
     async with running.http.post(address, json={}) as answer:

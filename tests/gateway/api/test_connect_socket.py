@@ -126,7 +126,7 @@ async def test_only_the_named_window_gets_the_result(running: RunningGateway, tr
     await other.close()
 
 
-async def test_ids_from_the_database_do_not_allow_listening(running: RunningGateway, tracker: Tracker) -> None:
+async def test_stored_result_does_not_contain_the_sockets_client_id(running: RunningGateway, tracker: Tracker) -> None:
     socket, client = await opened(running)
     await arrive(running, await running.session_token(), f"&ws_client_id={client}")
     await socket.close()

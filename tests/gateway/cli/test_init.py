@@ -333,7 +333,7 @@ def test_at_a_terminal_empty_answers_are_the_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("at_a_terminal")
-def test_questions_are_asked_only_if_needed(tmp_path: Path) -> None:
+def test_existing_files_are_refused_before_any_question(tmp_path: Path) -> None:
     (tmp_path / "secret_key").write_text("mine")
     result = CliRunner().invoke(main, ["init", "--dir", str(tmp_path)], input="")
     assert (result.exit_code, "exist" in result.stderr) == (1, True)

@@ -24,7 +24,7 @@ def test_an_answer_varies_by_what_chose_its_credential(theirs: Fields, vary: str
     assert fields == [("X-A", "1"), *NOT_RENDERED, ("Vary", vary)]
 
 
-def test_answer_to_a_capability_varies_only_by_encoding() -> None:
+def test_capability_answer_keeps_the_providers_vary() -> None:
     theirs: Fields = [("Vary", "Accept-Encoding"), ("X-A", "1"), ("Vary", "Origin")]
     fields = guarded(theirs, by_headers=False)
     assert fields == [("X-A", "1"), ("Vary", "Accept-Encoding"), ("Vary", "Origin"), *NOT_RENDERED]

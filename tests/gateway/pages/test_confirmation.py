@@ -187,7 +187,9 @@ async def test_one_of_several_browsers_that_confirm_at_once_goes_on(
     assert statuses == [303, 403]
 
 
-async def test_confirmation_in_a_frame_is_accepted(running: RunningGateway, tracker: Tracker) -> None:
+async def test_unconfirmed_form_in_a_frame_is_accepted_only_from_its_own_origin(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     token = await running.session_token(end_user=ADA)
     form = {"connect_session_token": token, "ws_client_id": "w"}
     address = f"{running.url}/connect/s/embedded/i/tracker"

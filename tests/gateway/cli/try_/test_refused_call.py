@@ -58,7 +58,7 @@ def test_retry_after_is_shown_with_its_end() -> None:
     assert "not before 2030-01-02 03:04:05 UTC does it make sense to ask again" in result.lines
 
 
-def test_incomplete_answer_is_shown_as_received() -> None:
+def test_cut_off_answer_is_reported_with_its_message() -> None:
     assert explained(Stub(None), CutShort("the answer broke off"), NAMED, TARGET).lines == ("the answer broke off",)  # type: ignore[arg-type]
 
 
