@@ -1,5 +1,6 @@
-"""The side-by-side benchmark: ours and other proxies in turns, in one run, over the loopback address.
+"""The side-by-side benchmark: the gateway and other proxies, measured in turns in one run over the loopback address.
 
-`make bench` runs it, docs/performance.md explains it. It starts every server itself, on free ports and in a session of
-its own, and ends exactly those. Standard library only, so that it measures any checkout that can run.
+`make bench` runs it, docs/performance.md explains it. It starts every server itself, on a free port and in a session of
+its own, and stops only the servers that it started. It uses only the standard library, so it can measure any checkout
+that can run.
 """

@@ -1,4 +1,4 @@
-"""``python -m bench``: measure, write bench/results.md and bench/results.svg, and say how it went."""
+"""``python -m bench``: measure, write bench/results.md and bench/results.svg, and print a summary."""
 
 import argparse
 import dataclasses
@@ -21,7 +21,7 @@ _NAMES: Final = [peer.name for peer in PEERS] + ["gateway"] + [variant.name for 
 
 
 def main() -> int:
-    """0 when figures were written; 1 when there are none, with one line that says why."""
+    """Return 0 when figures were written. Otherwise print one line with the reason and return 1."""
     asked = _arguments().parse_args()
     options = _options(asked)
     raise_file_limit()

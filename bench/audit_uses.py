@@ -1,6 +1,7 @@
-"""Counts of 100 million calls on SQLite: how long "what did this key do" takes: ``python -m bench.audit_uses 100000000``.
+"""``python -m bench.audit_uses 100000000``: how long SQLite takes to show what one key did, with 100 million counted
+calls.
 
-The counts are made up: 50 keys, 20,000 connections, 30 days, each hour of a connection that is in use with 25 calls.
+The counts are generated: 50 keys, 20,000 connections, 30 days, and 25 calls in each hour in which a connection is used.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ INSERT: Final = (
 
 
 def made_up(calls: int) -> Iterator[tuple[int, int, str, str, int, int]]:
-    """Rows in the order of their key, so that making them takes a minute."""
+    """Generate the rows in the order of their keys, so that inserting them takes only a minute."""
     drawn = random.Random(1)
     a_key_and_hour = max(1, calls // CALLS_A_ROW // (KEYS * HOURS))
     for key in range(1, KEYS + 1):

@@ -1,4 +1,4 @@
-"""A call log of many rows on SQLite: what writing costs, how long each filter takes: ``python -m bench.call_log 10000000``."""
+"""``python -m bench.call_log 10000000``: write cost and filter times of a large call log on SQLite."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ TIMES = 9
 
 
 def made_up(rows: int, begun: datetime) -> list[Operation]:
-    """Operations of one stretch of time, drawn before anything is timed."""
+    """Generate the operations of one time range, before any measurement starts."""
     drawn = random.Random(1)
     made = []
     for number in range(rows):

@@ -1,4 +1,5 @@
-"""``python -m bench.conditions``: ordinary calls of every shape, the gateway under other conditions, and latency at a fixed rate.
+"""``python -m bench.conditions``: ordinary calls of every shape, the gateway under other conditions, and latency at a
+fixed rate.
 
 Writes bench/shapes.md, with "met" or "missed" for each goal.
 """
@@ -23,13 +24,15 @@ from bench.server import CannotRun, Server, raise_file_limit
 from bench.shapes import MANY_TURNS, NAMES, WARM_S, all_up, measure, one_load, table
 
 GET, POST = "GET 1.3 kB", "POST 300 B"
-LATE: Final = 2.0  # times Go's p99.9
+LATE: Final = 2.0  # limit, as a multiple of Go's p99.9
 ONCE_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two loads that are compared in turns; each a contender's name and a shape's. `limit`: of the ratio."""
+    """Two loads that are compared in turns. `one`, `other`: a contender's name and a shape's name. `limit`: of their
+    ratio.
+    """
 
     words: str
     one: tuple[str, str]
@@ -65,7 +68,7 @@ CONTENDERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """`one` and `other`: CPU µs a request."""
+    """`one` and `other`: CPU time per request in µs."""
 
     goal: Goal
     one: float
@@ -73,7 +76,7 @@ class Ratio:
 
 
 def compared(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) -> Ratio:
-    """Raises CannotRun."""
+    """Measure both loads of `pair` in turns. Raises CannotRun."""
     both: tuple[list[float], list[float]] = ([], [])
     sides = (pair.one, pair.other)
     for who, _ in sides:
@@ -90,8 +93,10 @@ def compared(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) 
 
 
 def latencies(servers: dict[str, Server], rounds: int, seconds: int) -> tuple[float, dict[str, list[Latency]]]:
-    """Measure latencies at half of the rate that the gateway can answer. Return that half, and each server's latencies, one a
-    round. Raises CannotRun."""
+    """Measure latencies at half of the rate that the gateway can answer.
+
+    Return that rate and each server's latencies, one per round. Raises CannotRun.
+    """
     rate = load.loaded(servers[GATEWAY], connections=MANY, seconds=max(2, seconds)).per_second / 2
     found: dict[str, list[Latency]] = {}
     names = [name for name in ("nginx", "go", "node", "aiohttp", GATEWAY) if name in servers]
@@ -103,7 +108,7 @@ def latencies(servers: dict[str, Server], rounds: int, seconds: int) -> tuple[fl
 
 
 def cold_and_warm(server: Server) -> tuple[float, float]:
-    """CPU µs of the first call of each connection since the start, and of the second."""
+    """Return the CPU time in µs of each connection's first call after the start, and of its second call."""
     figures = []
     for _ in range(2):
         pids, before = server.pids(), proc.cpu_s(server.pids())
@@ -121,7 +126,7 @@ def ratio_table(found: list[Ratio]) -> str:
 
 
 def latency_table(found: dict[str, list[Latency]]) -> tuple[str, Goal]:
-    """And the goal for p99.9."""
+    """Return the table of latencies and the goal for p99.9."""
     lines = ["| | p50 ms | p99 ms | p99.9 ms |", "|---|---:|---:|---:|"]
     for name, rounds in found.items():
         cells = [f"{statistics.median(getattr(one, what) for one in rounds):.2f}" for what in ("p50", "p99", "p999")]
@@ -133,7 +138,7 @@ def latency_table(found: dict[str, list[Latency]]) -> tuple[str, Goal]:
 
 
 def conditions(rounds: int, seconds: int) -> list[str]:
-    """The parts of the page behind the shapes."""
+    """Return the parts of the page that follow the shapes."""
     peers: list[Contender] = [peer for peer in PEERS if peer.name in ("nginx", "go", "node", "aiohttp")]
     parts: list[str] = []
     failed: list[str] = []
@@ -168,7 +173,7 @@ def _tried(pairs: tuple[Pair, ...], measured: Callable[[Pair], Ratio], failed: l
 
 
 def main() -> int:
-    """Write the page and print it; 1 where the upstream cannot be made."""
+    """Write the page and print it. Return 1 if the upstream cannot be started."""
     parser = argparse.ArgumentParser(prog="python -m bench.conditions", description="The gateway beside other proxies.")
     parser.add_argument("--quick", action="store_true", help="one round of a second: about five minutes")
     parser.add_argument("--rounds", type=int, default=3)

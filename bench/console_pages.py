@@ -1,6 +1,6 @@
-"""Server time of each page of the console over a large store: ``python -m bench.console_pages FOLDER [connections] [calls]``.
+"""``python -m bench.console_pages FOLDER [connections] [calls]``: server time of each console page with a large store.
 
-The store is built in FOLDER once, by bulk inserts; a run that finds one there measures it.
+The first run builds the store in FOLDER with bulk inserts. Later runs measure the store that they find there.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ async def started(folder: Path) -> TestServer:
 
 
 async def first_rows(server: TestServer) -> None:
-    """Through the API: a connection of each integration, and keys."""
+    """Create a connection of each integration, and keys, through the API."""
     headers = {"Authorization": f"Bearer {KEY}"}
     async with aiohttp.ClientSession(headers=headers) as http:
         for n in range(INTEGRATIONS):
@@ -101,7 +101,7 @@ async def first_rows(server: TestServer) -> None:
 
 
 def more_connections(folder: Path, rows: int) -> None:
-    """Copies of those; what is sealed in them does not open, and no list opens it."""
+    """Copy the rows of `first_rows`. The copies' sealed values cannot be opened, and no list opens them."""
     db = sqlite3.connect(folder / "gateway.db")
     names = [row[1] for row in db.execute("PRAGMA table_info(connections)")]
     own = {
@@ -186,7 +186,7 @@ async def measure(folder: Path) -> None:
                     size = len(await answer.read())
                     status = answer.status
                 took.append((time.perf_counter() - begun) * 1000)
-            cpu_ms = (time.process_time() - cpu_s) * 1000 / ROUNDS  # of the client too
+            cpu_ms = (time.process_time() - cpu_s) * 1000 / ROUNDS  # includes the client's CPU time
             took.sort()
             p95 = took[int(len(took) * 0.95)]
             worst = max(worst, p95)

@@ -1,4 +1,7 @@
-"""The programs that the benchmark runs beside us: how each is started, and what it needs. A new peer is one line in PEERS."""
+"""The proxies that the benchmark compares with the gateway: how to start each one, and what it needs.
+
+A new proxy is one line in PEERS.
+"""
 
 import os
 import subprocess
@@ -17,7 +20,7 @@ BUILD_LIMIT_S: Final = 300
 
 
 class Contender(Protocol):
-    """`name` is unique; `title` and `note` are for the table."""
+    """A proxy under measurement. `name` is unique; `title` and `note` appear in the table."""
 
     @property
     def name(self) -> str: ...
@@ -29,16 +32,16 @@ class Contender(Protocol):
     def note(self) -> str: ...
 
     def missing(self) -> str | None:
-        """Why it cannot run here; None: it can."""
+        """Return why the contender cannot run here, or None if it can."""
 
     def version(self) -> str: ...
 
     def running(
         self, folder: Path, upstream: int, *, streams: bool, certificate: Path | None = None
     ) -> AbstractContextManager[Server]:
-        """A context manager that gives a Server in front of the upstream on that port. Raises CannotRun.
+        """Return a context manager that yields a Server in front of the upstream on that port. Raises CannotRun.
 
-        `streams`: set up for bodies of any size, where a peer must be set up for it.
+        `streams`: configure the proxy for bodies of any size, if it needs that.
         """
 
 
@@ -60,7 +63,7 @@ class Peer:
         return None if self._binary() else f"{self.program} is not installed"
 
     def version(self) -> str:
-        """Return the version that the program prints, cut to the first word that looks like one."""
+        """Return the first word of the program's version output that looks like a version number."""
         said = subprocess.run([self._binary() or "", *self.version_of], capture_output=True, text=True, check=False)
         words = (said.stdout + said.stderr).replace("/", " ").split()
         return next((word.removeprefix("go").lstrip("v") for word in words if any(map(str.isdigit, word))), "")
@@ -92,14 +95,14 @@ class Peer:
 
 
 def _trust(certificate: Path | None) -> str:
-    """Return the directives by which nginx verifies the upstream; empty without a certificate."""
+    """Return the directives that make nginx verify the upstream's certificate, or "" without a certificate."""
     if certificate is None:
         return ""
     return f"proxy_ssl_verify on; proxy_ssl_trusted_certificate {certificate}; proxy_ssl_name localhost;"
 
 
 def _for_streams(streams: bool) -> dict[str, str]:
-    """The settings with which nginx and HAProxy pass streams on at once."""
+    """Return the settings that make nginx and HAProxy forward streams without buffering."""
     if streams:
         return {"BUFFERING": "off", "NO_DELAY": "option http-no-delay"}
     return {"BUFFERING": "on", "NO_DELAY": ""}

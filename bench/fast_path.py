@@ -1,9 +1,9 @@
-"""``python -m bench.fast_path``: what the fast path's own code costs, without sockets.
+"""``python -m bench.fast_path``: CPU cost of the fast path's own code, without sockets.
 
-One request and its answer are handed to the two protocols as the event loop would hand them, many times, over transports
-that forget what is written. What remains is Python: no system call, no load generator, no second process, so two
-versions can be compared on a busy machine. ``--shape`` chooses what is asked and answered, ``--profile`` shows where the time
-goes (cProfile, which itself costs much).
+The benchmark calls the two protocols many times with a request and its answer, as the event loop would, over transports
+that discard what is written. This leaves only Python code: no system call, no load generator, no second process. So two
+versions can be compared on a busy machine. ``--shape`` chooses the request and the answer. ``--profile`` shows where
+the time goes (cProfile, which itself costs much).
 """
 
 import argparse
@@ -36,7 +36,7 @@ from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import FastPath
 from gateway.server.serving_worker import settle
 
-# Never dialled: its pool holds a connection whose transport is ours.
+# The gateway never connects to this origin: its pool already holds a connection with the benchmark's transport.
 ORIGIN: Final = ("http", "127.0.0.1", 9)
 ANSWER: Final = (
     "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 22:00:00 GMT\r\n"
@@ -50,13 +50,13 @@ EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
 SHAPES: Final = ("get", "trace", "post", "headers", "events", "bursts", "agent")
-BURST: Final = 7  # events that come at once
+BURST: Final = 7  # events that arrive in one read
 AT_ONCE: Final = 100
 TOGETHER: Final = 1000
 
 
 class Forgetful(asyncio.Transport):
-    """Takes everything at once. `written` counts the calls."""
+    """A transport that discards what is written. `written` counts the calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Forgetful(asyncio.Transport):
 
 
 class Stage:
-    """A gateway whose connection `c0` leads to a provider that is not there, and one client of it."""
+    """A gateway with one client. The provider of its connection `c0` does not exist."""
 
     def __init__(self, fast_path: FastPath, runtime: Runtime, client: ClientProtocol, key: str, agent: str) -> None:
         self.fast_path, self.runtime, self.client = fast_path, runtime, client
@@ -87,7 +87,7 @@ class Stage:
         self.answer = [ANSWER.format(length=len(SMALL), body=SMALL).encode()]
 
     def requests(self, shape: str, count: int) -> list[bytes]:
-        """The next `count` requests of that shape."""
+        """Return the next `count` requests of that shape."""
         extra, body = "", ""
         if shape == "agent":
             head = f"POST /mcp HTTP/1.1\r\n{self.agent}Content-Length: {len(CALL)}\r\n\r\n"
@@ -106,7 +106,9 @@ class Stage:
         return made
 
     def answer_with(self, shape: str) -> None:
-        """`events`: one a piece, and `bursts`: as many as come at once from a provider that is quicker than its readers."""
+        """Set the provider's answer. `events`: one event per read; `bursts`: several per read, as from a provider
+        faster than its readers.
+        """
         at_once = {"events": 1, "bursts": BURST}.get(shape)
         if at_once is not None:
             full, rest = divmod(EVENTS, at_once)
@@ -115,7 +117,7 @@ class Stage:
 
     async def open(self) -> None:
         self.client.connection_made(self.caller)
-        await asyncio.sleep(0)  # aiohttp begins to wait for a first message
+        await asyncio.sleep(0)  # aiohttp starts to wait for the first message
         pool = self.runtime.generation.egress._made_pool(*ORIGIN, None)
         self.runtime.generation.egress._pools[(*ORIGIN, None)] = pool
         self.connection = ProviderConnection("http://127.0.0.1:9", pool)
@@ -136,7 +138,7 @@ class Stage:
                 answered(piece)
 
     async def run_messages(self, requests: list[bytes]) -> None:
-        """Do the same as `run`, with messages to the agent door: each is a task, which waits for the provider's answer."""
+        """Do the same as `run` for MCP messages: each is a task, which waits for the provider's answer."""
         came, answered = self.client.data_received, self.connection.data_received
         for request in requests:
             sent = self.provider.written
@@ -179,7 +181,7 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
     runner = gateway.runner(app)
     await runner.setup()
     for task in asyncio.all_tasks():
-        if task.get_name() == "write_call_log":  # the stage writes the records itself
+        if task.get_name() == "write_call_log":  # the benchmark writes the records itself
             task.cancel()
     try:
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
@@ -196,7 +198,7 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
             wish = {"display_name": "agent", "limits": limits}
             async with client.post(f"http://127.0.0.1:{site.port}/environment/api-keys", json=wish) as answer:
                 agent = (await answer.json())["data"]["secret"]
-            first = {"Authorization": f"Bearer {agent}"}  # the gateway learns of the key
+            first = {"Authorization": f"Bearer {agent}"}  # makes the gateway load the key
             async with client.post(f"http://127.0.0.1:{site.port}/mcp", json={}, headers=first) as answer:
                 assert answer.status == 400, await answer.text()
         runtime = app[RUNTIME]
@@ -236,7 +238,7 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
         at = time.process_time()
         fast_path.append((at - began) / AT_ONCE * 1e6)
         waiting += AT_ONCE
-        if waiting == TOGETHER:  # as many as a busy gateway writes at once
+        if waiting == TOGETHER:  # as many as a busy gateway writes in one batch
             await stage.write_records()
             records.append((time.process_time() - at) / TOGETHER * 1e6)
             waiting = 0
@@ -251,7 +253,7 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """0 after the figures."""
+    """Print the figures. Return 0."""
     parser = argparse.ArgumentParser(prog="python -m bench.fast_path", description="The fast path without sockets.")
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--shape", choices=SHAPES, default="get")

@@ -1,4 +1,4 @@
-"""The goals for speed and size, compared with the results of a run."""
+"""The goals for speed and size, and whether a run met them."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from bench.result import Result, ratio, speed_ratio
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`found` and `limit` in one unit; None: this run did not measure it."""
+    """`found` and `limit` have the same unit. `found` is None if this run did not measure it."""
 
     words: str
     limit: float
@@ -23,7 +23,7 @@ class Goal:
 
 
 def goals(result: Result) -> list[Goal]:
-    """In the order of docs/performance.md."""
+    """Return the goals in the order of docs/performance.md."""
     ours, nginx = result.row("gateway"), result.row("nginx")
 
     def cpu(peer: str) -> float | None:

@@ -1,7 +1,7 @@
-"""``python -m bench.hold``: keeps one contender under load and says its process id, for a profiler to look at.
+"""``python -m bench.hold``: keep one contender under load and print its process id, so that a profiler can attach.
 
-python -m bench.hold --seconds 30 &
-py-spy record --pid <the id it prints> --duration 20 --native --output profile.svg
+    python -m bench.hold --seconds 30 &
+    py-spy record --pid <the printed id> --duration 20 --native --output profile.svg
 
 ``--shape "POST 300 B"`` sends that shape of `bench.shapes` instead of a GET, with TLS to the upstream.
 """
@@ -20,7 +20,7 @@ from bench.server import CannotRun, raise_file_limit
 
 
 def main() -> int:
-    """0 after the load; 1 when it could not be made, with one line that says why."""
+    """Return 0 after the load. If the load cannot be generated, print one line with the reason and return 1."""
     everyone: list[Contender] = [*PEERS, Ours()]
     contenders = {one.name: one for one in everyone}
     parser = argparse.ArgumentParser(prog="python -m bench.hold", description="One contender under load.")

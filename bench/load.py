@@ -1,4 +1,7 @@
-"""Load on one server: closed loop, keep-alive, a fixed number of connections. wrk where it is installed, else our own."""
+"""Closed-loop load on one server, with keep-alive and a fixed number of connections.
+
+Uses wrk if it is installed, else the built-in load generator.
+"""
 
 import asyncio
 import json
@@ -20,7 +23,7 @@ _END: Final = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The result of one run; `cpu_us`: CPU time of all the server's processes a request, in µs."""
+    """The result of one run. `cpu_us`: CPU time per request of all the server's processes, in µs."""
 
     requests: int
     seconds: float
@@ -36,14 +39,14 @@ class Load:
 
 
 def generator() -> str:
-    """Return the name of the program that makes the load here."""
+    """Return the name of the load generator that is used on this machine."""
     return "wrk" if binary("wrk") else "the built-in load generator"
 
 
 def loaded(server: Server, *, connections: int, seconds: float, turns: int = 0, built_in: bool = False) -> Load:
-    """Load for `seconds`, with the server's CPU time before and after. Raises CannotRun when answers were bad.
+    """Send load for `seconds` and measure the server's CPU time. Raises CannotRun if answers were bad.
 
-    `turns`: requests take turns over so many connections of the gateway's.
+    `turns`: the requests rotate over this many connections of the gateway.
     """
     pids = server.pids()
     before = proc.cpu_s(pids)
@@ -82,7 +85,7 @@ def _wrk(wrk: str, target: Target, connections: int, seconds: float, turns: int)
 
 
 async def _built_in(target: Target, connections: int, seconds: float, turns: int) -> Load:
-    """A protocol a connection that sends the next request when it has the whole answer."""
+    """Run one protocol per connection. It sends the next request when it has received the whole answer."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     heads = [_request(target, f"c{number}") for number in range(turns)] or [_request(target, None)]
@@ -113,7 +116,7 @@ async def _once_each(target: Target, connections_of_ours: int, at_once: int) -> 
 
 
 class _Caller(asyncio.Protocol):
-    """`took_us`: the time of each answer that was whole and 200. `once`: each head is sent once."""
+    """`took_us`: the time of each complete answer with status 200. `once`: send each head only once."""
 
     def __init__(self, heads: list[bytes], done: "asyncio.Future[None]", until: float, *, once: bool = False) -> None:
         self._heads = heads

@@ -1,7 +1,7 @@
-"""Load at a fixed rate: a request is sent when its time has come, whether or not the answers before it are there.
+"""Load at a fixed rate: each request is sent when it is due, even if earlier requests have no answer yet.
 
-So a stall delays all that are due meanwhile, and each counts (wrk's closed loop would leave them out). A request that finds no
-idle connection waits for one, and its latency counts from the moment at which it was due.
+So a stall delays all requests that are due meanwhile, and the delay of each one counts. (wrk's closed loop would not
+send them.) A request waits if no connection is idle. Its latency counts from the moment when it was due.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from bench.load import _END, _LENGTH, _request
 from bench.server import HOST, CannotRun, Target
 
 CONNECTIONS: Final = 64
-PATIENCE_S: Final = 20.0  # for the last answers
+PATIENCE_S: Final = 20.0  # wait for the last answers
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """In ms, of `requests`."""
+    """Latency percentiles of `requests` requests, in ms."""
 
     requests: int
     p50: float
@@ -32,7 +32,7 @@ class Latency:
 
 
 def at_rate(target: Target, rate: float, seconds: float) -> Latency:
-    """Latency at `rate` requests a second. Raises CannotRun when an answer was bad."""
+    """Measure the latency at `rate` requests per second. Raises CannotRun if an answer was bad."""
     took = sorted(uvloop.run(_run(target, rate, seconds)))
     return Latency(len(took), *(took[min(len(took) - 1, int(len(took) * part))] * 1000 for part in (0.5, 0.99, 0.999)))
 
@@ -77,7 +77,7 @@ class _Caller(asyncio.Protocol):
         self._due_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
         self._idle.append(self)
 
     def send(self, due_at: float) -> None:

@@ -1,6 +1,7 @@
-"""The gateway as it is benched: a real `gateway serve` with key, connection, injection, access log and request log.
+"""The gateway under measurement: a real `gateway serve` with key, connection, injection, access log and request log.
 
-Also as a plugin on a host's application, and on PostgreSQL; with `doors` a running one can be called by other keys and addresses.
+It can also run as a plugin of a host application, or on PostgreSQL. `doors` gives other keys and addresses of a running
+one.
 """
 
 import asyncio
@@ -35,10 +36,12 @@ ENVIRON: Final = {"PYTHONPATH": str(ROOT)}
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """`connections`: how many the store holds; those that can be used are `c0` to `c<usable - 1>`.
+    """A gateway to start and measure.
 
-    `plugin`: on a host's application with aiohttp's own runner, so that all goes through the chain. `postgres`: the store.
-    `settings`: sections of gateway.yaml. `traced`: the share of its calls whose trace goes to a collector.
+    `connections`: how many the store holds; the usable ones are `c0` to `c<usable - 1>`.
+    `plugin`: run it in a host application with aiohttp's own runner, so that every request takes the chain.
+    `postgres`: use PostgreSQL as the store. `settings`: sections of gateway.yaml.
+    `traced`: the share of calls whose trace is sent to a collector.
     """
 
     name: str = "gateway"
@@ -67,7 +70,7 @@ class Ours:
         streams: bool,  # noqa: ARG002 (as the peers)
         certificate: Path | None = None,
     ) -> Iterator[Server]:
-        """It finds its connections in the store, as after a restart."""
+        """Start the gateway on a store that already holds its connections, as after a restart."""
         port, held = free_port(), seed(self.usable)
         named = {"Authorization": f"Bearer {held.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
         target = Target(port, "/proxy", named)
@@ -87,11 +90,11 @@ class Ours:
                 }
             if self.plugin:
                 command = [sys.executable, str(PEERS / "plugin_host.py"), str(port), command[-1]]
-            if self.postgres:  # empty, so that there is nothing to try yet
+            if self.postgres:  # the store is empty, so no call can be tried yet
                 starting = started(self.title, command, Target(port), folder=folder, environ=environ, probe="/ready")
             else:
                 for file in Path(held.folder.name).glob("gateway.db*"):
-                    if file.is_file():  # the refresh journal is the former process's
+                    if file.is_file():  # the refresh journal belongs to the previous process
                         shutil.copy(file, folder)
                 fill(folder / "gateway.db", self.connections)
                 starting = started(self.title, command, target, folder=folder, environ=environ)
@@ -105,7 +108,7 @@ class Ours:
 
 
 def doors(server: Server) -> dict[str, Target]:
-    """Other ways into a running one than by its key of gateway.yaml. Raises CannotRun."""
+    """Return the targets of a running gateway that use another key than the one in gateway.yaml. Raises CannotRun."""
     port, named = server.target.port, dict(server.target.headers)
     key = named["Authorization"].partition(" ")[2]
     held = {
@@ -132,7 +135,7 @@ def _minted(port: int, key: str, wish: dict[str, Any]) -> str:
 
 @contextmanager
 def _collector() -> Iterator[str]:
-    """The address of a collector, in this process, that takes every trace and keeps none."""
+    """Run a trace collector in this process that accepts every trace and stores none. Yield its address."""
 
     class Taking(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -144,7 +147,7 @@ def _collector() -> Iterator[str]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer((HOST, 0), Taking) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -154,7 +157,7 @@ def _collector() -> Iterator[str]:
 
 @contextmanager
 def _postgres() -> Iterator[str]:
-    """The address of a database on a server of its own, as the tests start it."""
+    """Start a PostgreSQL server as the tests do. Yield the address of its database."""
     from tests.fakes.postgres import PostgresServer
 
     server = PostgresServer(settings=("log_min_messages=fatal",))
@@ -167,7 +170,9 @@ def _postgres() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A folder whose gateway.db holds the usable connections; the keys that open it. The folder lives as long as this."""
+    """A folder whose gateway.db holds the usable connections, and the keys to them. The folder is deleted with this
+    object.
+    """
 
     folder: "tempfile.TemporaryDirectory[str]"
     key: str
@@ -176,7 +181,7 @@ class Seed:
 
 @cache
 def seed(usable: int = IN_USE) -> Seed:
-    """Made once a run for each number of connections, by a gateway that takes them in through its API. Raises CannotRun."""
+    """Create the seed once per run and number of connections: a gateway imports them through its API. Raises CannotRun."""
     fresh = Seed(
         tempfile.TemporaryDirectory(prefix="bench-seed-"),
         "sk-bench-" + secrets.token_hex(16),
@@ -193,7 +198,7 @@ def seed(usable: int = IN_USE) -> Seed:
 def _written(
     folder: Path, held: Seed, *, store: str, port: int, upstream: int, workers: int, tls: bool = False
 ) -> list[str]:
-    """Write the configuration and the catalog entry; the command that serves with them."""
+    """Write the configuration and the catalog entry. Return the command that serves with them."""
     configuration = {
         "server": {"host": HOST, "port": port, "admin_port": free_port(), "workers": workers},
         "store": {"url": store, "encryption_keys": [held.encryption_key]},
@@ -220,7 +225,7 @@ def _entry(upstream: int, *, tls: bool) -> dict[str, Any]:
 
 
 def _import(target: Target, key: str, connection_id: str) -> None:
-    """Store a connection with a key of its own. Raises CannotRun."""
+    """Store a connection that has its own API key. Raises CannotRun."""
     body = {
         "provider_config_key": INTEGRATION,
         "connection_id": connection_id,
@@ -230,7 +235,7 @@ def _import(target: Target, key: str, connection_id: str) -> None:
 
 
 def _posted(port: int, key: str, path: str, body: dict[str, Any], expected: int) -> Any:
-    """The answer of the gateway's API. Raises CannotRun."""
+    """Send a POST and return the answer of the gateway's API. Raises CannotRun."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     connection = http.client.HTTPConnection(HOST, port, timeout=10)
     try:
@@ -245,9 +250,9 @@ def _posted(port: int, key: str, path: str, body: dict[str, Any], expected: int)
 
 
 def fill(database: Path, connections: int) -> None:
-    """Bring the store to so many rows by copying the first under new names.
+    """Fill the store up to `connections` rows with renamed copies of the first row.
 
-    A copy's credential opens at its own address only, so copies cannot be used: they are there to be in the way.
+    A copy's credential can be opened only at its own address, so copies are unusable. They only make the store larger.
     """
     with sqlite3.connect(database) as db:
         columns = [row[1] for row in db.execute("PRAGMA table_info(connections)") if row[1] != "id"]

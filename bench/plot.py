@@ -1,4 +1,4 @@
-"""bench/results.svg: CPU time a request as bars, in light and dark."""
+"""bench/results.svg: CPU time per request as a bar chart, for light and dark mode."""
 
 from typing import Final
 from xml.sax.saxutils import escape
@@ -25,7 +25,7 @@ _STYLE: Final = """
 
 
 def as_svg(result: Result) -> str:
-    """The shortest bar costs least; all begin at zero."""
+    """Return the chart. The shortest bar costs least; all bars start at zero."""
     measured = [(row, cpu) for row in result.rows if (cpu := row.middle(MANY, "cpu_us"))]
     longest = max((cpu for _, cpu in measured), default=1.0)
     height = _TOP + len(measured) * (_BAR + _GAP) + 30

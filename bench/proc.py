@@ -1,6 +1,6 @@
-"""Reads from /proc what the processes of one session use: CPU time, memory, and their number.
+"""Reads CPU time, memory and number of the processes of one session from /proc.
 
-A server is started in a session of its own, so its workers are counted with it, however it makes them.
+Each server runs in its own session, so its workers are counted too, no matter how it starts them.
 """
 
 import os
@@ -10,11 +10,11 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
-_SESSION, _UTIME, _STIME = 3, 11, 12  # places in /proc/PID/stat behind the command's closing bracket
+_SESSION, _UTIME, _STIME = 3, 11, 12  # positions in /proc/PID/stat after the closing bracket of the command
 
 
 def members(session: int) -> list[int]:
-    """The processes of a session."""
+    """Return the ids of a session's processes."""
     found = []
     for entry in PROC.iterdir():
         if entry.name.isdigit():
@@ -25,7 +25,7 @@ def members(session: int) -> list[int]:
 
 
 def cpu_s(pids: list[int]) -> float:
-    """User and system time of all these together so far, in seconds; it moves in steps of 10 ms."""
+    """Return the user and system time of all these processes so far, in seconds, with a resolution of 10 ms."""
     ticks = 0
     for pid in pids:
         if fields := _stat(pid):
@@ -34,7 +34,7 @@ def cpu_s(pids: list[int]) -> float:
 
 
 def rss_mib(pids: list[int]) -> float:
-    """Memory that is resident now, in MiB; what forked processes share counts in each."""
+    """Return the resident memory, in MiB. Memory that forked processes share is counted for each of them."""
     return sum(_status_kib(pid, "VmRSS") for pid in pids) / 1024
 
 
@@ -45,12 +45,12 @@ def forget_peak(pids: list[int]) -> None:
 
 
 def peak_mib(pids: list[int]) -> float:
-    """The most that was resident since `forget_peak`, in MiB."""
+    """Return the peak of resident memory since `forget_peak`, in MiB."""
     return sum(_status_kib(pid, "VmHWM") for pid in pids) / 1024
 
 
 def machine() -> str:
-    """Processor, cores and kernel in one line; neither a name nor a path."""
+    """Return processor, cores and kernel in one line, without host names or paths."""
     named = re.search(r"^model name\s*:\s*(.*)$", (PROC / "cpuinfo").read_text(), re.MULTILINE)
     release = re.match(r"[\d.]*\d", os.uname().release)
     cores = len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""bench/results.md: the figures of one run as tables that a person reads."""
+"""bench/results.md: the figures of one run as tables."""
 
 import statistics
 
@@ -9,7 +9,7 @@ NOTHING = "–"
 
 
 def as_markdown(result: Result) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [
         "# Results of `make bench`",
         _conditions(result),

@@ -1,4 +1,4 @@
-"""The results of a run: one Row a contender, medians over rounds, and ratios taken within each round."""
+"""The results of a run: one Row per contender, medians over rounds, and ratios taken within each round."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ MANY: Final = 32  # connections under load
 
 @dataclass(slots=True)
 class Row:
-    """All that is known of one contender. `loads`: by number of connections, one a round; `skipped`: what went wrong."""
+    """All results of one contender. `loads`: by number of connections, one per round. `skipped`: what failed."""
 
     name: str
     title: str
@@ -30,23 +30,25 @@ class Row:
     skipped: list[str] = field(default_factory=list)
 
     def middle(self, connections: int, what: str) -> float | None:
-        """The median over rounds of one figure of a Load; None where nothing was measured."""
+        """Return the median over rounds of one figure of a Load, or None if it was not measured."""
         loads = self.loads.get(connections)
         figures: list[float] = [getattr(load, what) for load in loads or []]
         return statistics.median(figures) if figures else None
 
     @property
     def start_s(self) -> float | None:
-        """The median of its starts, each up to the first good answer."""
+        """The median time of its starts, each until the first good answer."""
         return statistics.median(self.starts_s) if self.starts_s else None
 
     @property
     def start_cpu_s(self) -> float | None:
-        """The same in CPU time, which a busy machine does not stretch."""
+        """The median CPU time of its starts, which does not depend on how busy the machine is."""
         return statistics.median(self.starts_cpu_s) if self.starts_cpu_s else None
 
     def stream(self, way: str, what: str) -> float | None:
-        """The median over rounds of one figure of a Stream, `way` down or up; of growth the worst."""
+        """Return the median over rounds of one figure of a Stream, `way` down or up. For memory growth, return the
+        maximum.
+        """
         streams: list[Stream] = getattr(self, way)
         if not streams:
             return None
@@ -56,7 +58,7 @@ class Row:
 
 @dataclass(slots=True)
 class Result:
-    """A whole run. `variants` are ours under other conditions; `missing`: name ▸ why it was not run."""
+    """A whole run. `variants`: the gateway under other conditions. `missing`: name ▸ why it was not run."""
 
     machine: str
     made: str
@@ -71,7 +73,9 @@ class Result:
 
 
 def ratio(one: Row | None, other: Row | None, what: str = "cpu_us", connections: int = MANY) -> float | None:
-    """The median over rounds of `one` to `other`, compared within each round, so that a slow minute hits both."""
+    """Return the median over rounds of the ratio `one` / `other`, taken within each round, so that a slow minute
+    affects both.
+    """
     if one is None or other is None:
         return None
     theirs = {load.round: getattr(load, what) for load in other.loads.get(connections, [])}
@@ -81,7 +85,7 @@ def ratio(one: Row | None, other: Row | None, what: str = "cpu_us", connections:
 
 
 def speed_ratio(one: Row | None, other: Row | None, way: str) -> float | None:
-    """The same of streams: `one`'s speed to `other`'s, `way` down or up."""
+    """Return the median ratio of `one`'s stream speed to `other`'s, `way` down or up."""
     if one is None or other is None:
         return None
     pairs = zip(getattr(one, way), getattr(other, way), strict=False)

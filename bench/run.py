@@ -1,4 +1,4 @@
-"""The run itself: all contenders up at once, measured in turns, round after round."""
+"""Runs the benchmark: all contenders are up at the same time and are measured in turns, round after round."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ _SETTLE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How much is measured. `only`: names of contenders; none means all. Sizes in bytes, times in seconds."""
+    """What to measure. `only`: names of contenders; empty means all. Sizes in bytes, times in seconds."""
 
     rounds: int = 5
     seconds: float = 3.0
@@ -46,7 +46,7 @@ QUICK: Final = Options(rounds=2, seconds=1.0, size=1 << 26, events=10, idle=500)
 
 
 def run(options: Options, say: Callable[[str], None]) -> Result:
-    """Measure. `say` hears of every step. Raises CannotRun when nothing could be measured at all."""
+    """Measure everything and call `say` with every step. Raises CannotRun when nothing could be measured."""
     generator = "the built-in load generator" if options.built_in else load.generator()
     made = time.strftime("%Y-%m-%d")
     result = Result(f"{proc.machine()}, Python {sys.version.split()[0]}", made, generator, asdict(options))
@@ -91,7 +91,7 @@ def _all(
 def _up(
     contenders: Sequence[Contender], rows: dict[str, Row], folder: Path, say: Callable[[str], None], *, streamed: bool
 ) -> Iterator[list[Server]]:
-    """All that start, in front of one upstream; what does not is reported and left out."""
+    """Start the contenders in front of one upstream and yield those that started. Report and leave out the others."""
     with ExitStack() as stack:
         (folder / "upstream").mkdir(parents=True)
         make = upstream.streams if streamed else upstream.small
@@ -120,7 +120,7 @@ def _up(
 
 
 def _take_turns(servers: list[Server], rows: dict[str, Row], options: Options, say: Callable[[str], None]) -> None:
-    """Round 0 warms up and is forgotten; in each later round another one begins."""
+    """Measure round after round. Round 0 only warms up. Each later round begins with another contender."""
     for number in range(options.rounds + 1):
         for connections in (MANY, 1):
             for server in _rotated(servers, number):

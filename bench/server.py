@@ -1,4 +1,4 @@
-"""A server under measurement: started on a free port, awaited, watched through /proc, and ended."""
+"""A server under measurement: started on a free port, measured through /proc, and stopped."""
 
 import http.client
 import os
@@ -23,16 +23,17 @@ STOP_LIMIT_S: Final = 15.0
 _LOOK_EVERY_S: Final = 0.004
 _PORTS: Final = (12_000, 32_000)
 _FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-CLIENTS: Final = 12_000 if _FILES == resource.RLIM_INFINITY else min(12_000, _FILES // 2 - 100)  # each may need two
+# each may need two files
+CLIENTS: Final = 12_000 if _FILES == resource.RLIM_INFINITY else min(12_000, _FILES // 2 - 100)
 
 
 class CannotRun(Exception):
-    """A server did not start or did not answer as it should; the text says which and what it said last."""
+    """A server did not start or gave a wrong answer. The text names the server and its last output."""
 
 
 @dataclass(slots=True)
 class Target:
-    """Where load is sent: `path` stands before a request's own path, `headers` go with each."""
+    """Where load is sent. `path` is prepended to each request's path, `headers` are sent with each request."""
 
     port: int
     path: str = ""
@@ -42,17 +43,17 @@ class Target:
 
 @dataclass(slots=True)
 class Server:
-    """A running one. `start_s`: from its first instruction to its first good answer, `start_cpu_s` of it computing."""
+    """A running server. `start_s`: from its first instruction to its first good answer; `start_cpu_s`: CPU time of that."""
 
     name: str
     target: Target
     process: subprocess.Popen[bytes]
     start_s: float = 0.0
     start_cpu_s: float = 0.0
-    doors: dict[str, Target] = field(default_factory=dict)  # other ways in, by name
+    doors: dict[str, Target] = field(default_factory=dict)  # other targets, by name
 
     def pids(self) -> list[int]:
-        """Its own process and all workers; it is the leader of a session."""
+        """Return the ids of its process and of all workers. The process is the leader of its session."""
         return proc.members(self.process.pid)
 
 
@@ -66,7 +67,7 @@ def started(
     environ: Mapping[str, str] | None = None,
     probe: str = "/small",
 ) -> Iterator[Server]:
-    """A server that ends with the block; its output is in `folder`. Raises CannotRun."""
+    """Run a server for the duration of the block, with its output in `folder`. Raises CannotRun."""
     log = folder / "output.log"
     began = time.monotonic()
     with log.open("wb") as output:
@@ -90,7 +91,7 @@ def started(
 
 
 def get(target: Target, path: str) -> tuple[int, bytes]:
-    """Status and body of one request on a connection of its own. Raises OSError, HTTPException."""
+    """Send one request on a new connection. Return status and body. Raises OSError, HTTPException."""
     connection = http.client.HTTPConnection(HOST, target.port, timeout=10)
     if target.certificate is not None:
         trust = ssl.create_default_context(cafile=str(target.certificate))
@@ -104,12 +105,12 @@ def get(target: Target, path: str) -> tuple[int, bytes]:
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files to what the system allows us; the servers inherit it."""
+    """Raise the limit of open files as far as the system allows. The servers inherit it."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, _FILES))
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, below the system's ephemeral ports, so that it stays free."""
+    """Return a free port below the system's ephemeral ports, so that it stays free."""
     while True:
         port = random.randrange(*_PORTS)
         with socket.socket() as probe, suppress(OSError):
@@ -133,13 +134,13 @@ def _await_answer(server: Server, probe: str, log: Path) -> None:
 
 
 def _last_words(log: Path) -> str:
-    """Its last line, without the place of its files, which is another in each run."""
+    """Return the log's last line without the folder's path, which differs in each run."""
     lines = log.read_text(errors="replace").replace(f"{log.parent}/", "").strip().splitlines()
     return lines[-1] if lines else "(it said nothing)"
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, then SIGKILL for its whole session."""
+    """Send SIGTERM; if that is not enough, send SIGKILL to the whole session."""
     process.terminate()
     try:
         process.wait(STOP_LIMIT_S)

@@ -1,4 +1,4 @@
-"""The shapes of ordinary calls, through a TLS upstream: CPU a request of the gateway beside its peers, and the mix."""
+"""The shapes of ordinary calls, through a TLS upstream: CPU time per request of the gateway and its peers, and of a mix."""
 
 import json
 import os
@@ -25,10 +25,12 @@ BESIDE: Final = ("nginx", "go", "node", "aiohttp")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight`: per cent of the mix.
+    """A kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight` is its percentage of
+    the mix.
 
-    `door`: of the gateway's, by which it is called there (`bench.ours.doors`); peers get the plain request. `text`: the body
-    itself. `turns`: requests take turns over so many connections of the gateway's.
+    `door`: which of the gateway's targets to call (`bench.ours.doors`); peers get the plain request. `text`: the body
+    itself.
+    `turns`: the requests rotate over this many connections of the gateway.
     """
 
     name: str
@@ -73,18 +75,18 @@ OWN: Final = (
     Shape("10,000 connections in turn", turns=MANY_TURNS),
     Shape("MCP tools/call", "POST", path="/mcp", door="mcp", text=CALL),
 )
-"""Those that only the gateway knows."""
+"""Shapes that only the gateway supports."""
 MIX: Final = "mix"
 NAMES: Final = (MIX, *(shape.name for shape in SHAPES))
 
 
 def shape_of(name: str) -> Shape:
-    """Return the shape of that name; for the mix, an empty one."""
+    """Return the shape of that name, or an empty shape for the mix."""
     return next((shape for shape in (*SHAPES, *OWN) if shape.name == name), Shape(MIX))
 
 
 def requests(name: str) -> str:
-    """Return the description that shapes.lua reads of a shape or the mix; every second request of the mix has a fresh
+    """Return the description of a shape, or of the mix, for shapes.lua. Every second request of the mix has a new
     traceparent."""
     if name == MIX:
         return ";".join(shape.words for shape in SHAPES if shape.weight)
@@ -93,11 +95,11 @@ def requests(name: str) -> str:
 
 WARM_S: Final = 1
 
-Found = dict[str, dict[str, list[float]]]  # shape, contender: CPU µs a request, one a round
+Found = dict[str, dict[str, list[float]]]  # shape ▸ contender ▸ CPU µs per request, one per round
 
 
 def ratio(found: Found, name: str, peer: str) -> float | None:
-    """The median over rounds of the gateway to `peer`; None unless both were measured in every round."""
+    """Return the median over rounds of the gateway's ratio to `peer`, or None unless every round measured both."""
     ours, theirs = found[name].get("gateway", []), found[name].get(peer, [])
     if not ours or len(ours) != len(theirs):
         return None
@@ -105,7 +107,7 @@ def ratio(found: Found, name: str, peer: str) -> float | None:
 
 
 def goals(found: Found) -> list[Goal]:
-    """Two for each shape."""
+    """Return the two goals of each shape."""
     made = []
     for name in found:
         to_go, to_session = (1.25, 0.5) if name == MIX else (1.5, 0.6)
@@ -117,7 +119,7 @@ def goals(found: Found) -> list[Goal]:
 
 
 def table(found: Found) -> str:
-    """CPU µs a request by shape and contender, with the verdicts."""
+    """Return a table of CPU µs per request by shape and contender, with the verdicts."""
     who = [*BESIDE, "gateway"]
     lines = [f"| shape | {' | '.join(who)} | to Go | | to ClientSession | |", "|---|" + "---:|" * (len(who) + 4)]
     verdicts = goals(found)
@@ -130,7 +132,7 @@ def table(found: Found) -> str:
 
 
 def one_load(server: Server, name: str, seconds: int) -> float:
-    """CPU µs a request. Raises CannotRun when an answer was bad."""
+    """Return CPU µs per request. Raises CannotRun when an answer was bad."""
     shape = shape_of(name)
     target = server.doors.get(shape.door, server.target)
     named = [word for key, value in target.headers.items() for word in ("-H", f"{key}: {value}")]
@@ -155,7 +157,7 @@ def one_load(server: Server, name: str, seconds: int) -> float:
 
 @contextmanager
 def all_up(top: Path, everyone: Sequence[Contender]) -> Iterator[list[Server]]:
-    """All contenders that start, in front of one TLS upstream; our own with their doors."""
+    """Yield all contenders that start, in front of one TLS upstream. The gateway has its `doors`."""
     with ExitStack() as stack:
         (top / "upstream").mkdir()
         behind, certificate = stack.enter_context(upstream.tls(top / "upstream"))
@@ -175,13 +177,13 @@ def all_up(top: Path, everyone: Sequence[Contender]) -> Iterator[list[Server]]:
 
 
 def measure(names: Sequence[str], rounds: int, seconds: int) -> tuple[Found, list[str]]:
-    """Shapes in turns, and what failed. Raises CannotRun."""
+    """Measure the shapes in turns. Return the figures and what failed. Raises CannotRun."""
     found: Found = {name: {} for name in names}
     failed: list[str] = []
     everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), Ours()]
     with tempfile.TemporaryDirectory(prefix="bench-") as top, all_up(Path(top), everyone) as servers:
         for name in names:
-            for server in servers:  # connections, TLS handshakes and compilers' first look are not what is measured
+            for server in servers:  # new connections, TLS handshakes and first compilation are not measured
                 with suppress(CannotRun):
                     one_load(server, name, WARM_S)
             for number in range(rounds):

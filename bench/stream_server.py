@@ -1,8 +1,8 @@
-"""The upstream of streams, a process of its own: a thread a connection, and bytes that Python does not touch.
+"""The upstream for streams: a process of its own with one thread per connection. Python code does not touch the bytes.
 
-``GET /bytes/{n}`` sends n bytes from a file by sendfile(2); ``POST /sink`` swallows Content-Length bytes and says how many
-came; ``GET /events/{n}/{ms}`` sends n events, one each `ms`, each with the monotonic time it left at, in ns (one clock for
-all processes of a machine). Everything else is answered with 1.3 kB.
+``GET /bytes/{n}`` sends n bytes from a file by sendfile(2). ``POST /sink`` discards Content-Length bytes and returns
+their number. ``GET /events/{n}/{ms}`` sends n events, one every `ms`. Each event contains the monotonic time in ns at
+which it was sent (one clock for all processes of a machine). Every other request gets a body of 1.3 kB.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Final
 
 from bench.upstream import SMALL
 
-PIECE: Final = 1 << 24  # what is sent over and over: 16 MiB of noise, so that nobody gains by compressing
+PIECE: Final = 1 << 24  # sent repeatedly: 16 MiB of random bytes, which do not compress
 _HEAD_LIMIT: Final = 65536
 
 
@@ -31,7 +31,7 @@ def serve(port: int) -> None:
 
 
 def _converse(peer: socket.socket, noise: int) -> None:
-    """Answer requests, one after the other, until the peer leaves."""
+    """Answer requests one after the other until the peer closes the connection."""
     held = b""
     with peer:
         try:
@@ -48,7 +48,7 @@ def _converse(peer: socket.socket, noise: int) -> None:
 
 
 def _answer(peer: socket.socket, head: bytes, held: bytes, noise: int) -> bytes:
-    """Answer one request; returns what came behind it."""
+    """Answer one request. Return the bytes received after it."""
     line, *fields = head.decode("latin-1").split("\r\n")
     _, path, *rest = line.split(" ")[1].split("/")
     lengths = [field.partition(":")[2] for field in fields if field.lower().startswith("content-length:")]

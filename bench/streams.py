@@ -1,4 +1,4 @@
-"""Measures big bodies in both directions, events, and connections that only wait."""
+"""Measures large bodies in both directions, events, and idle connections."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _AT_ONCE: Final = 64  # connections opened before their answers are read
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`grown_mib`: how far resident memory rose above where it stood before, at its highest."""
+    """`grown_mib`: how far the peak of resident memory rose above `before_mib`."""
 
     mib_per_second: float
     cpu_ms_per_mib: float
@@ -32,7 +32,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Connections that each had one answer and stay: how many, and what all of them cost in memory."""
+    """Open idle connections, each after one answer: their number, and the memory before and after."""
 
     connections: int
     before_mib: float
@@ -44,7 +44,7 @@ class Idle:
 
 
 def download(server: Server, size: int) -> Stream:
-    """`size` bytes from the upstream through `server`. Raises CannotRun when others than that came."""
+    """Download `size` bytes from the upstream through `server`. Raises CannotRun if the number of bytes differs."""
 
     def take() -> int:
         with _asked(server.target, "GET", f"/bytes/{size}") as peer:
@@ -58,7 +58,7 @@ def download(server: Server, size: int) -> Stream:
 
 
 def upload(server: Server, size: int) -> Stream:
-    """`size` bytes to the upstream through `server`. Raises CannotRun when others than that arrived."""
+    """Upload `size` bytes to the upstream through `server`. Raises CannotRun if the number of bytes differs."""
 
     def give() -> int:
         with (
@@ -81,7 +81,7 @@ def upload(server: Server, size: int) -> Stream:
 
 
 def event_delays_ms(server: Server, *, count: int, every_ms: int) -> list[float]:
-    """How late each event arrived after it was sent, in ms, sorted. Raises CannotRun when some did not."""
+    """Return the delay of each event between sending and arrival, in ms, sorted. Raises CannotRun if events are missing."""
     delays: list[float] = []
     with _asked(server.target, "GET", f"/events/{count}/{every_ms}") as peer:
         held = b""
@@ -96,7 +96,9 @@ def event_delays_ms(server: Server, *, count: int, every_ms: int) -> list[float]
 
 
 def idle(server: Server, connections: int) -> Idle:
-    """Memory with so many keep-alive connections open, each after one request. Raises CannotRun when some are closed."""
+    """Measure memory with this many keep-alive connections open, each after one request. Raises CannotRun if some are
+    closed.
+    """
     request = _head(server.target, "GET", "/small", "")
     pids = server.pids()
     before = proc.rss_mib(pids)
@@ -145,7 +147,7 @@ def _head(target: Target, method: str, path: str, more: str) -> bytes:
 
 
 def _after_head(peer: socket.socket) -> bytes:
-    """Read until the head of a 200 is complete; return the bytes of the body that came with it."""
+    """Read until the head of a 200 is complete. Return the bytes of the body that arrived with it."""
     held = b""
     while b"\r\n\r\n" not in held:
         got = peer.recv(65536)
@@ -168,7 +170,7 @@ def _whole_answer(peer: socket.socket) -> None:
 
 
 def _closed(peers: list[socket.socket]) -> int:
-    """How many can be read from: nobody owes them a byte, so that is the end of the connection."""
+    """Return how many are readable. No data is due, so a readable socket means a closed connection."""
     with selectors.DefaultSelector() as selector:
         for peer in peers:
             selector.register(peer, selectors.EVENT_READ)

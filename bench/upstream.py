@@ -1,4 +1,4 @@
-"""The upstream behind all proxies: nginx with 1.3 kB in memory for requests, and our own small server for streams."""
+"""The upstream behind all proxies: nginx with 1.3 kB in memory for requests, and `bench.stream_server` for streams."""
 
 import os
 import shutil
@@ -18,12 +18,12 @@ SMALL: Final = f'{{"issues":[{_ISSUES}'.ljust(1298) + "]}"
 
 
 def binary(name: str) -> str | None:
-    """Where a program lies; Debian keeps servers where an ordinary user's PATH does not look."""
+    """Return the path of a program. Debian installs servers in folders outside an ordinary user's PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 def filled(name: str, folder: Path, **values: object) -> Path:
-    """The file `name` of peers/ in `folder`, with each @NAME@ replaced."""
+    """Write the file `name` of peers/ to `folder`, with each @NAME@ replaced. Return its path."""
     text = (PEERS / name).read_text()
     root = "user root;" if os.geteuid() == 0 else ""
     for key, value in {"USER": root, **values}.items():
@@ -35,7 +35,7 @@ def filled(name: str, folder: Path, **values: object) -> Path:
 
 @contextmanager
 def small(folder: Path) -> Iterator[Server]:
-    """Answers every GET with SMALL: nginx if it is installed, else the server of the streams."""
+    """Run an upstream that answers every GET with SMALL: nginx if it is installed, else `bench.stream_server`."""
     nginx = binary("nginx")
     if nginx is None:
         with streams(folder) as server:
@@ -50,7 +50,7 @@ def small(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def streams(folder: Path) -> Iterator[Server]:
-    """`bench.stream_server`: any size down and up, and events that carry the time they were sent at."""
+    """Run `bench.stream_server`: bodies of any size in both directions, and events that contain their send time."""
     port = free_port()
     command = [sys.executable, "-m", "bench.stream_server", str(port)]
     environ = {"PYTHONPATH": str(ROOT)}
@@ -60,7 +60,9 @@ def streams(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def tls(folder: Path) -> Iterator[tuple[Server, Path]]:
-    """The upstream of the shapes, by TLS, and the certificate to trust. Raises CannotRun without nginx and openssl."""
+    """Run the TLS upstream of the shapes. Yield it with the certificate to trust. Raises CannotRun without nginx and
+    openssl.
+    """
     nginx, openssl = binary("nginx"), binary("openssl")
     if nginx is None or openssl is None:
         raise CannotRun("the TLS upstream needs nginx and openssl")

@@ -1,4 +1,4 @@
-"""Fixtures that many tests share: a steerable provider, and a gateway in front of it."""
+"""Fixtures that many tests share: a provider that tests control, and a gateway in front of it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -36,7 +36,7 @@ def _shared_start() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
-    """A command that sets logging up in this process leaves nothing of it to the next test."""
+    """Reset logging, which a command in this process may have configured, before the next test."""
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
@@ -44,7 +44,7 @@ def _logs_as_they_were() -> Iterator[None]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The gateway's monotonic clock."""
+    """A clock that replaces the gateway's monotonic clock."""
     clock = Clock()
     monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
     return clock
@@ -62,7 +62,7 @@ async def tracker() -> AsyncIterator["Tracker"]:
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway with integration `tracker`, whose provider is the fixture of that name."""
+    """A gateway with integration `tracker`. Its provider is the fixture `tracker`."""
     async with in_front_of(tracker.url, tmp_path) as gateway:
         yield gateway
 
@@ -87,15 +87,18 @@ async def _shared_gateway(
 
 @pytest.fixture
 def shared(_shared_gateway: RunningGateway) -> RunningGateway:
-    """A gateway like `running`, but one for a whole module: for tests that leave nothing in it that another test of the module
-    would see. Such a test runs on the module's loop: ``@pytest.mark.asyncio(loop_scope="module")``."""
+    """A gateway like `running` that all tests of a module share.
+
+    Only for tests that leave nothing in the gateway that another test of the module would see. Such a test runs on the
+    module's loop: ``@pytest.mark.asyncio(loop_scope="module")``.
+    """
     _shared_gateway.http.cookie_jar.clear()
     return _shared_gateway
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """One PostgreSQL server for all tests of this process. A test that stops it starts it again."""
+    """One PostgreSQL server for all tests of this process. A test that stops the server starts it again."""
     server = PostgresServer()
     server.start()
     yield server
@@ -104,13 +107,13 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def empty_database(postgres_server: PostgresServer) -> str:
-    """The address of a database in which there is nothing."""
+    """The URL of an empty database."""
     return asyncio.run(postgres_server.make_database())
 
 
 @pytest.fixture(scope="session")
 def migrated_database(postgres_server: PostgresServer) -> str:
-    """The address of a database with our tables. Emptying them is ten times as quick as making another."""
+    """The URL of a database with the gateway's tables. Emptying the tables is ten times as fast as creating a database."""
     url = asyncio.run(postgres_server.make_database())
     asyncio.run(migrated(url))
     return url
@@ -118,5 +121,5 @@ def migrated_database(postgres_server: PostgresServer) -> str:
 
 @pytest.fixture
 def database(postgres_server: PostgresServer, migrated_database: str) -> str:
-    """The address of a database with our tables, all empty."""
+    """The URL of a database with the gateway's tables, all empty."""
     return asyncio.run(postgres_server.emptied(migrated_database))

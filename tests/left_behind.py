@@ -1,11 +1,12 @@
-"""Reports what a test leaves open against that test, so that it is never raised in another one.
+"""Reports resources that a test leaves open as an error of that test, and never of another one.
 
-A transport, a file or a process that nobody closed warns when the garbage collector finds it, which may be many tests
-later. So whatever is unreachable is collected at the end of each test. After a test that has failed it is only thrown
-away: it stopped before it could close what it had opened.
+An unclosed transport, file or process causes a warning when the garbage collector finds it, which may be many tests
+later. So unreachable objects are collected at the end of each test. After a failed test they are only discarded, since
+the test stopped before it could close its resources.
 
-A collection costs by the objects that it looks through. So nothing may hold on to what a test has used: neither pytest,
-which keeps the fixtures' values a little longer, nor aiohttp, which remembers the handlers of 1024 applications.
+The cost of a collection depends on the number of objects that it traverses. So nothing may keep references to what a
+test has used: neither pytest, which keeps the fixtures' values a little longer, nor aiohttp, which caches the handlers
+of 1024 applications.
 """
 
 import gc
@@ -18,18 +19,18 @@ from typing import Any, Final
 import pytest
 from aiohttp import web_app
 
-LOOKED_THROUGH: Final = 2_000  # objects that each collection may pass; where more have survived, they are set aside
+LOOKED_THROUGH: Final = 2_000  # objects that each collection may traverse; if more have survived, they are frozen
 
-ASIDE: Final = 1_000_000  # so many objects set aside, and all are looked through again
+ASIDE: Final = 1_000_000  # number of frozen objects after which all are traversed again
 
 _aside = 0
 _failed = pytest.StashKey[bool]()
-_spoiled: Final = set[str]()  # modules and sessions with one loop, in which a test has failed
+_spoiled: Final = set[str]()  # modules and sessions with one loop in which a test has failed
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Hundreds of thousands of objects come to stay: looking through them again and again frees none."""
+    """Collection creates hundreds of thousands of permanent objects. Traversing them again and again frees none."""
     gc.disable()
     try:
         return (yield)
@@ -60,7 +61,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     if item.stash.get(_failed, False):
         _spoiled.add(_loop(item))
-        for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # which hold the frames of the test
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # they refer to the frames of the test
             if hasattr(sys, name):
                 delattr(sys, name)
         collected()
@@ -68,14 +69,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _loop(item: pytest.Item) -> str:
-    """A name for the loop that the test shares with others; after one that failed, its tasks may go on there for a while."""
+    """Return a name for the loop that the test shares with others. After a failed test, its tasks may still run there."""
     marker = item.get_closest_marker("asyncio")
     scope = marker.kwargs.get("loop_scope") if marker else None
     return {None: item.nodeid, "module": item.nodeid.partition("::")[0]}.get(scope, str(scope))
 
 
 def collected() -> str:
-    """Collect what is unreachable; its warnings and the errors of its finalizers, a line each."""
+    """Collect unreachable objects. Return the warnings and the errors of finalizers, one per line."""
     with _noted() as found:
         gc.collect()
     if (alive := len(gc.get_objects())) > LOOKED_THROUGH:
@@ -84,11 +85,11 @@ def collected() -> str:
 
 
 def _set_aside(alive: int) -> None:
-    """Let collections pass over the objects that have survived this one. From time to time free what has died of them."""
+    """Exclude the surviving objects from future collections. From time to time, free those that have become unreachable."""
     global _aside
     if _aside > ASIDE:
         gc.unfreeze()
-        with _noted():  # of what tests left nobody can say any more which
+        with _noted():  # nobody can say any more which test left these objects
             gc.collect()
         _aside = 0
     gc.freeze()

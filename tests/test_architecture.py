@@ -1,4 +1,4 @@
-"""docs/architecture.md shows the code as it is, and every package leads its reader in."""
+"""docs/architecture.md describes the present code, and every package introduces itself."""
 
 import ast
 import re
@@ -13,17 +13,17 @@ ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = (ROOT / "docs/architecture.md").read_text()
 PACKAGES: Final = dict(packages())
 LEAST, MOST = 8, 22
-"""Lines of a package's docstring: fewer lead nobody in, more are a page of their own."""
+"""Lines of a package's docstring: fewer say too little, more belong on a page of their own."""
 
 
 def listed(text: str) -> list[str]:
-    """The names in the left column of a docstring's list: what is indented and has a description after two spaces."""
+    """Return the names in the left column of a docstring's list: indented, with a description after two spaces."""
     columns = re.findall(r"^    (\w[\w, ]*?)  +\S", text, re.MULTILINE)
     return [name.strip() for column in columns for name in column.split(",")]
 
 
 def parts(folder: Path) -> set[str]:
-    """The modules and packages in a folder."""
+    """Return the modules and packages in a folder."""
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     return modules | {path.parent.name for path in folder.glob("*/__init__.py") if not path.parent.is_symlink()}
 
@@ -39,7 +39,7 @@ def test_packages_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_stands_on_the_page(name: str) -> None:
+def test_package_is_on_the_page(name: str) -> None:
     assert name == "gateway" or f"| [`{PACKAGES[name].relative_to(ROOT)}/`]" in PAGE
 
 
@@ -59,7 +59,7 @@ def test_a_package_lists_each_of_its_files_once(name: str) -> None:
     wanted = parts(folder)
     if name == "gateway":  # its packages are on the page
         wanted = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    if name == "gateway.store.migrations.versions":  # their names say the order
+    if name == "gateway.store.migrations.versions":  # their names state their order
         wanted = set()
     assert sorted(listed(docstring(folder))) == sorted(wanted)
 
@@ -76,7 +76,7 @@ def test_every_floor_stands_on_the_page() -> None:
         *("Which process does what", "Where a new … goes", "Where is …", "Glossary"),
     ],
 )
-def test_a_section_is_there(subject: str) -> None:
+def test_page_has_the_section(subject: str) -> None:
     assert re.search(rf"^## .*{re.escape(subject)}", PAGE, re.MULTILINE)
 
 
@@ -113,7 +113,7 @@ def test_the_page_names_every_file_that_names_an_auth_mode() -> None:
 
 
 def test_the_chain_on_the_page_is_that_of_proxied_calls() -> None:
-    """In its order. A link is named as its function."""
+    """In its order. Each link has the name of its function."""
     from gateway.middleware.surfaces import PROXY
 
     (step,) = re.findall(r"\(`middleware/facts\.py`\):(.*?)^4\. ", PAGE, re.MULTILINE | re.DOTALL)

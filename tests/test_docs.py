@@ -1,4 +1,4 @@
-"""Documentation is part of the product: what it leaves out fails here."""
+"""Documentation is part of the product: gaps in it fail here."""
 
 import re
 from pathlib import Path

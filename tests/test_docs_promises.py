@@ -1,4 +1,4 @@
-"""docs/security.md, docs/promises.md and docs/compatibility.md promise nothing that no test stands behind."""
+"""Every promise in docs/security.md, docs/promises.md and docs/compatibility.md has a test."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Page:
-    """A page of promises. `sections`: what the headings of those begin with that promise, as alternatives of a pattern."""
+    """A page of promises. `sections`: beginnings of the headings of sections with promises, as alternatives of a pattern."""
 
     def __init__(self, name: str, sections: str) -> None:
         whole = (ROOT / "docs" / name).read_text()
@@ -24,7 +24,7 @@ class Page:
 
     @property
     def promises(self) -> list[str]:
-        """Each item of a list and each row of a table, in the sections that promise."""
+        """Return each list item and each table row in the sections with promises."""
         found = []
         for section in self.sections:
             found += [
@@ -55,7 +55,7 @@ def test_a_promise_ends_with_its_tests(promise: str) -> None:
 
 
 def asserts(node: ast.AST) -> bool:
-    """Whether it is an assert, or waits for an exception."""
+    """Return whether the node is an assert, or expects an exception."""
     if isinstance(node, ast.With):
         return any(ast.unparse(item.context_expr).startswith("pytest.raises(") for item in node.items)
     return isinstance(node, ast.Assert)

@@ -1,4 +1,4 @@
-"""Every module stands on a floor: what import-linter is not told of, it does not watch."""
+"""Every module is on a floor: import-linter checks only modules that it knows."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ def test_every_module_stands_on_a_floor() -> None:
     floors = {name.strip() for layer in contract["layers"] for name in re.split(r"[|:]", layer)}
     parted = {
         ".".join(name.split(".")[:2]) for name in floors if name.count(".") == 2
-    }  # whose modules stand on several
+    }  # their modules are on several floors
     modules = {
         f"gateway.{path.stem}"
         for path in (ROOT / "gateway").iterdir()

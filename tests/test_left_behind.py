@@ -1,4 +1,4 @@
-"""A test that leaves something open is reported itself, and a failed one fails no other."""
+"""A test that leaves something open fails itself, and a failed test makes no other fail."""
 
 import os
 import subprocess
@@ -67,7 +67,7 @@ def test_another():
 
 
 def outcomes(folder: Path) -> tuple[dict[str, dict[str, str]], str]:
-    """The last outcome of each test of SUITE by its name, of those that fail and of those that pass; and all that was printed."""
+    """Return the last outcome of each test of SUITE by name, for failing and passing tests, and the whole output."""
     (folder / "conftest.py").write_text("from tests.left_behind import *\n")
     (folder / "test_fails.py").write_text(SUITE.format(passes=False))
     (folder / "test_passes.py").write_text(SUITE.format(passes=True))

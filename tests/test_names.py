@@ -1,4 +1,4 @@
-"""A class name and a file name are used once in the product, so that a search finds one place."""
+"""Each class name and file name is used once in the product, so that a search finds one place."""
 
 import ast
 from collections import Counter
@@ -12,7 +12,7 @@ TWICE: Final = {"GatewayError"}
 
 
 def modules() -> list[Path]:
-    """Each file once: `gateway/middleware` is a link to `middleware`."""
+    """Return each file once: `gateway/middleware` is a link to `middleware`."""
     return sorted({path.resolve() for path in FILES})
 
 

@@ -14,7 +14,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("gateway", "middleware", "bench", "tools")
-# A document that tells of the past keeps the names of its time.
+# Documents about the past keep the names of their time.
 OF_THE_PAST: Final = ("CHANGELOG.md", "docs/adr/")
 
 _DOCUMENT = re.compile(r"(?<![\w/.-])(docs/[\w/-]+\.md)(#[\w-]+)?")
@@ -25,31 +25,31 @@ _FILE = re.compile(
     r"(?<![\w./<*{}~-])((?:[a-z_][\w-]*/)+[\w-]+\.(?:py|html|yaml|toml|svg|js|css|md|conf|cfg|service))\b"
 )
 _BARE = re.compile(r"(?<![\w./<*{}-])([a-z_]\w*\.py)\b")
-# Words with points between them: `oauth.error_codes`, `http.url.rest_of`, `Policy.decision`, `backoff.api_verdict`.
+# Dotted names: `oauth.error_codes`, `http.url.rest_of`, `Policy.decision`, `backoff.api_verdict`.
 _DOTTED = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`(?!`)")
-# As Python's `tokenize` finds them, at a twentieth of the cost.
+# Finds what Python's `tokenize` finds, at a twentieth of the cost.
 _STRING_OR_COMMENT = re.compile(
     r"""("{3}|'{3})(?:\\.|.)*?\1|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*""", re.DOTALL
 )
 _NAME = re.compile(r"\b[^\W\d]\w*")
 _WORD = re.compile(r"(?<!`)`([A-Za-z_]\w*)(?:\(\))?`(?!`)")
-# Packages of release 0.2.0 that are no more; what stands under them is in other packages now.
+# Packages of release 0.2.0 that no longer exist; their content is in other packages.
 GONE: Final = frozenset({"courier", "forward", "keys", "lean", "live", "logs", "metrics", "webhooks", "wire"})
-# Names that look like ours and are not: an operator's, an example's, a product's.
+# Names that look like the gateway's and are not: an operator's, an example's, a product's.
 OTHERS: Final = frozenset({
     "gateway.auth_modes", "gateway.calls", "gateway.db", "gateway.example", "gateway.lock", "gateway.log", "gateway.service",
     "gateway.socket", "gateway.yaml",
 })  # fmt: skip
 # Attributes of spans.
 ATTRIBUTES: Final = frozenset(re.findall(r'"(gateway(?:\.[a-z_]+)+)"', (ROOT / "gateway/observe/spans.py").read_text()))
-# In short form, where a package shares its name with a section of gateway.yaml, of a catalog entry, or with an object.
+# Short names that a package shares with a section of gateway.yaml, of a catalog entry, or with an object.
 SECTIONS: Final = ("docs/configuration.md", "docs/catalog.md")
 OBJECTS: Final = frozenset({"app.cleanup_ctx", "delivery.attempts", "segment.counted"})
 FILES: Final = (".py", ".yaml", ".md")
-# Of libraries and of providers' answers.
+# Names of libraries and of providers' answers.
 THEIRS: Final = ("BaseRequest.", "Request.")
 FOREIGN: Final = frozenset({"awatch", "authed_user"})
-# Files that a reader makes, and those of an installed wheel.
+# Files that a reader creates, and those of an installed wheel.
 MADE: Final = frozenset({"gateway/data/gateway.yaml"})
 
 
@@ -68,7 +68,7 @@ def folders() -> frozenset[str]:
 
 def tree_of(source: str) -> ast.Module:
     collects = gc.isenabled()
-    gc.disable()  # it would look through every node that was made, again and again
+    gc.disable()  # it would traverse every new node, again and again
     try:
         return ast.parse(source)
     finally:
@@ -77,7 +77,7 @@ def tree_of(source: str) -> ast.Module:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements below `node`, at any depth. The expressions in them, which are most of a tree, are skipped."""
+    """Yield the statements below `node`, at any depth. Skip the expressions in them, which are most of a tree."""
     for part in ("body", "orelse", "finalbody", "handlers", "cases"):
         for below in getattr(node, part, ()):
             yield below
@@ -85,7 +85,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def prose_of(source: str, tree: ast.Module | None = None) -> Iterator[tuple[int, str]]:
-    """Comments and docstrings of Python code, with their lines. `tree`: of the source, where there is one already."""
+    """Yield comments and docstrings of Python code, with their lines. `tree`: of the source, if it is already parsed."""
     line = counted = 0
     for lexeme in _STRING_OR_COMMENT.finditer(source):
         if lexeme[0].startswith("#"):
@@ -99,7 +99,7 @@ def prose_of(source: str, tree: ast.Module | None = None) -> Iterator[tuple[int,
 
 @cache
 def prose() -> tuple[tuple[str, int, str], ...]:
-    """Every line that a person reads: (file, number, text). Of code, comments and docstrings alone."""
+    """Return every line for readers as (file, number, text). For code, only comments and docstrings."""
     lines: list[tuple[str, int, str]] = []
     trees = dict(code())
     for name in tracked():
@@ -117,7 +117,7 @@ def current() -> Iterator[tuple[str, int, str]]:
 
 @cache
 def anchors(document: str) -> frozenset[str]:
-    """The sections of a document as GitHub names them in an address."""
+    """Return the sections of a document under GitHub's anchor names."""
     seen: dict[str, int] = {}
     found = set()
     fenced = False
@@ -187,7 +187,7 @@ def test_no_citation_is_of_a_document_outside_the_repository() -> None:
 
 
 def exists(dotted: str) -> bool:
-    """Whether `dotted` is a module or package of ours, or a name in one."""
+    """Return whether `dotted` is a module or package of the repository, or a name in one."""
     parts = dotted.split(".")
     for cut in range(len(parts), 0, -1):
         path = ROOT.joinpath(*parts[:cut])
@@ -230,7 +230,7 @@ def test_every_module_that_is_named_in_full_exists() -> None:
 
 @cache
 def settings() -> frozenset[str]:
-    """`section.key` of gateway.yaml and of catalog entries, as their reference pages have them."""
+    """Return `section.key` of gateway.yaml and of catalog entries, from their reference pages."""
     pages = "\n".join((ROOT / page).read_text() for page in SECTIONS)
     return frozenset(re.findall(r"(?=\b([a-z_]+\.[a-z_]+))", pages)) | frozenset(
         re.findall(r"[a-z_]+(?:\.[a-z_]+)+", pages)
@@ -239,14 +239,14 @@ def settings() -> frozenset[str]:
 
 @cache
 def code() -> tuple[tuple[str, ast.Module], ...]:
-    """The gateway's modules: (file, tree)."""
+    """Return the gateway's modules as (file, tree)."""
     mine = (name for name in tracked() if name.endswith(".py") and name.startswith(("gateway/", "middleware/")))
     return tuple((name, tree_of((ROOT / name).read_text())) for name in mine)
 
 
 @cache
 def classes() -> dict[str, frozenset[str]]:
-    """Return the members of each class of the gateway: its own, and those of its bases that are ours."""
+    """Return the members of each class of the gateway: its own, and those of base classes in the gateway."""
     own: dict[str, set[str]] = {}
     bases: dict[str, set[str]] = {}
     for _, tree in code():
@@ -275,7 +275,7 @@ def members(node: ast.ClassDef) -> Iterator[str]:
 
 @cache
 def modules() -> dict[str, tuple[str, ...]]:
-    """Modules by the last part of their name."""
+    """Return modules by the last part of their name."""
     found: dict[str, tuple[str, ...]] = {}
     for name, _ in code():
         path = Path(name)
@@ -289,7 +289,7 @@ def modules() -> dict[str, tuple[str, ...]]:
 
 
 def is_named(dotted: str) -> bool | None:
-    """Whether the code has what `dotted` names; None: it names nothing of ours."""
+    """Return whether the code has what `dotted` names; None if it does not name anything of the gateway."""
     head, _, rest = dotted.partition(".")
     if dotted in words():
         return True
@@ -344,7 +344,7 @@ def test_every_name_with_points_in_code_and_on_the_map_exists() -> None:
 
 @cache
 def words() -> frozenset[str]:
-    """Every identifier in the gateway's code, and every word of its strings but for docstrings."""
+    """Return every identifier in the gateway's code, and every word of its strings except docstrings."""
     found: set[str] = set()
     for name, tree in code():
         found.update(Path(name).with_suffix("").parts)
@@ -373,7 +373,7 @@ def test_every_name_in_a_comment_or_docstring_is_one_of_the_code() -> None:
 
 @cache
 def used() -> tuple[frozenset[str], frozenset[str]]:
-    """Return all that the gateway's code reads, calls or imports, as attributes and as names: a definition alone is no use."""
+    """Return all attributes and names that the gateway's code reads, calls or imports. A definition alone is not a use."""
     attributes, names = set[str](), set[str]()
     for _, tree in code():
         for node in ast.walk(tree):
@@ -392,7 +392,7 @@ def defined() -> frozenset[str]:
 
 
 def test_every_function_and_class_on_the_map_is_used() -> None:
-    """A function that nothing calls any more is no station of a path."""
+    """A function that nothing calls cannot be a step of a described path."""
     page = (ROOT / "docs/architecture.md").read_text()
     dotted = [name for name in _DOTTED.findall(page) if not name.endswith(FILES) and is_named(name)]
     methods = {name.rpartition(".")[2] for name in dotted if name[0].isupper()}

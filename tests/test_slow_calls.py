@@ -1,4 +1,4 @@
-"""Calls of libraries whose time grows with the square of what a stranger sends, and what takes their place."""
+"""Library calls that take quadratic time for untrusted input, and their replacements."""
 
 import ast
 from pathlib import Path
@@ -12,7 +12,7 @@ SLOW = {"content_type", "charset", "post", "text", "json", "multipart"}
 
 
 def uses(source: str) -> list[int]:
-    """The lines that use one of them."""
+    """Return the lines that use one of them."""
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))
@@ -24,10 +24,10 @@ def uses(source: str) -> list[int]:
 
 
 @pytest.mark.parametrize("package", ["gateway", "middleware"])
-def test_no_request_is_parsed_by_what_is_slow(package: str) -> None:
-    paths = [path for path in (ROOT / package).rglob("*.py") if "sandbox" not in path.parts]  # which a demo runs alone
+def test_no_request_is_parsed_by_a_quadratic_function(package: str) -> None:
+    paths = [path for path in (ROOT / package).rglob("*.py") if "sandbox" not in path.parts]  # only a demo runs it
     assert [f"{path}:{line}" for path in paths for line in uses(path.read_text())] == []
 
 
-def test_a_use_is_found() -> None:
+def test_use_of_a_slow_function_is_found() -> None:
     assert uses("async def f(request):\n    return await request.post()") == [2]

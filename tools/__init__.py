@@ -1,1 +1,1 @@
-"""Generators of files in this repository: run after a change of their sources, never by the gateway."""
+"""Generators of files in this repository. Run them after a change of their sources; the gateway never runs them."""

@@ -1,4 +1,4 @@
-"""Two blocks of docs/architecture.md: the packages, from their docstrings, and the floors, from pyproject.toml."""
+"""Generates two blocks of docs/architecture.md: the packages, from their docstrings, and the floors, from pyproject.toml."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ ROOT: Final = Path(__file__).parent.parent
 
 
 def packages() -> Iterator[tuple[str, Path]]:
-    """Every package of ours with its folder, as imported: ``gateway.access`` …; `middleware` where it really lies."""
+    """Yield each package's import name (``gateway.access`` …) and folder. `gateway.middleware` lies in middleware/."""
     for folder in sorted(init.parent for init in (ROOT / "gateway").rglob("__init__.py")):
         name = ".".join(folder.relative_to(ROOT).parts)
         if not name.startswith("gateway.middleware"):
@@ -20,12 +20,12 @@ def packages() -> Iterator[tuple[str, Path]]:
 
 
 def docstring(folder: Path) -> str:
-    """The docstring of a package; empty where it has none."""
+    """Return the docstring of a package, or "" if it has none."""
     return ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
 
 
 def packages_table() -> str:
-    """A Markdown table: each package but the root, and the first line of its docstring."""
+    """Return a Markdown table: each package except the root, and the first line of its docstring."""
     lines = ["| package | subject |", "|---|---|"]
     for name, folder in packages():
         if name == "gateway":
@@ -37,7 +37,7 @@ def packages_table() -> str:
 
 
 def floors() -> list[list[str]]:
-    """The floors of the first contract, the highest first: on each its modules, without ``gateway.``."""
+    """Return the floors of the first contract, the highest first: the modules of each floor, without ``gateway.``."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
@@ -46,7 +46,7 @@ def floors() -> list[list[str]]:
 
 
 def floors_table() -> str:
-    """A Markdown table: the number of each floor, the lowest is 1, and its modules."""
+    """Return a Markdown table: the number of each floor (1 is the lowest) and its modules."""
     levels = floors()
     lines = ["| floor | modules |", "|---|---|"]
     for number, modules in zip(range(len(levels), 0, -1), levels, strict=True):

@@ -1,4 +1,4 @@
-"""docs/auth-modes.md: each auth mode as the catalog knows it (`gateway.catalog.auth_modes`) and as its class has it."""
+"""Generates docs/auth-modes.md: each auth mode from the catalog (`gateway.catalog.auth_modes`) and from its class."""
 
 import inspect
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ Made from `gateway/catalog/auth_modes.py` and the classes in `gateway/auth` by `
 
 
 def auth_modes_page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return HEAD + "".join("\n" + "\n".join(_section(name, mode)) + "\n" for name, mode in sorted(AUTH_MODES.items()))
 
 

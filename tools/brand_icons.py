@@ -1,7 +1,7 @@
 """``python -m tools.brand_icons PACKAGE``: write catalog/_brand_icons.tsv from an unpacked npm package `simple-icons`.
 
-An entry gets the icon whose title, or other name, is its display name without brackets, or its own name; else that of its
-family or base. Left out: icons with a licence of their own other than CC0, and those in `NOT_THEIRS`.
+An entry gets the icon whose title or alias is its display name without brackets, or its own name. Otherwise it gets the
+icon of its family or base. Left out: icons with a licence of their own other than CC0, and those in `NOT_THEIRS`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from gateway.catalog.yaml_file import read
 ROOT: Final = Path(__file__).parents[1]
 CC0: Final = "CC0-1.0"
 NOT_THEIRS: Final = frozenset({("terraform", "opentofu")})
-"""Entry and icon that share a name, but are not the same."""
+"""Entries that share their name with the icon of another brand."""
 _PATH: Final = re.compile(r'<path d="([^"<>&]+)"/></svg>')
 _BRACKETS: Final = re.compile(r"\s*\(.*?\)")
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def chosen_icons(entries: Mapping[str, Mapping[str, Any]], icons: list[dict[str, Any]]) -> dict[str, str]:
-    """Entry ▸ icon's slug."""
+    """Return entry ▸ slug of its icon."""
     by_name = {name: one["slug"] for one in reversed(icons) if is_free(one) for name in _names(one)}
     own: dict[str, str] = {}
     for name, entry in entries.items():
@@ -59,7 +59,7 @@ def _of_kin(name: str, entries: Mapping[str, Mapping[str, Any]], own: Mapping[st
 
 
 def is_free(icon: Mapping[str, Any]) -> bool:
-    """The package is CC0; what it knows of an icon's own licence goes before that."""
+    """Return whether the icon is CC0. The package is CC0 unless the icon has a licence of its own."""
     return bool(icon.get("license", {}).get("type", CC0) == CC0)
 
 
@@ -75,7 +75,7 @@ def _plain(name: str) -> str:
 
 
 def drawing(package: Path, slug: str) -> str:
-    """The icon's one path."""
+    """Return the icon's only path. Raises SystemExit if it has several."""
     found = _PATH.search((package / "icons" / f"{slug}.svg").read_text("utf-8"))
     if found is None:
         raise SystemExit(f"{slug}.svg is not one path")

@@ -1,4 +1,4 @@
-"""Counts what the shipped catalog has and has not: blocks of docs/catalog.md."""
+"""Counts which entries of the shipped catalog have which fields, for blocks of docs/catalog.md."""
 
 import json
 from collections import Counter
@@ -26,7 +26,7 @@ _COLUMNS: Final[Mapping[str, Callable[[Entry], bool]]] = {
 
 
 def counts() -> str:
-    """A Markdown table: a line for each auth mode, a column for each thing an entry may have."""
+    """Return a Markdown table: a row for each auth mode, a column for each optional part of an entry."""
     entries = shipped()
     modes = Counter(entry["auth_mode"] for entry in entries)
     lines = ["| `auth_mode` | " + " | ".join(_COLUMNS) + " |", "|---" * (len(_COLUMNS) + 1) + "|"]
@@ -42,7 +42,7 @@ def _line(title: str, entries: Iterable[Entry]) -> str:
 
 
 def evidence_counts() -> str:
-    """A Markdown table: a line for each group of fields, a column for each level of evidence."""
+    """Return a Markdown table: a row for each group of fields, a column for each level of evidence."""
     lines = ["| fields | " + " | ".join(LEVELS) + " |", "|---" * (len(LEVELS) + 1) + "|"]
     for group, title in GROUPS.items():
         found = Counter(entry["evidence"][group]["level"] for entry in shipped() if group in entry.get("evidence", {}))
@@ -51,7 +51,7 @@ def evidence_counts() -> str:
 
 
 def evidence_sources() -> str:
-    """A Markdown table: what each name among an entry's sources is."""
+    """Return a Markdown table that explains each source name used in entries."""
     lines = ["| source | what | licence |", "|---|---|---|"]
     for name, one in sorted(sources().items()):
         vendor = ", the vendor's own document" if one.get("vendor") else ""
@@ -60,7 +60,7 @@ def evidence_sources() -> str:
 
 
 def left_out() -> str:
-    """A Markdown table of the providers that facts name and the catalog does not have."""
+    """Return a Markdown table of the providers that the facts contain and the catalog leaves out."""
     reasons = load_corrections(ROOT / "tools" / "corrections").left_out
     return "\n".join(
         ["| provider | reason |", "|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons.items())]
@@ -69,6 +69,6 @@ def left_out() -> str:
 
 @cache
 def shipped() -> list[Entry]:
-    """Every shipped entry with what it inherits, the sandbox apart."""
+    """Return every shipped entry except the sandbox, with inherited fields."""
     contents = load_catalog([ROOT / "catalog"]).providers.contents
     return [json.loads(content) for name, content in contents.items() if name != "sandbox"]

@@ -1,7 +1,8 @@
-"""``python -m tools.catalog_docs`` (``make docs``): pages and parts of pages that are made from the code.
+"""``python -m tools.catalog_docs`` (``make docs``): generates pages, and parts of pages, from the code.
 
-In docs/catalog.md and docs/architecture.md the blocks between ``<!-- begin: … -->`` and ``<!-- end -->`` are written again, the
-prose around them is kept. docs/auth-modes.md is made whole. Beside them, catalog/_schema.json, which editors read.
+In docs/catalog.md and docs/architecture.md, it replaces the blocks between ``<!-- begin: … -->`` and ``<!-- end -->``
+and keeps the prose around them. It writes the whole of docs/auth-modes.md, and catalog/_schema.json, which editors
+read.
 """
 
 import json
@@ -26,7 +27,7 @@ from tools.catalog_counts import counts, evidence_counts, evidence_sources, left
 ROOT: Final = Path(__file__).parent.parent
 _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# Which fields of an entry are shown together; every field stands in exactly one.
+# Which fields of an entry are shown together; every field belongs to exactly one section.
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "identity": (
         "name", "display_name", "logo_url", "categories", "alias", "family", "docs", "docs_connect", "homepage",
@@ -58,7 +59,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "api": ("proxy", "webhook_signature", "webhook_user_defined_secret"),
 }  # fmt: skip
 
-# Where a shape is explained, if not under the name of the field that has it.
+# The anchor of a shape that is explained elsewhere than under the name of its field.
 _ANCHORS: Final = {
     "Setting": "a-setting",
     "Step": "additional_steps",
@@ -71,7 +72,7 @@ _ANCHORS: Final = {
 
 
 def fields_table(shape: type[BaseModel], names: Sequence[str]) -> str:
-    """A Markdown table of `names`, fields of `shape`."""
+    """Return a Markdown table of the fields `names` of `shape`."""
     lines = ["| key | value | meaning |", "|---|---|---|"]
     for name in names:
         field = shape.model_fields[name]
@@ -81,7 +82,7 @@ def fields_table(shape: type[BaseModel], names: Sequence[str]) -> str:
 
 
 def _value(annotation: Any) -> str:
-    """Return the values that a key may have, in words."""
+    """Return the possible values of a key, in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"[{_named(annotation)}](#{_anchor(annotation)})"
@@ -106,7 +107,7 @@ def _anchor(shape: type[BaseModel]) -> str:
 
 
 def blocks() -> dict[str, Callable[[], str]]:
-    """Return the maker of each generated block of docs/catalog.md and docs/architecture.md, by the block's name."""
+    """Return the function that generates each block of docs/catalog.md and docs/architecture.md, by the block's name."""
     made: dict[str, Callable[[], str]] = {}
     for section, names in SECTIONS.items():
         made[f"fields: {section}"] = partial(fields_table, shapes.Provider, names)
@@ -141,13 +142,13 @@ def _placeholders() -> str:
 
 
 def catalog_page(page: str) -> str:
-    """`page` with its generated blocks written again. Raises KeyError for a block that is not in `blocks`."""
+    """Return `page` with its blocks generated again. Raises KeyError for a block that is not in `blocks`."""
     made = blocks()
     return _BLOCK.sub(lambda found: f"{found[1]}{made[found['name']]()}\n{found[3]}", page)
 
 
 def pages() -> dict[Path, str]:
-    """Every file that is made here, with what it should hold."""
+    """Return every generated file with its content."""
     with_blocks = [ROOT / "docs" / "catalog.md", ROOT / "docs" / "architecture.md"]
     return {
         **{page: catalog_page(page.read_text(encoding="utf-8")) for page in with_blocks},
@@ -157,7 +158,7 @@ def pages() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write what differs, a line each."""
+    """Write the files that changed and print one line for each."""
     for path, text in pages().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

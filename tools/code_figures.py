@@ -1,9 +1,10 @@
-"""``python -m tools.code_figures``: figures on the structure of the code, and what four paths touch.
+"""``python -m tools.code_figures``: figures on the structure of the code, and on the code that four paths run.
 
-Files, lines, names that repeat, modules with one importer; and, with ``--paths``, which files and functions of gateway/ and
-middleware/ run for a proxied request, a refresh, a connect flow and a reload. These run in a real gateway with the fake
-provider of the tests, once to load what is loaded late, and once with `sys.setprofile`. Not counted: tasks and
-threads that ran before, and code of imports. A refresh is one without a parent, in the worker's own process.
+It counts files, lines, repeated names, and modules with one importer. With ``--paths``, it lists the files and
+functions of gateway/ and middleware/ that run for a proxied request, a refresh, a connect flow and a reload. These run
+in a real gateway with the tests' fake provider: once to load lazy imports, and once with `sys.setprofile`. Tasks and
+threads that started earlier are not counted, nor is the code of imports. The refresh runs in the worker's own process,
+without a parent.
 """
 
 import argparse
@@ -31,7 +32,7 @@ FOLDERS: Final = ("gateway", "middleware")
 
 
 def modules() -> dict[str, Path]:
-    """Name ▸ file. `gateway/middleware` is a link to `middleware/`; each file is counted once."""
+    """Return name ▸ file. `gateway/middleware` is a link to `middleware/`; each file is counted once."""
     found = {}
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
@@ -42,7 +43,7 @@ def modules() -> dict[str, Path]:
 
 
 def code_lines(file: Path) -> int:
-    """Lines that are neither blank nor comments nor docstrings."""
+    """Return the number of lines that are neither blank nor comments nor docstrings."""
     text = file.read_text()
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -55,7 +56,7 @@ def code_lines(file: Path) -> int:
 
 
 def importers(found: dict[str, Path]) -> dict[str, set[str]]:
-    """Module ▸ the modules that import it, anywhere in their code."""
+    """Return module ▸ the modules that import it, anywhere in their code."""
     by: dict[str, set[str]] = defaultdict(set)
     for name, file in found.items():
         for node in ast.walk(ast.parse(file.read_text())):
@@ -105,11 +106,11 @@ def figures() -> Iterator[tuple[str, object]]:
     yield "file names that repeat", sorted(name for name, times in files.items() if times > 1)
 
 
-# ── What a path touches.
+# ── The code that a path runs.
 
 
 class Touched:
-    """The functions of ours that ran, but in tasks that there were before."""
+    """The gateway's functions that ran, except in tasks that already existed."""
 
     def __init__(self) -> None:
         self.functions: set[CodeType] = set()
@@ -127,7 +128,7 @@ class Touched:
     def _in_the_background(self) -> bool:
         try:
             return asyncio.current_task() in self._before
-        except RuntimeError:  # a thread that began since
+        except RuntimeError:  # a thread that started later
             return False
 
     def files(self) -> dict[str, list[str]]:
@@ -139,10 +140,10 @@ class Touched:
 
 
 async def traced(path: Callable[[], Awaitable[object]]) -> Touched:
-    await path()  # loads what is loaded late
+    await path()  # triggers lazy imports
     await asyncio.sleep(0.05)
     touched = Touched()
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # its threads begin under the profile
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # its threads start under the profiler
     threading.setprofile(touched)
     sys.setprofile(touched)
     try:

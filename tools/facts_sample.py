@@ -1,7 +1,7 @@
-"""``python -m tools.facts_sample FACTS``: a hundred providers of a facts file, drawn by a seed, for the test against facts.
+"""``python -m tools.facts_sample FACTS``: draw a hundred providers of a facts file, with a fixed seed, for a test.
 
-Writes tests/journeys/catalog_facts.json: of each provider only what decides its addresses, its token request and where its
-credential goes. The whole file stays outside the repository, and most of it is not about that.
+Writes tests/journeys/catalog_facts.json: of each provider only the fields that decide its addresses, its token request
+and the place of its credential. The whole file stays outside the repository; most of it is about other things.
 """
 
 import json
@@ -24,7 +24,7 @@ FIELDS: Final = (
 
 
 def drawn(facts: list[dict[str, Any]], made: set[str], *, seed: int, count: int) -> list[dict[str, Any]]:
-    """`count` of the providers in `facts` whose entry was made from them, the same ones for the same `seed`."""
+    """Return `count` providers of `facts` with a generated entry. The same `seed` draws the same providers."""
     known = [one for one in facts if one["name"] in made and one["auth_mode"] in MODES]
     chosen = random.Random(seed).sample(known, count)  # noqa: S311 - a draw, not a secret
     return [_trimmed(one) for one in sorted(chosen, key=lambda one: str(one["name"]))]
@@ -41,14 +41,14 @@ def _trimmed(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def made_entries() -> set[str]:
-    """Names of the shipped entries that were made from facts."""
+    """Return the names of the shipped entries that were generated from facts."""
     from tools.catalog_from_facts.__main__ import is_made
 
     return {path.stem for path in (ROOT / "catalog").glob("*.yaml") if is_made(path)}
 
 
 def main() -> int:
-    """Draw and write."""
+    """Draw the sample and write it."""
     facts = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     chosen = drawn(facts, made_entries(), seed=SEED, count=COUNT)
     lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in chosen)

@@ -1,6 +1,6 @@
-"""The proxy one would write first with aiohttp: its server, its ClientSession, uvloop. aiohttp_session.py PORT UPSTREAM_PORT
+"""aiohttp_session.py PORT UPSTREAM_PORT: the simplest proxy on aiohttp's server, its ClientSession and uvloop.
 
-Nothing but passing on: no key, no connection, no log, and framing fields dropped both ways.
+It only forwards: no key, no connection, no log. It drops framing fields in both directions.
 """
 
 import asyncio

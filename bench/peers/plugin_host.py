@@ -1,4 +1,4 @@
-"""A host's aiohttp application with the gateway as its plugin, on aiohttp's own runner: plugin_host.py PORT GATEWAY_YAML"""
+"""plugin_host.py PORT GATEWAY_YAML: a host's aiohttp application with the gateway as a plugin, on aiohttp's own runner."""
 
 import asyncio
 import sys

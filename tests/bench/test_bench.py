@@ -1,4 +1,4 @@
-"""The benchmark itself works: it starts both Python proxies, drives them, and writes what it found."""
+"""The benchmark itself works: it starts both Python proxies, sends load to them, and writes its figures."""
 
 import json
 import re
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the benchmark r
 
 @pytest.mark.heavy
 @pytest.mark.timeout(300)
-def test_a_short_run_measures_us_beside_aiohttp(tmp_path: Path) -> None:
+def test_short_run_measures_the_gateway_and_aiohttp(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", *SHORT, "--only", "aiohttp", "--only", "gateway", "--out", str(tmp_path)]
     ended = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert ended.returncode == 0, ended.stderr

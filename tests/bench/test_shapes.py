@@ -1,4 +1,4 @@
-"""The table of shapes: its weights, what is sent, and the verdicts."""
+"""The table of request shapes: weights, the requests that are sent, and the verdicts."""
 
 import json
 
@@ -26,7 +26,7 @@ def test_a_contender_that_failed_in_a_round_has_no_ratio() -> None:
     assert ratio({MIX: {"go": [100.0], "gateway": [90.0, 90.0]}}, MIX, "go") is None
 
 
-def test_what_only_the_gateway_knows_is_compared_with_what_it_also_does() -> None:
+def test_gateway_only_shapes_are_compared_with_its_other_shapes() -> None:
     assert json.loads(CALL)["method"] == "tools/call"
     assert requests("MCP tools/call").split(" ")[2] == str(len(CALL))
     assert not {shape.name for shape in OWN} & set(NAMES)

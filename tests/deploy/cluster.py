@@ -1,4 +1,4 @@
-"""Three `gateway serve` processes on fixed ports of their own, each of which can be restarted."""
+"""Three `gateway serve` processes on fixed ports, which can be restarted one by one."""
 
 import asyncio
 import signal
@@ -15,7 +15,7 @@ DRAIN_S: Final = 20
 
 
 class Cluster:
-    """`ports` stay the same over restarts."""
+    """Three nodes. `ports` stay the same when nodes are restarted."""
 
     def __init__(self, folder: Path, provider_port: int, store_url: str) -> None:
         self.ports = tuple(lasting_port() for _ in range(COUNT))
@@ -42,7 +42,7 @@ class Cluster:
         return self._running[number][1]
 
     async def stop(self, number: int, by: signal.Signals = signal.SIGTERM) -> int:
-        """Its exit code. SIGKILL is for the whole node, as when its machine fails."""
+        """Stop a node and return its exit code. SIGKILL also kills its workers, as when its machine fails."""
         context, node = self._running[number]
         if by is signal.SIGKILL:
             node.kill_all()
@@ -53,7 +53,7 @@ class Cluster:
         return code
 
     async def start(self, number: int) -> None:
-        """Returns once it is ready."""
+        """Start a node and wait until it is ready."""
         self._running[number] = await _started(self._files[number])
 
 

@@ -1,4 +1,7 @@
-"""The parts of the Compose specification that our files use, as strict as Docker is, and stricter where safety asks for it."""
+"""The parts of the Compose specification that the deploy files use.
+
+The checks are as strict as Docker's, and stricter where security requires it.
+"""
 
 import re
 from pathlib import Path
@@ -10,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 Duration = Annotated[str, StringConstraints(pattern=r"^(\d+(us|ms|s|m|h))+$")]
 Size = Annotated[str, StringConstraints(pattern=r"^\d+[bkmg]b?$")]
 Port = Annotated[str, StringConstraints(pattern=r"^(\d+(\.\d+){3}:)?\d+:\d+$")]
-# A tag that names a version: neither none nor one that means something else next week.
+# The tag must name a version: it must not be absent, and must not mean another image next week.
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9./-]+:\d+(\.\d+)*(-[a-z0-9.]+)?$")]
 VARIABLE: Final = re.compile(r"(?<!\$)\$\{([A-Z_]+)(:\?[^}]+)?\}")
 
@@ -110,6 +113,6 @@ class Compose(Part):
 
 
 def read(path: Path) -> Compose:
-    """The file as Compose would take it, before variables are filled in. Raises ValidationError."""
+    """Return the file as Compose reads it, before variables are filled in. Raises ValidationError."""
     document = yaml.safe_load(path.read_text())
     return Compose.model_validate({key: value for key, value in document.items() if not key.startswith("x-")})

@@ -1,4 +1,4 @@
-"""Three nodes on one PostgreSQL, before them nginx or HAProxy as shipped, behind them a provider of everything."""
+"""Three nodes on one PostgreSQL, behind the shipped nginx or HAProxy configuration, in front of the fake provider `Wide`."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -24,7 +24,7 @@ async def wide() -> AsyncIterator[Wide]:
 async def cluster(
     wide: Wide, postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
-    """With the one connection that `tests.fakes.processes.head` asks for."""
+    """The cluster, with the connection that `tests.fakes.processes.head` uses."""
     folder = tmp_path_factory.mktemp("nodes")
     async with Cluster(folder, wide.port, await postgres_server.make_database()).serving() as nodes:
         yield nodes

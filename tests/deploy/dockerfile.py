@@ -1,4 +1,4 @@
-"""A Dockerfile as stages of instructions: as much of its grammar as ours uses."""
+"""Parses a Dockerfile to stages of instructions: only the grammar that the repository's Dockerfile uses."""
 
 import fnmatch
 import json
@@ -16,7 +16,7 @@ IGNORED: Final = FILE.with_name("Dockerfile.dockerignore")
 
 @dataclass(slots=True)
 class Stage:
-    """`base` is the image that it starts from; `steps` are the rest, in their order, by instruction."""
+    """A stage. `base`: the image that it starts from. `steps`: its other instructions in order, as (instruction, text)."""
 
     base: str
     name: str
@@ -26,7 +26,7 @@ class Stage:
         return [text for kind, text in self.steps if kind == instruction]
 
     def command(self, instruction: str) -> list[str]:
-        """The words of an ENTRYPOINT or CMD, which must be in the form without a shell."""
+        """Return the words of an ENTRYPOINT or CMD, which must be in the form without a shell."""
         words: list[str] = json.loads(self.all(instruction)[-1])
         return words
 
@@ -58,7 +58,9 @@ def _instructions(path: Path) -> Iterator[str]:
 
 
 def in_context(path: Path) -> bool:
-    """Whether `path`, relative to the top, is sent to the builder: the last line of the ignore file that fits decides."""
+    """Return whether `path`, relative to the repository, is sent to the builder. The last matching line of the ignore
+    file decides.
+    """
     sent = True
     for line in IGNORED.read_text().splitlines():
         pattern = line.removeprefix("!")
@@ -75,7 +77,7 @@ def in_context(path: Path) -> bool:
 
 
 def copy(sources: list[str], target: Path) -> None:
-    """Copy as COPY does, from the top of the checkout, without what the ignore file leaves out."""
+    """Copy from the repository as COPY does, without the files that the ignore file excludes."""
     for name in sources:
         source = TOP / name
         if source.is_dir():

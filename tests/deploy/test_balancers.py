@@ -1,4 +1,4 @@
-"""nginx and HAProxy as shipped spoil nothing: bytes, events, sockets and large bodies arrive as they would without them."""
+"""Through the shipped nginx and HAProxy configurations, bytes, events, sockets and large bodies arrive unchanged."""
 
 import asyncio
 import hashlib
@@ -29,7 +29,7 @@ LARGE = 64
 
 @asynccontextmanager
 async def http(balancer: Front) -> AsyncIterator[aiohttp.ClientSession]:
-    """A client that finds our host where the balancer listens, and believes its certificate."""
+    """A client that resolves the test's host name to the balancer and trusts the balancer's certificate."""
     connector = aiohttp.TCPConnector(ssl=balancer.tls, resolver=Here())
     async with aiohttp.ClientSession(
         f"https://{HOST}:{balancer.ports.https}", headers=US, connector=connector, auto_decompress=False
@@ -46,7 +46,7 @@ class Here(aiohttp.abc.AbstractResolver):
 
 @asynccontextmanager
 async def dialled(balancer: Front) -> AsyncIterator[RawClient]:
-    """Over TLS, for exact bytes."""
+    """A raw TLS connection to the balancer, for exact bytes."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", balancer.ports.https, ssl=balancer.tls, server_hostname=HOST
     )
@@ -105,7 +105,7 @@ async def test_the_gateway_still_refuses_what_it_refuses(balancer: Front, wide: 
 
 
 async def test_events_arrive_when_they_are_sent(balancer: Front, wide: Wide) -> None:
-    """The provider sends an event only after the one before it has arrived, so that none may be collected."""
+    """The provider sends each event only after the previous one has arrived, so the balancer must not buffer any."""
     arrived = []
     async with http(balancer) as session, session.get("/proxy/dialogue/50") as answer, asyncio.timeout(PATIENCE_S):
         assert answer.status == 200
@@ -140,13 +140,13 @@ def digest_of_large() -> str:
 
 
 @pytest.mark.parametrize("length", [str(LARGE * MIB), None], ids=["with its length", "in chunks"])
-async def test_a_large_upload_is_the_same_at_the_other_end(balancer: Front, length: str | None) -> None:
+async def test_large_upload_arrives_unchanged(balancer: Front, length: str | None) -> None:
     headers = {"Content-Length": length} if length else {}
     async with http(balancer) as session, session.post("/proxy/upload", data=large(), headers=headers) as answer:
         assert await answer.json() == {"sha256": digest_of_large(), "bytes": LARGE * MIB}
 
 
-async def test_a_large_download_is_the_same_at_this_end(balancer: Front) -> None:
+async def test_large_download_arrives_unchanged(balancer: Front) -> None:
     digest = hashlib.sha256()
     async with http(balancer) as session, session.get(f"/proxy/download/{LARGE}") as answer:
         async for content in answer.content.iter_any():
@@ -154,7 +154,7 @@ async def test_a_large_download_is_the_same_at_this_end(balancer: Front) -> None
     assert digest.hexdigest() == digest_of_large()
 
 
-async def test_the_address_in_host_and_links_is_ours(balancer: Front) -> None:
+async def test_host_and_links_contain_the_public_address(balancer: Front) -> None:
     async with http(balancer) as session, session.get("/ready") as answer:
         assert (answer.status, await answer.json()) == (200, {"result": "ok"})
     async with http(balancer) as session, session.get("/nowhere") as answer:
@@ -162,7 +162,7 @@ async def test_the_address_in_host_and_links_is_ours(balancer: Front) -> None:
         assert (await answer.json())["error"]["code"]
 
 
-async def test_plain_http_is_refused_and_not_led_on(balancer: Front) -> None:
+async def test_plain_http_is_refused_and_not_redirected(balancer: Front) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", balancer.ports.plain)
     client = RawClient(reader, writer)
     client.send(request_head("/proxy/x"))
@@ -210,7 +210,8 @@ async def test_a_post_that_was_lost_with_its_node_is_not_sent_again(
         assert wide.asked["/held"] == 6
         assert {status for status in statuses if status != 200} <= {502}
         assert 0 < statuses.count(502) < 6, "some were on the node that died, and the others not"
-        async with http(balancer) as session, session.get("/proxy/x") as answer:  # its death is no longer noticed
+        # the balancer has noticed the dead node
+        async with http(balancer) as session, session.get("/proxy/x") as answer:
             assert (answer.status, await answer.read()) == (200, SHORT)
     finally:
         await cluster.start(0)

@@ -1,4 +1,4 @@
-"""Every file in deploy/ is one that its program takes, as far as that can be told without a Docker engine."""
+"""Each file in deploy/ is accepted by the program that reads it, as far as this can be checked without a Docker engine."""
 
 import re
 import shutil
@@ -42,7 +42,7 @@ def test_the_balancer_takes_its_configuration(tmp_path: Path, name: str, only_lo
     assert "warn" not in (ran.stdout + ran.stderr).lower(), ran.stderr
 
 
-def test_the_balancers_take_heads_as_large_as_we_do() -> None:
+def test_balancers_accept_heads_as_large_as_the_gateway_does() -> None:
     nginx = (DEPLOY / "nginx.conf").read_text()
     line = re.search(r"large_client_header_buffers (\d+) (\d+)k;", nginx)
     answer = re.search(r"proxy_buffer_size (\d+)k;", nginx)
@@ -56,7 +56,7 @@ def test_the_balancers_take_heads_as_large_as_we_do() -> None:
     lines = re.search(r"tune\.http\.maxhdr (\d+)", haproxy)
     assert whole is not None
     assert lines is not None
-    assert int(whole[1]) - 1024 > max(ANSWER_BYTES, HEAD_BYTES)  # tune.maxrewrite is kept free
+    assert int(whole[1]) - 1024 > max(ANSWER_BYTES, HEAD_BYTES)  # HAProxy keeps tune.maxrewrite free
     assert int(lines[1]) > HEADER_LINES
 
 
@@ -65,13 +65,15 @@ def test_the_balancers_close_idle_connections_before_we_do() -> None:
     haproxy = re.findall(r"pool-purge-delay (\d+)s", (DEPLOY / "haproxy.cfg").read_text())
     assert nginx is not None
     notice_s = parse({"store": {"encryption_keys": [ENCRYPTION_KEY]}}, base=DEPLOY, environ={}).server.notice_s
-    assert int(nginx[1]) < min(2 * notice_s, KEEP_ALIVE_S)  # it asks no node whether it stops
+    assert int(nginx[1]) < min(2 * notice_s, KEEP_ALIVE_S)  # nginx does not check whether a node is stopping
     assert haproxy
     assert all(int(text) < KEEP_ALIVE_S for text in haproxy)
 
 
-def test_the_balancers_give_slow_clients_what_the_gateway_gives_them() -> None:
-    """A slow body gets the gateway's own answer, not the balancer's; nothing is held for longer than it would be."""
+def test_balancers_give_slow_clients_as_much_time_as_the_gateway() -> None:
+    """A slow body gets the gateway's own answer, not the balancer's, and the balancer keeps no connection longer than
+    the gateway.
+    """
     nginx, haproxy = (DEPLOY / "nginx.conf").read_text(), (DEPLOY / "haproxy.cfg").read_text()
 
     def of(text: str, name: str, unit: str = "s") -> int:
@@ -86,7 +88,7 @@ def test_the_balancers_give_slow_clients_what_the_gateway_gives_them() -> None:
     assert of(nginx, "worker_connections", "") // 2 <= limits.connections
 
 
-def test_a_node_that_stops_is_out_before_it_closes_its_door() -> None:
+def test_balancers_stop_using_a_node_before_it_closes_its_listener() -> None:
     checks = re.findall(r"inter (\d+)ms .* fall (\d+)", (DEPLOY / "haproxy.cfg").read_text())
     notice_s = parse({"store": {"encryption_keys": [ENCRYPTION_KEY]}}, base=DEPLOY, environ={}).server.notice_s
     assert len(checks) == 2
@@ -102,7 +104,7 @@ def test_all_files_name_the_same_nodes() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_compose_file_is_whole(name: str) -> None:
+def test_compose_file_is_complete(name: str) -> None:
     file = compose.read(DEPLOY / name)
     for service in file.services.values():
         assert set(service.depends_on) <= set(file.services)
@@ -121,7 +123,7 @@ def test_a_compose_file_is_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_holds_secrets_may_do_nothing_else(name: str) -> None:
+def test_service_with_secrets_has_no_other_privileges(name: str) -> None:
     for service in compose.read(DEPLOY / name).services.values():
         if service.image.startswith("postgres:"):
             assert not service.ports, "the database is nobody's business outside"
@@ -136,7 +138,7 @@ def test_what_holds_secrets_may_do_nothing_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_head_of_a_compose_file_tells_of_every_variable_and_folder(name: str) -> None:
+def test_compose_file_header_lists_every_variable_and_folder(name: str) -> None:
     text = (DEPLOY / name).read_text()
     result = "\n".join(line for line in text.splitlines() if line.startswith("#"))
     variables = {
@@ -173,7 +175,7 @@ def test_compose_interpolates_nothing_that_is_meant_for_the_gateway() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_compose_tells_init_is_a_configuration(tmp_path: Path, name: str) -> None:
+def test_init_arguments_in_compose_file_write_a_valid_configuration(tmp_path: Path, name: str) -> None:
     program_name, *words = compose.read(DEPLOY / name).services["init"].entrypoint or ()
     given = [word.replace("/etc/gateway", str(tmp_path)).replace("$$", "$") for word in words]
     ran = CliRunner().invoke(main, [*given, "--public-url", "https://gateway.example.com"])
@@ -191,7 +193,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     unit.write_text(SERVICE.read_text().replace("/opt/gateway/bin/gateway", "/bin/true"))
     ran = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert "gateway.service" not in ran.stderr  # other units of this machine may have faults of their own
+    assert "gateway.service" not in ran.stderr  # other units of this machine may have faults
     exposure = subprocess.run(
         [analyze, "security", "--no-pager", "--offline=yes", str(unit)], capture_output=True, text=True, check=False
     )
@@ -200,7 +202,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert float(level[1]) < 2.0, exposure.stdout
 
 
-def test_systemd_waits_longer_than_we_drain() -> None:
+def test_systemd_waits_longer_than_the_gateway_drains() -> None:
     drain_s = parse({"store": {"encryption_keys": [ENCRYPTION_KEY]}}, base=DEPLOY, environ={}).server.drain_s
     patience = re.search(r"TimeoutStopSec=(\d+)", SERVICE.read_text())
     assert patience is not None
@@ -208,5 +210,5 @@ def test_systemd_waits_longer_than_we_drain() -> None:
 
 
 def test_systemd_ends_no_other_process_when_one_is_out_of_memory() -> None:
-    """Its default, `stop`, ends the unit, and the parent could not replace the worker."""
+    """With the default, `stop`, systemd stops the unit, and the parent process cannot replace the worker."""
     assert "OOMPolicy=continue" in SERVICE.read_text().splitlines()

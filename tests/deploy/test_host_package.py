@@ -1,4 +1,6 @@
-"""The gateway beside a host application that has a `middleware` package, or a module `gateway`, of its own (ADR 45)."""
+"""The gateway in the same environment as a host application with its own `middleware` package or `gateway` module (ADR
+45).
+"""
 
 import asyncio
 import json
@@ -90,7 +92,7 @@ def test_a_hosts_own_middleware_package_is_used_beside_it(wheel: Path, tmp_path:
 
 
 async def test_a_host_with_a_module_gateway_of_its_own_runs_ours_as_a_process(tmp_path: Path) -> None:
-    """In the host's own folder: neither the parent nor a worker takes the host's module for ours."""
+    """In the host's own folder, neither the parent nor a worker imports the host's module instead of the gateway."""
     (tmp_path / "gateway.py").write_text("raise SystemExit('the host has a gateway, too')\n")
     settings = document([])
     settings["environments"]["dev"]["integrations"] = {}

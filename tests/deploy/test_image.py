@@ -1,4 +1,4 @@
-"""The Dockerfile: what can be read from it, and its build steps done by hand, since no Docker engine is at hand.
+"""The Dockerfile: its instructions are checked, and its build steps are run without a Docker engine.
 
 The steps install everything again, which takes a minute; `make image` does it.
 """
@@ -28,7 +28,8 @@ BY_HAND: Final = pytest.mark.skipif(
     "GATEWAY_IMAGE" not in os.environ, reason="installs everything again, by `make image`"
 )
 BUILD, FINAL = stages()
-OUTSIDE: Final = str(Path(sys.base_prefix) / "bin" / "python3")  # with pip, which our own environment does without
+# a Python with pip, which the project's own environment does not have
+OUTSIDE: Final = str(Path(sys.base_prefix) / "bin" / "python3")
 
 
 def python_of(stage: Stage) -> str:
@@ -53,7 +54,7 @@ def test_it_installs_from_the_lock_by_hash_and_as_wheels() -> None:
     assert len(installs) == 3
 
 
-def test_everything_it_copies_is_there() -> None:
+def test_copied_files_exist() -> None:
     for text in BUILD.all("COPY"):
         *sources, _ = text.split()
         for name in sources:
@@ -73,18 +74,18 @@ def test_everything_it_copies_is_there() -> None:
         "deploy/config/gateway.yaml",
     ],
 )
-def test_nothing_secret_is_sent_to_the_builder(path: str) -> None:
+def test_secret_files_are_not_sent_to_the_builder(path: str) -> None:
     assert not in_context(Path(path))
 
 
 @pytest.mark.parametrize("path", ["gateway/__pycache__/app.cpython-311.pyc", "catalog/.compiled.jsonl"])
-def test_nothing_made_elsewhere_is_sent_either(path: str) -> None:
+def test_build_products_are_not_sent_to_the_builder(path: str) -> None:
     assert not in_context(Path(path))
     assert in_context(Path("gateway/cli/init.py"))
     assert in_context(Path("catalog/jira.yaml"))
 
 
-def test_it_runs_as_nobody_special_and_says_how_it_is() -> None:
+def test_image_runs_unprivileged_and_has_a_health_check() -> None:
     (user,) = FINAL.all("USER")
     assert all(int(number) >= 10_000 for number in user.split(":"))
     assert FINAL.steps.index(("USER", user)) > max(n for n, (kind, _) in enumerate(FINAL.steps) if kind == "RUN")
@@ -102,7 +103,7 @@ def health_check() -> list[str]:
 
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
-async def test_its_health_check_asks_the_port_of_the_environment(
+async def test_health_check_uses_the_port_of_the_environment(
     status: int, healthy: bool, aiohttp_server: AiohttpServer
 ) -> None:
     seen = []
@@ -122,22 +123,22 @@ async def test_its_health_check_asks_the_port_of_the_environment(
     assert gone.returncode != 0
 
 
-def test_its_health_check_costs_little() -> None:
-    """It runs for as long as the container: twice a minute, without `site` and without a client for HTTP."""
+def test_health_check_imports_little() -> None:
+    """The health check runs twice a minute: without `site`, and without an HTTP client library."""
     (answer,) = FINAL.all("HEALTHCHECK")
     assert "--interval=30s" in answer
     assert "-S" in health_check()
     assert re.findall(r"import ([\w, .]+);", answer) == ["os, socket"]
 
 
-def test_it_is_labelled_as_the_package_is() -> None:
+def test_image_labels_match_the_package_metadata() -> None:
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', " ".join(FINAL.all("LABEL"))))
     assert set(labels) == {"title", "description", "version", "licenses"}
     assert (labels["version"], labels["licenses"]) == (project["version"], project["license"])
 
 
-def test_two_builds_of_a_wheel_are_the_same_bytes_whatever_a_run_has_left(tmp_path: Path) -> None:
+def test_wheel_builds_are_identical_despite_files_left_by_runs(tmp_path: Path) -> None:
     clean, used = tmp_path / "clean", tmp_path / "used"
     made = shutil.ignore_patterns("__pycache__", ".compiled.jsonl*")
     for folder in (clean, used):
@@ -164,7 +165,7 @@ def test_two_builds_of_a_wheel_are_the_same_bytes_whatever_a_run_has_left(tmp_pa
 
 @BY_HAND
 @pytest.mark.timeout(600)
-def test_its_steps_make_a_gateway_that_serves_where_nothing_can_be_written(tmp_path: Path) -> None:
+def test_build_steps_make_a_gateway_that_serves_on_a_read_only_disk(tmp_path: Path) -> None:
     root, source = tmp_path / "opt", tmp_path / "src"
     _build(root, source)
     state, read_only = tmp_path / "state", tmp_path / "etc"
@@ -197,7 +198,7 @@ def test_its_steps_make_a_gateway_that_serves_where_nothing_can_be_written(tmp_p
 @BY_HAND
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_there_is_a_wheel_of_everything_for_both_architectures(tmp_path: Path, machine: str) -> None:
+def test_every_dependency_has_a_wheel_for_both_architectures(tmp_path: Path, machine: str) -> None:
     (text,) = [text for text in BUILD.all("RUN") if "--require-hashes" in text]
     assert "--only-binary :all:" in text
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in (17, 24, 28, 34)] + [f"manylinux2014_{machine}"]
@@ -213,14 +214,14 @@ def test_there_is_a_wheel_of_everything_for_both_architectures(tmp_path: Path, m
 
 
 def _python(version: str) -> str:
-    """Return a Python of that version, if one runs here; else the one that the tests run on."""
+    """Return a Python of that version if one runs on this machine, else the Python that runs the tests."""
     found = shutil.which(f"python{version}")
     runs = found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
     return found if found is not None and runs else OUTSIDE
 
 
 def _build(root: Path, source: Path) -> None:
-    """The steps of the first stage, with `root` for /opt/gateway and `source` for its working folder."""
+    """Run the steps of the first stage, with `root` for /opt/gateway and `source` for its working folder."""
     source.mkdir()
     environment = {**os.environ, **BUILD.environment()}
     environment.pop("VIRTUAL_ENV", None)

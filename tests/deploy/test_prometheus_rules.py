@@ -1,4 +1,4 @@
-"""The alerts that are shipped: each names series that exist, and fires on what it is about, by Prometheus's own tool."""
+"""The shipped alerts name existing series, and fire when they should, as checked by Prometheus's promtool."""
 
 import json
 import re
@@ -20,7 +20,7 @@ RULES: dict[str, dict[str, Any]] = {
 PROMTOOL = shutil.which("promtool")
 WHOSE = 'environment="dev",integration="jira"'
 
-# Of each alert the series that make it fire, a value a minute, and some of the labels that it then has.
+# For each alert, the series that make it fire (one value per minute) and some of the labels that the alert then has.
 FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "GatewayRefreshesRefused": (
         {f'gateway_token_refreshes_total{{{WHOSE},outcome="refused"}}': "0+1x90"},
@@ -117,12 +117,12 @@ FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 
 
-def test_each_alert_is_provoked_below() -> None:
+def test_every_alert_has_series_that_make_it_fire() -> None:
     assert FIRES.keys() == RULES.keys()
 
 
 def check_names(expr: str) -> None:
-    """Whether its series exist, and have the labels that it asks for."""
+    """Assert that the series of `expr` exist and have the labels that `expr` uses."""
     named = re.findall(r"\b((?:gateway|process)_\w+)(?:\{([^}]*)\})?", expr)
     assert named
     for series, labels in named:
@@ -148,8 +148,10 @@ def test_the_dashboard_names_series_and_labels_that_exist() -> None:
 
 
 def proved(tmp_path: Path, quiet: bool) -> subprocess.CompletedProcess[str]:
-    """Run promtool on each alert with its series; `quiet`: with none that fires. Each alert has a file of its own, so that
-    promtool evaluates no other alert on its series."""
+    """Run promtool on each alert with its series; if `quiet`, with series on which no alert fires.
+
+    Each alert has its own file, so that promtool evaluates no other alert on its series.
+    """
     files = list[Path]()
     for name, (series, labels) in FIRES.items():
         rule = RULES[name]
@@ -160,7 +162,7 @@ def proved(tmp_path: Path, quiet: bool) -> subprocess.CompletedProcess[str]:
             "input_series": [{"series": one, "values": values or text} for one, text in series.items()],
             "alert_rule_test": [{"eval_time": "80m", "alertname": name, "exp_alerts": [] if quiet else [fired]}],
         }
-        alone = {part: value for part, value in rule.items() if part != "annotations"}  # they hold values
+        alone = {part: value for part, value in rule.items() if part != "annotations"}  # annotations contain values
         rules = {"groups": [{"name": name, "rules": [alone]}]}
         (tmp_path / f"{name}.rules.yaml").write_text(json.dumps(rules))
         files.append(tmp_path / f"{name}.yaml")
@@ -170,7 +172,7 @@ def proved(tmp_path: Path, quiet: bool) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, of the Debian package prometheus")
-def test_prometheus_takes_the_rules_and_each_alert_fires_and_only_then(tmp_path: Path) -> None:
+def test_prometheus_accepts_the_rules_and_each_alert_fires_only_on_its_series(tmp_path: Path) -> None:
     assert PROMTOOL is not None
     checked = subprocess.run([PROMTOOL, "check", "rules", FILE], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr

@@ -1,6 +1,7 @@
-"""A rolling restart of all nodes, and a database that goes away, behind nginx and behind HAProxy: no request fails.
+"""A rolling restart of all nodes, and a database outage, behind nginx and behind HAProxy: no request fails.
 
-The short form of `make rolling`, which sets GATEWAY_ROLLING to the requests a second, and restarts every node three times.
+This is the short form of `make rolling`, which restarts every node three times and sets GATEWAY_ROLLING to the number
+of requests per second.
 """
 
 import asyncio
@@ -29,11 +30,11 @@ RESTARTED: Final = (0, 1, 2) * 3 if LONG else (0,)
 CLIENTS: Final = 30 if LONG else 10
 STREAMS: Final = 50 if LONG else 10
 STREAM_S: Final = 6.0 if LONG else 1.5
-SETTLED_S: Final = 5.0 if LONG else 2.5  # between two nodes: until the balancer sends to the one that is back
+SETTLED_S: Final = 5.0 if LONG else 2.5  # between two nodes: until the balancer uses the restarted node again
 
 
 class Streams:
-    """So many streams of events at any time, each of which lives for `STREAM_S`. `broken` says what was not whole."""
+    """A constant number of event streams, each open for `STREAM_S`. `broken` counts incomplete streams by reason."""
 
     def __init__(self, port: int, tls: ssl.SSLContext) -> None:
         self.whole = 0
@@ -43,12 +44,12 @@ class Streams:
         self._tasks = [asyncio.create_task(self._on_and_on(n * STREAM_S / STREAMS)) for n in range(STREAMS)]
 
     async def stop(self) -> None:
-        """Stop after the last event of the streams that are open."""
+        """Stop after the last event of the open streams."""
         self._more = False
         await asyncio.gather(*self._tasks)
 
     async def _on_and_on(self, after_s: float) -> None:
-        await asyncio.sleep(after_s)  # so that at any moment streams begin, go on and end
+        await asyncio.sleep(after_s)  # so that at any moment some streams begin, some continue and some end
         while self._more:
             try:
                 await self._stream(round(STREAM_S / EVERY_S))
@@ -75,7 +76,7 @@ class Streams:
 
 @asynccontextmanager
 async def busy(balancer: Front) -> AsyncIterator[tuple[list[Load], Streams]]:
-    """`PER_S` requests a second, one in three a POST, and streams; all have ended when it is left."""
+    """Send `PER_S` requests a second (every third is a POST) and keep streams open. All have ended when the block is left."""
     https, tls = balancer.ports.https, balancer.tls
     post = head("/short").replace(b"GET", b"POST", 1).replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\nthere")
     kinds = (head("/short"), head("/short?2"), post)
@@ -118,7 +119,7 @@ async def test_no_request_fails_while_the_database_restarts(
         await asyncio.sleep(1)
         await asyncio.to_thread(postgres_server.stop)
         try:
-            await asyncio.sleep(10 if LONG else 3)  # longer than any check needs to notice
+            await asyncio.sleep(10 if LONG else 3)  # longer than every check needs to notice
         finally:
             postgres_server.launch()
         await postgres_server.answers()

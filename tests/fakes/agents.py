@@ -1,4 +1,4 @@
-"""A gateway whose agents call a recorded provider: integration `lane` with connections `c1` and `c2`, and an agent's messages."""
+"""A gateway whose agents call a recorded provider through integration `lane` with connections `c1` and `c2`."""
 
 import json
 import secrets
@@ -22,7 +22,10 @@ Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class RecordedProvider:
-    """Answers what `answering` does, else with the request itself; `calls` are method, raw path, authorization and body."""
+    """A provider that answers with `answering`, or else with the request itself.
+
+    `calls` are (method, raw path, authorization, body).
+    """
 
     port: int = 0
     calls: list[tuple[str, str, str, bytes]] = field(default_factory=list)
@@ -39,13 +42,13 @@ class RecordedProvider:
 
 @dataclass
 class Agents:
-    """`tell` sends one message of the protocol for a key, or to a capability's address."""
+    """A gateway for agents. `tell` sends one MCP message with a key or to a capability URL."""
 
     running: RunningGateway
     provider: RecordedProvider
 
     async def key(self, *rules: str, **wish: Any) -> str:
-        """A minted key for connection `c1`, unless `limits` say otherwise."""
+        """Return a minted key for connection `c1`, unless `limits` name others."""
         limits = {"connections": ["lane/c1"], **wish.pop("limits", {})}
         limits = {name: value for name, value in limits.items() if value is not None}
         body = {"display_name": f"agent {secrets.token_hex(4)}", "limits": {**limits, "rules": list(rules)}, **wish}
@@ -63,7 +66,7 @@ class Agents:
         capabilities: Any = None,
         **params: Any,
     ) -> Any:
-        """The answer's `result` or `error`."""
+        """Return the answer's `result` or `error`."""
         _, body = await self.answered(key, method, path=path, revision=revision, capabilities=capabilities, **params)
         return body.get("result", body.get("error"))
 
@@ -77,7 +80,7 @@ class Agents:
         capabilities: Any = None,
         **params: Any,
     ) -> tuple[int, Any]:
-        """Status and body."""
+        """Return status and body."""
         headers = {"Authorization": f"Bearer {key}", "MCP-Protocol-Version": revision, "Accept": "application/json"}
         if revision == mcp.MODERN:
             params["_meta"] = {mcp.META_VERSION: revision, mcp.META_CAPABILITIES: capabilities or {}}
@@ -109,7 +112,7 @@ class Agents:
 async def agents(
     folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY", fast_path: bool = True, **proxy: Any
 ) -> AsyncIterator[Agents]:
-    """A gateway with a kept connection to the provider, so that calls take the fast path unless it is off."""
+    """A gateway with an idle connection to the provider, so that calls take the fast path unless it is off."""
     provider = RecordedProvider()
     runner = web.ServerRunner(web.Server(provider.answer))  # type: ignore[arg-type]
     await runner.setup()
@@ -130,7 +133,7 @@ async def agents(
     try:
         for connection_id, team in (("c1", "red"), ("c2", "blue")):
             await made.connect(connection_id, tags={"team": team})
-        while fast_path and not running.fast_path.taken:  # the first goes through the chain
+        while fast_path and not running.fast_path.taken:  # the first request goes through the chain
             async with running.proxied("c1", "/warm", integration="lane") as answer:
                 await answer.read()
         provider.calls.clear()
@@ -141,5 +144,5 @@ async def agents(
 
 
 def text_of(result: Any) -> str:
-    """All text blocks of a tool's result."""
+    """Return the text of all text blocks of a tool's result."""
     return "\n".join(block["text"] for block in result["content"] if block["type"] == "text")

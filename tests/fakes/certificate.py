@@ -1,4 +1,4 @@
-"""Certificates for made-up names, and contexts for a server that shows one and a client that trusts it."""
+"""Test certificates, and TLS contexts for a server that presents one and a client that trusts it."""
 
 import datetime as dt
 import ssl
@@ -12,7 +12,7 @@ from cryptography.x509.oid import NameOID
 
 
 def certified(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """(server's, client's) contexts. The certificate signs itself and holds for `host` alone."""
+    """Return the (server's, client's) contexts. The certificate is self-signed and valid only for `host`."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = dt.datetime.now(dt.UTC)
@@ -48,7 +48,7 @@ class Identity(NamedTuple):
 def issued(
     name: str, issuer: "tuple[Any, Any] | None" = None, host: str | None = None
 ) -> tuple[Identity, tuple[Any, Any]]:
-    """A certificate for `name`, signed by `issuer` or by itself."""
+    """Return a certificate for `name`, signed by `issuer` or self-signed."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)

@@ -1,10 +1,10 @@
-"""A monotonic clock that a test puts forward."""
+"""A monotonic clock that a test can set forward."""
 
 import time
 
 
 class Clock:
-    """`ahead_s`: how far it is ahead of the real one, for tests in which time has passed."""
+    """`ahead_s`: how far the clock is ahead of the real one, to simulate elapsed time."""
 
     ahead_s = 0.0
 

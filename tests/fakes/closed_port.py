@@ -1,4 +1,4 @@
-"""A port of this machine on which nothing listens, and which nobody else is given meanwhile."""
+"""A local port on which nothing listens and which no other process gets during the test."""
 
 import socket
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """Bound and not listening: connections are refused."""
+    """Yield a bound port that does not listen: connections to it are refused."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]

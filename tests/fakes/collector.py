@@ -1,4 +1,4 @@
-"""A collector of traces: a real server for OTLP over HTTP that decodes what it gets, and fails on demand."""
+"""A trace collector: a real server for OTLP over HTTP that decodes the requests and fails on demand."""
 
 import asyncio
 import gzip
@@ -38,7 +38,7 @@ class Span:
 
 @dataclass
 class Collector:
-    """`status` answers every request; `hold` keeps all waiting while it is unset. `raw` are the bodies as they came."""
+    """`status`: status of every answer. `hold`: while unset, answers wait. `raw`: the bodies as received."""
 
     url: str = ""
     status: int = 200
@@ -61,7 +61,7 @@ class Collector:
         return web.Response(status=self.status, body=answer, content_type="application/x-protobuf")
 
     async def until(self, enough: Callable[[], Any]) -> list[Span]:
-        """The spans, once `enough()` is true."""
+        """Wait until `enough()` is true and return the spans."""
         async with asyncio.timeout(PATIENCE_S):
             while not enough():
                 await asyncio.sleep(0.005)
@@ -75,7 +75,7 @@ class Collector:
 
     @property
     def orphans(self) -> list[Span]:
-        """Spans whose parent did not come."""
+        """Spans whose parent has not arrived."""
         known = {(span.trace_id, span.span_id) for span in self.spans}
         return [span for span in self.spans if span.parent and (span.trace_id, span.parent) not in known]
 

@@ -1,4 +1,4 @@
-"""`gateway …` in this process, on a thread and a loop of its own: what a command says, without a second for its start."""
+"""Runs a `gateway …` command in this process, on a thread with its own loop, to save the second that a start takes."""
 
 import asyncio
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class CommandOutput(NamedTuple):
 
 
 async def command_output(*words: str, stdin: str | None = None) -> CommandOutput:
-    """Exit code, stdout and stderr. An exception that would be a traceback is raised."""
+    """Return exit code, stdout and stderr. Raise the exception that would be printed as a traceback."""
     done = await asyncio.to_thread(CliRunner().invoke, main, words, input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

@@ -1,4 +1,4 @@
-"""Somebody at the console: signs in by a link as a browser would, reads pages and their JSON, sends forms."""
+"""A user of the console: signs in by a link as a browser does, reads pages and their JSON, submits forms."""
 
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,7 @@ _FORM = re.compile(r'name="form" value="([0-9a-f]{64})"')
 
 @dataclass
 class AtConsole:
-    """`http` holds the cookie; addresses are those below ``/console``."""
+    """A signed-in browser. `http` holds the cookie; paths are relative to ``/console``."""
 
     running: RunningGateway
     http: aiohttp.ClientSession
@@ -49,7 +49,7 @@ class AtConsole:
 
 
 def form_in(page: str) -> str:
-    """Return the token against forged requests that the forms of this page contain."""
+    """Return the CSRF token in the forms of this page."""
     found = _FORM.search(page)
     assert found is not None, page
     return found[1]
@@ -63,10 +63,10 @@ def switch_on(running: RunningGateway, *, session_hours: float = 12) -> None:
 async def at_console(
     running: RunningGateway, role: ConsoleRole = "operator", name: str = "ada"
 ) -> AsyncIterator[AtConsole]:
-    """Signed in by a link."""
+    """Yield a console user who has signed in by a link."""
     switch_on(running)
     token, _ = await new_link(running.runtime.store.console_sessions, name, role)
-    jar = aiohttp.CookieJar(unsafe=True)  # of an address without a name
+    jar = aiohttp.CookieJar(unsafe=True)  # allows cookies of IP addresses
     async with aiohttp.ClientSession(cookie_jar=jar) as http:
         async with http.post(f"{running.url}/console/sign-in", data={"link": token.reveal()}) as answer:
             assert answer.status == 200, await answer.text()
@@ -74,7 +74,7 @@ async def at_console(
 
 
 def operation(number: int, **fields: Any) -> Operation:
-    """Return a call that went well `number` seconds ago, changed by `fields`."""
+    """Return the record of a successful call `number` seconds ago, changed by `fields`."""
     at = datetime.now(UTC) - timedelta(seconds=number)
     plain = Operation("call", at, f"r{number}", "dev", "tracker", "c1", "GET", path=f"/items/{number}", status=200)
     return plain._replace(**fields)

@@ -1,4 +1,4 @@
-"""Starts the real OAuth server of `django_idp_server.py`, and walks its pages as its user would."""
+"""Starts the OAuth server of `django_idp_server.py`, and uses its pages as a user does."""
 
 import sys
 from asyncio import create_subprocess_exec, sleep
@@ -16,7 +16,7 @@ from tests.fakes import django_idp_server as server
 
 @dataclass(frozen=True, slots=True)
 class DjangoIdp:
-    """A running server: where it is, who may log in, and which application it knows."""
+    """A running server: its URL, the user who may log in, and the application that it knows."""
 
     url: str
     client_id: str = server.CLIENT_ID
@@ -25,13 +25,13 @@ class DjangoIdp:
     password: str = server.PASSWORD
 
     async def token_requests(self, session: aiohttp.ClientSession) -> dict[str, int]:
-        """How often tokens were requested so far, by grant type."""
+        """Return the number of token requests so far, by grant type."""
         async with session.get(f"{self.url}/counts") as response:
             counts: dict[str, int] = await response.json()
         return counts
 
     async def until_dead(self, session: aiohttp.ClientSession, access_token: str) -> None:
-        """Ask with this token, past the gateway, until it is refused, which is with 403 here."""
+        """Call the server directly with this token until it answers 403, its status for invalid tokens."""
         headers = {"Authorization": f"Bearer {access_token}"}
         while True:
             async with session.get(f"{self.url}/api/whoami", headers=headers) as response:
@@ -42,7 +42,7 @@ class DjangoIdp:
 
 @asynccontextmanager
 async def serving(folder: Path, redirect_uri: str, ttl_s: int = server.TOKEN_TTL_S) -> AsyncIterator[DjangoIdp]:
-    """The server on a free port, its database in `folder`; its access tokens live `ttl_s`."""
+    """Run the server on a free port, with its database in `folder`. Its access tokens are valid for `ttl_s`."""
     arguments = (server.__file__, str(folder), redirect_uri, str(ttl_s))
     process = await create_subprocess_exec(sys.executable, *arguments, stdout=PIPE)
     try:
@@ -59,7 +59,7 @@ async def serving(folder: Path, redirect_uri: str, ttl_s: int = server.TOKEN_TTL
 async def walk_consent(
     session: aiohttp.ClientSession, url: str, *, allow: bool = True, user: str = server.USERNAME
 ) -> VisitedPage:
-    """Walk from `url` through the login and the consent form; return the page where it ends.
+    """Walk from `url` through the login and the consent form. Return the last page.
 
     `session` must keep cookies of IP addresses (`gateway.sandbox.visitor.browser`).
     """
@@ -67,6 +67,6 @@ async def walk_consent(
     page = await visit(session, url, answers | ({"allow": "Authorize"} if allow else {}))
     if allow:
         return page
-    (consent,) = forms(page)  # its "Cancel" button has no name, so that nothing but the fields is sent
+    (consent,) = forms(page)  # its "Cancel" button has no name, so only the fields are sent
     async with session.post(consent.action, data=consent.fields) as response:
         return VisitedPage(str(response.url), response.status, await response.text())

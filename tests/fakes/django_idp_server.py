@@ -1,10 +1,11 @@
-"""An OAuth 2.0 server that nobody here wrote: django-oauth-toolkit under Django, on SQLite, in a process of its own.
+"""A third-party OAuth 2.0 server: django-oauth-toolkit under Django, on SQLite, in its own process.
 
     python tests/fakes/django_idp_server.py FOLDER REDIRECT_URI
 
-PKCE is required, refresh tokens rotate and a replay revokes their family, access tokens live 3 s, `iss` is sent, and a
-dead token gets 403 where others send 401. It prints ``idp ready on http://127.0.0.1:PORT``. What is ours: a login page
-template, a view behind the token, and a counter of token requests. With the scope `openid` it gives ID tokens.
+PKCE is required. Refresh tokens rotate, and a replay revokes their family. Access tokens are valid for 3 s. `iss` is
+sent. An invalid token gets 403, where other servers send 401. The scope `openid` adds an ID token. The server prints
+``idp ready on http://127.0.0.1:PORT``. Own additions: a login page template, a view that requires a token, and a
+counter of token requests.
 """
 
 import sys
@@ -22,14 +23,15 @@ from django.conf import settings
 CLIENT_ID, CLIENT_SECRET = "gateway-at-django", "django-client-secret-0123456789"
 USERNAME, PASSWORD = "ada", "correct horse battery staple"
 OTHER_USERNAME = "bob"  # with the same password
-TOKEN_TTL_S = 3  # the shortest whose last stretch (refresh/schedule.py) covers the second by which servers round
+# the shortest lifetime whose refresh window (refresh/schedule.py) exceeds the second by which servers round
+TOKEN_TTL_S = 3
 APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions", "oauth2_provider"]
 LOGIN = """<!doctype html><title>Log in</title><form method="post">{% csrf_token %}{{ form.as_p }}
 <input type="hidden" name="next" value="{{ next }}"><input type="submit" value="Log in"></form>"""
 
 
 def configure(folder: Path, ttl_s: int) -> None:
-    """Everything that would be settings.py."""
+    """Configure Django. This replaces settings.py."""
     settings.configure(
         SECRET_KEY="only-for-tests-" + "x" * 40,
         ALLOWED_HOSTS=["127.0.0.1"],
@@ -44,7 +46,7 @@ def configure(folder: Path, ttl_s: int) -> None:
         INSTALLED_APPS=APPS,
         MIGRATION_MODULES={
             app.rpartition(".")[2]: None for app in APPS
-        },  # straight to the last schema, which is quicker
+        },  # create the last schema directly, which is faster than migrations
         MIDDLEWARE=[
             "django.contrib.sessions.middleware.SessionMiddleware",
             "django.middleware.csrf.CsrfViewMiddleware",
@@ -85,14 +87,14 @@ def configure(folder: Path, ttl_s: int) -> None:
 
 
 def rsa_key() -> str:
-    """A key for ID tokens, of this process alone."""
+    """Return a key for ID tokens that only this process uses."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     plain = serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain).decode()
 
 
 def fill(redirect_uri: str) -> None:
-    """The schema, two users, and one registered application."""
+    """Create the schema, two users, and one registered application."""
     from django.contrib.auth.models import User
     from django.core.management import call_command
     from oauth2_provider.models import Application
@@ -115,7 +117,7 @@ def fill(redirect_uri: str) -> None:
 
 
 def routes() -> list[object]:
-    """Django's login, the toolkit's endpoints, and two views of ours."""
+    """Return Django's login, the toolkit's endpoints, and two additional views."""
     from django.contrib.auth.views import LoginView
     from django.http import HttpRequest, HttpResponse, JsonResponse
     from django.urls import path
@@ -136,7 +138,7 @@ def routes() -> list[object]:
         return JsonResponse(counts)
 
     class WhoAmI(views.generic.ProtectedResourceView):  # type: ignore[misc]
-        """Whose token it is, and what was sent along."""
+        """Return the token's user and the request's query."""
 
         def get(self, request: HttpRequest) -> HttpResponse:
             return JsonResponse({"user": request.resource_owner.username, "query": request.META["QUERY_STRING"]})
@@ -161,7 +163,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
 class QuietHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class names it so)
-        """Nothing: the tests read counters, not logs."""
+        """Log nothing: the tests read counters, not logs."""
 
 
 def main() -> None:

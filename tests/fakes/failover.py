@@ -1,4 +1,4 @@
-"""A primary and an asynchronous standby behind one address, and the failover that loses the last commits."""
+"""A PostgreSQL primary and an asynchronous standby behind one address, with a failover that loses the last commits."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from tests.fakes.postgres import PASSWORD, PostgresServer
 
 
 class Cluster:
-    """`url(database)` leads to the primary, and to the standby from `fail_over` on."""
+    """A primary and a standby. `url(database)` leads to the primary, and after `fail_over` to the standby."""
 
     def __init__(self) -> None:
         self.primary = PostgresServer()
@@ -34,12 +34,12 @@ class Cluster:
         return f"postgresql://gateway:{PASSWORD}@127.0.0.1:{self.port}/{database}"
 
     async def replicate(self) -> None:
-        """A standby that has all that was committed so far, and gets nothing that is committed from now on."""
+        """Create a standby with everything that is committed so far. It does not receive later commits."""
         port = self.primary.port
         self.standby = await asyncio.to_thread(lambda: PostgresServer(copied_from=port))
 
     async def fail_over(self) -> None:
-        """The primary dies, and the standby takes its place, on a new timeline."""
+        """Kill the primary. The standby takes its place, on a new timeline."""
         assert self.standby is not None
         await asyncio.to_thread(self.primary.kill)
         await self._cut()

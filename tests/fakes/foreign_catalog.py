@@ -1,7 +1,7 @@
-"""A catalog in the shape of the field's public ones, one mapping with an entry a name, written from the entries we ship.
+"""A catalog in the format of public catalogs (one mapping with an entry per name), generated from the shipped entries.
 
-Field names are those of that shape's documentation. `QUIRKS` are put into some entries: each is a way to say something that
-our format says otherwise or not at all, with the field that must be told as lost, or None.
+Field names are those of that format's documentation. Some entries get `QUIRKS`: each uses a feature that the gateway's
+format expresses differently or not at all, with the field that must be reported as lost, or None.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ CAMEL: Final = {"jira_post_connection": "jiraPostConnection", "jira_webhook_rout
 
 
 def foreign(provider: Provider) -> Entry:
-    """`provider` as that shape would have it, as far as it can say it."""
+    """Return `provider` in that format, as far as the format can express it."""
     said = provider.model_dump(exclude_unset=True, exclude_none=True)
     out: Entry = {key: said[key] for key in SAME if key in said}
     for key in ("post_connection_script", "webhook_routing_script"):
@@ -119,7 +119,7 @@ _WARNED: Final = {"title": "Extra", "warnings": ["beware"], "optional": True}
 
 
 def foreign_catalog(providers: Mapping[str, Provider]) -> tuple[dict[str, Entry], dict[str, str | None]]:
-    """Every entry, each fifth with a quirk and each seventh with an alias beside it; and what is to be told as lost."""
+    """Return every entry, each fifth with a quirk and each seventh with an alias, and the fields to be reported as lost."""
     entries: dict[str, Entry] = {}
     lost: dict[str, str | None] = {}
     quirks = _around()

@@ -1,4 +1,4 @@
-"""nginx and HAProxy as processes, with the configurations that ship in deploy/: only addresses and file names are other ones."""
+"""nginx and HAProxy as processes, with the configurations of deploy/. Only addresses and file names are replaced."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ HOST: Final = "gateway.example.com"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where it listens by https and by plain http, and the nodes' addresses with their ports."""
+    """The balancer's ports for HTTPS and plain HTTP, and the nodes' addresses with ports."""
 
     https: int
     plain: int
@@ -31,7 +31,7 @@ class Ports:
 
 @dataclass(slots=True)
 class Front:
-    """A running balancer; `tls` trusts its certificate, `log` is all that it has written."""
+    """A running balancer. `tls` trusts its certificate; `log` is all of its output."""
 
     name: str
     ports: Ports
@@ -45,12 +45,12 @@ class Front:
 
 
 def program(name: str) -> str | None:
-    """Where it is; Debian keeps daemons outside of most users' PATH."""
+    """Return the program's path. Debian installs daemons outside most users' PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 def nginx_conf(folder: Path, certificate: Path, ports: Ports) -> list[str]:
-    """Write deploy/nginx.conf for these ports into `folder`; the command that uses it, to which ``-t`` may be added."""
+    """Write deploy/nginx.conf for these ports into `folder`. Return the command to run; ``-t`` may be appended."""
     text = (DEPLOY / "nginx.conf").read_text()
     text = swapped(text, r"/etc/nginx/tls/(fullchain|privkey)\.pem", str(certificate), 2)
     text = swapped(text, r"listen 443 ", f"listen 127.0.0.1:{ports.https} ", 1)
@@ -59,14 +59,14 @@ def nginx_conf(folder: Path, certificate: Path, ports: Ports) -> list[str]:
     for number, node in enumerate(ports.nodes, 1):
         text = swapped(text, rf"172\.30\.30\.1{number}:3003", node, 1)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    scratch = "".join(f"  {kind}_temp_path {folder}/{kind};\n" for kind in kinds)  # any user can run it so
+    scratch = "".join(f"  {kind}_temp_path {folder}/{kind};\n" for kind in kinds)  # so that any user can run it
     path = folder / "nginx.conf"
     path.write_text(swapped(text, r"^http \{\n", "http {\n" + scratch, 1))
     return [str(program("nginx")), "-e", "stderr", "-p", str(folder), "-c", str(path)]
 
 
 def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
-    """The same for deploy/haproxy.cfg; ``-c`` may be added."""
+    """Do the same as `nginx_conf` for deploy/haproxy.cfg; ``-c`` may be appended."""
     text = (DEPLOY / "haproxy.cfg").read_text()
     text = swapped(text, r"/etc/haproxy/tls/gateway\.pem", str(certificate), 1)
     text = swapped(text, r"bind :443 ", f"bind 127.0.0.1:{ports.https} ", 1)
@@ -79,7 +79,9 @@ def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
 
 
 def swapped(text: str, pattern: str, by: str, times: int) -> str:
-    """A file that has changed so much that this no longer finds its place is not the one that is tested here."""
+    """Replace `pattern`. Fail if the number of matches has changed, because the test would then no longer test the
+    shipped file.
+    """
     text, found = re.subn(pattern, lambda _: by, text, flags=re.MULTILINE)
     assert found == times, (pattern, found)
     return text
@@ -93,7 +95,7 @@ COMMANDS: Final[dict[str, tuple[Callable[[Path, Path, Ports], list[str]], list[s
 
 @asynccontextmanager
 async def front(name: str, folder: Path, nodes: Sequence[str]) -> AsyncIterator[Front]:
-    """The balancer of that name before nodes at these addresses, once it takes connections."""
+    """Run the balancer `name` in front of `nodes`. Yield it as soon as it accepts connections."""
     _, trusting = certified(HOST, folder)
     write, in_foreground = COMMANDS[name]
     ports = Ports(lasting_port(), lasting_port(), tuple(nodes))

@@ -1,4 +1,4 @@
-"""A gateway for tests: the real application on our own runner, on a free port, in this process."""
+"""A gateway for tests: the real application on the gateway's own runner, on a free port, in this process."""
 
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -24,7 +24,7 @@ ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
 
 
 class RunningGateway:
-    """`url` has no trailing slash; `headers` hold the key; `runtime` is the application's own."""
+    """A running gateway. `url` has no trailing slash; `headers` contain the key; `runtime` is the application's."""
 
     def __init__(self, folder: Path, document: dict[str, Any], *, fast_path: bool = True) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ class RunningGateway:
         return self.app[RUNTIME]
 
     def configure(self, **changes: Any) -> None:
-        """Another generation, with these members of the configuration changed and all else as it is."""
+        """Replace the generation: change these members of the configuration and keep all others."""
         current = self.runtime.current
         config = replace(current.generation.config, **changes)
         current.replace(replace(current.generation, config=config))
@@ -86,20 +86,20 @@ class RunningGateway:
         return self._session
 
     async def json(self, method: str, path: str, *, expect: int | None = None, **options: Any) -> Any:
-        """The parsed answer of our API, asked with the key."""
+        """Call the gateway's API with the key and return the parsed answer."""
         async with self.http.request(method, self.url + path, headers=self.headers, **options) as answer:
             body = await answer.json()
             assert expect is None or answer.status == expect, (answer.status, body)
             return body
 
     def proxied(self, connection_id: str, path: str = "/x", method: str = "GET", **options: Any) -> Any:
-        """A request context on /proxy for integration `tracker`, unless `integration` says otherwise."""
+        """Return a request context on /proxy for integration `tracker`, or for `integration`."""
         names = {"Provider-Config-Key": options.pop("integration", "tracker"), "Connection-Id": connection_id}
         headers = {**self.headers, **names, **options.pop("headers", {})}
         return self.http.request(method, f"{self.url}/proxy{path}", headers=headers, **options)
 
     async def imported(self, grant: Mapping[str, Any], connection_id: str = "c1", **more: Any) -> Any:
-        """A connection of integration `tracker` with the tokens of a token answer."""
+        """Import a connection of integration `tracker` with the tokens of a token answer."""
         credentials = {"type": "OAUTH2", **{k: v for k, v in grant.items() if k != "token_type"}}
         body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials, **more}
         return await self.json("POST", "/connections", json=body, expect=201)
@@ -112,7 +112,7 @@ class RunningGateway:
 
 @asynccontextmanager
 async def in_front_of(url: str, folder: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway with integration `tracker`, whose provider is a `tests.fakes.tracker` at `url`."""
+    """Run a gateway with integration `tracker`. Its provider is the `tests.fakes.tracker` at `url`."""
     write_entry(folder, "tracker", tracker_entry(url))
     gateway = RunningGateway(folder, document([f"127.0.0.1/32:{url.rpartition(':')[2]}"]))
     await gateway.start()
@@ -121,7 +121,7 @@ async def in_front_of(url: str, folder: Path) -> AsyncIterator[RunningGateway]:
 
 
 def free_socket() -> Any:
-    """A listening socket on a port that the system chose."""
+    """Return a listening socket on a port chosen by the system."""
     import socket
 
     sock = socket.socket()
@@ -131,7 +131,7 @@ def free_socket() -> Any:
 
 
 def tracker_entry(url: str, **changes: Any) -> dict[str, Any]:
-    """The catalog entry of a `tests.fakes.tracker` that listens on `url`."""
+    """Return the catalog entry of a `tests.fakes.tracker` that listens on `url`."""
     return {
         "display_name": "Tracker",
         "categories": ["project-tracking"],
@@ -152,11 +152,11 @@ def write_entry(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
     file = folder / "catalog" / f"{name}.yaml"
     half = file.with_suffix(".half")
     half.write_text(yaml.dump(dict(entry), Dumper=yaml.CSafeDumper, sort_keys=False))
-    half.replace(file)  # whole or not at all, since somebody may be watching
+    half.replace(file)  # atomically, since a gateway may be watching the folder
 
 
 def document(allow: list[str], **integrations: Any) -> dict[str, Any]:
-    """A gateway.yaml with one environment `dev` and integration `tracker`."""
+    """Return a gateway.yaml document with one environment `dev` and integration `tracker`."""
     tracker = {"provider": "tracker", "client_id": "client", "client_secret": secrets.token_urlsafe(16)}
     return {
         "server": {"port": 0, "host": "127.0.0.1"},

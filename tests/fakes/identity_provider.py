@@ -1,4 +1,4 @@
-"""An OpenID provider in this process: signs in `user` at once, and can be asked to answer wrongly."""
+"""An OpenID provider in this process. It signs `user` in immediately, and can send wrong answers on demand."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ CLIENT_SECRET = "console-secret-0123456789"
 
 @dataclass
 class IdentityProvider:
-    """`change`: what is done to the claims before they are signed; `sign`: how the ID token is made."""
+    """`change`: changes the claims before they are signed. `sign`: creates the ID token."""
 
     url: str = ""
     user: str = "ada"

@@ -1,7 +1,8 @@
-"""A token endpoint that answers from a script: aioresponses, taught what `ClientResponse` wants since aiohttp 3.14.
+"""A token endpoint with scripted answers: aioresponses, with the arguments that `ClientResponse` needs since aiohttp
+3.14.
 
-Use the fixture `token_endpoint` (``from tests.fakes.idp import token_endpoint``) where the exchange is the point and
-its bytes are not; where framing matters, run a real server.
+Use the fixture `token_endpoint` (``from tests.fakes.idp import token_endpoint``) to test the exchange but not its
+bytes. Where framing matters, run a real server.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from aioresponses import aioresponses
 
 
 class ScriptedResponse(ClientResponse):
-    """aioresponses 0.7.9 does not pass `stream_writer`, which has no default any more (its issue 289)."""
+    """aioresponses 0.7.9 does not pass `stream_writer`, which no longer has a default (aioresponses issue 289)."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         options.setdefault("stream_writer", Mock(output_size=0))
@@ -23,7 +24,9 @@ class ScriptedResponse(ClientResponse):
 
 @pytest.fixture
 def token_endpoint() -> Iterator[aioresponses]:
-    """``token_endpoint.post(url, payload={...})`` scripts an answer; addresses on this machine are really asked."""
+    """``token_endpoint.post(url, payload={...})`` scripts an answer. Requests to addresses on this machine are really
+    sent.
+    """
     with (
         patch("aioresponses.core.ClientResponse", ScriptedResponse),
         aioresponses(passthrough=["http://127.0.0.1", "http://localhost"]) as scripted,

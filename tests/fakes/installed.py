@@ -1,5 +1,7 @@
-"""Packages that tests need and the project does not: installed once, outside the repository, in a folder whose name depends on
-what is in it. A test whose packages cannot be installed is skipped, with the reason.
+"""Packages that only tests need, installed once, outside the repository, in a folder named after a hash of its
+contents.
+
+A test whose packages cannot be installed is skipped, with the reason.
 """
 
 import contextlib
@@ -15,12 +17,12 @@ from pathlib import Path
 import pytest
 
 LIMIT_S = 240
-# Without a network, a test is skipped soon.
+# Without a network, the installation gives up soon and the test is skipped.
 IMPATIENT = {"UV_HTTP_TIMEOUT": "15", "UV_HTTP_RETRIES": "1", "PIP_RETRIES": "1", "npm_config_fetch_retries": "1"}
 
 
 def python(name: str, pins: Sequence[str]) -> Path:
-    """An interpreter that has the packages `pins`. Skips the test where they cannot be installed."""
+    """Return a Python interpreter with the packages `pins`. Skip the test if they cannot be installed."""
     folder = _folder(f"{name}-python", "\n".join(pins))
     interpreter = folder / "bin" / "python"
     uv = Path(sys.executable).parent / "uv"
@@ -37,7 +39,7 @@ def python(name: str, pins: Sequence[str]) -> Path:
 
 
 def node_modules(name: str, package_json: Path) -> Path:
-    """A folder with the packages of `package_json`. Skips the test where they, or node, cannot be installed."""
+    """Return a folder with the packages of `package_json`. Skip the test if they or node cannot be installed."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not installed")
     folder = _folder(f"{name}-node", package_json.read_text())
@@ -52,9 +54,9 @@ def node_modules(name: str, package_json: Path) -> Path:
 
 
 def debian(name: str, packages: Sequence[str]) -> Path:
-    """A folder with the files of Debian `packages` (``name`` or ``name=version``), unpacked and not set up.
+    """Return a folder with the files of Debian `packages` (``name`` or ``name=version``), unpacked but not configured.
 
-    The libraries of other packages are the system's. Skips the test where apt does not have these packages.
+    Libraries of other packages are the system's. Skip the test if apt does not have these packages.
     """
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         pytest.skip(f"{name} is a Debian package, and apt-get and dpkg are not installed")
@@ -64,7 +66,7 @@ def debian(name: str, packages: Sequence[str]) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
             archives = folder / "archives"
             archives.mkdir(parents=True)
-            # Package lists of their own: those of the system may be absent, and only root may write them.
+            # Own package lists: the system's may be absent, and only root may write them.
             lists = folder / "lists"
             (lists / "partial").mkdir(parents=True)
             apt = ["apt-get", "-q", "-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={folder}"]
@@ -87,7 +89,7 @@ def _folder(kind: str, wanted: str) -> Path:
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Tests run in several processes."""
+    """Lock the folder, since tests run in several processes."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

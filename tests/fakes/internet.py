@@ -1,4 +1,4 @@
-"""All providers at once, at the addresses that shipped entries name: what leaves the gateway arrives at one local server."""
+"""All providers at the addresses of the shipped entries: one local server receives every request that the gateway sends."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,8 +16,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def diverted(monkeypatch: pytest.MonkeyPatch, answer: Handler) -> AsyncIterator[int]:
-    """Whatever leaves the gateway reaches `answer`, over a real connection, with the origin it was meant for in `ORIGIN`;
-    the port it comes to."""
+    """Send every outgoing request of the gateway to `answer`, over a real connection. Yield the port that receives
+    them.
+
+    The header `ORIGIN` contains the origin that the request was meant for.
+    """
     app = web.Application(client_max_size=1 << 20)
     app.router.add_route("*", "/{rest:.*}", answer)
     runner = web.AppRunner(app)
@@ -44,14 +47,14 @@ async def diverted(monkeypatch: pytest.MonkeyPatch, answer: Handler) -> AsyncIte
 
 @dataclass
 class Internet:
-    """`seen`: what reached it, as (method, address without its query)."""
+    """`seen`: the received requests as (method, address without query)."""
 
     port: int = 0
     seen: list[tuple[str, str]] = field(default_factory=list)
     _handlers: dict[str, Handler] = field(default_factory=dict)
 
     def on(self, address: str, handler: Handler) -> None:
-        """Let `handler` answer requests to `address`, of any method and with any query."""
+        """Let `handler` answer requests to `address`, for every method and query."""
         self._handlers[address] = handler
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -63,27 +66,30 @@ class Internet:
 
 @asynccontextmanager
 async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
-    """An internet that knows no address yet."""
+    """Yield an internet without any address."""
     made = Internet()
     async with diverted(monkeypatch, made.answer) as made.port:
         yield made
 
 
 async def sent(request: web.Request) -> dict[str, str]:
-    """The parameters of a token request, wherever they stand."""
+    """Return the parameters of a token request, from its body and query."""
     body = await request.json() if request.content_type == "application/json" else dict(await request.post())
     return {**dict(request.query), **{name: str(value) for name, value in body.items()}}
 
 
 class LongLivedTokens:
-    """Instagram and Threads: a code brings a token of an hour, which is exchanged for one of sixty days; that one can be
-    renewed once it is a day old. `prefix`: of their grants, ``ig`` or ``th``."""
+    """Instagram and Threads: a code yields a token valid for an hour, which is exchanged for a token valid for sixty
+    days.
+
+    The long-lived token can be refreshed when it is a day old. `prefix`: of their grant types, ``ig`` or ``th``.
+    """
 
     DAY_S = 86_400
 
     def __init__(self, there: Internet, token_url: str, graph: str, prefix: str, now: Callable[[], float]) -> None:
         self._prefix, self._now = prefix, now
-        self._made: dict[str, float] = {}  # a long-lived token ▸ when
+        self._made: dict[str, float] = {}  # long-lived token ▸ its creation time
         self.refreshes = 0
         there.on(token_url, self.redeem)
         there.on(f"{graph}/access_token", self.exchange)
@@ -117,7 +123,7 @@ class LongLivedTokens:
         return web.json_response({"access_token": token, "token_type": "bearer", "expires_in": 60 * self.DAY_S})
 
     def lives(self, request: web.Request) -> bool:
-        """Whether a request shows a long-lived token that has not ended."""
+        """Return whether the request contains a long-lived token that has not expired."""
         made = self._made.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
         return made is not None and self._now() - made < 60 * self.DAY_S
 
@@ -127,7 +133,7 @@ def _refused() -> web.Response:
 
 
 class AccountHosts:
-    """Docusign: an account of the user lives on a host that only ``/oauth/userinfo`` names."""
+    """Docusign: the user's account is on a host that only ``/oauth/userinfo`` names."""
 
     def __init__(self, there: Internet, login: str, host: str) -> None:
         self._host = host
@@ -151,7 +157,7 @@ class AccountHosts:
 
 
 class StateInExchange:
-    """Dropbox Sign: the code is exchanged together with the `state` that the callback had."""
+    """Dropbox Sign: the token request must contain the `state` of the callback."""
 
     def __init__(self, there: Internet) -> None:
         self.state = ""
@@ -166,14 +172,14 @@ class StateInExchange:
 
 
 class DropsState:
-    """Mixcloud: sends the browser back to the callback address as it was named, and adds nothing but the code."""
+    """Mixcloud: redirects to the callback address exactly as requested and adds only the code."""
 
     def __init__(self, there: Internet) -> None:
         self.redirect_uri = ""
         there.on("https://www.mixcloud.com/oauth/access_token", self.token)
 
     def back(self, query: dict[str, str]) -> str:
-        """Where the browser goes after the consent."""
+        """Return the address to which the browser is redirected after the consent."""
         self.redirect_uri = query["redirect_uri"]
         return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}code=c-1"
 
@@ -183,7 +189,7 @@ class DropsState:
 
 
 class CompanyPages:
-    """Front: the address of the next page is on a host of the company. `next_host`: that host."""
+    """Front: the address of the next page is on a host of the customer's company, `next_host`."""
 
     def __init__(self, there: Internet, next_host: str) -> None:
         self._next = f"https://{next_host}/teammates?page=2"

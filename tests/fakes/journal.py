@@ -1,4 +1,4 @@
-"""A journal's file as another process writes it, and one of the format before."""
+"""A journal file as another process writes it, and a file in the previous format."""
 
 import secrets
 import struct
@@ -13,7 +13,7 @@ from gateway.records.provider_call import ProviderCall, Reply
 
 
 class JournalFile:
-    """The journal file of a process, which lives until `die`."""
+    """The journal file of a process that lives until `die`."""
 
     def __init__(self, folder: Path) -> None:
         self.segment = Segment(folder, secrets.token_hex(6))
@@ -26,12 +26,12 @@ class JournalFile:
         self.segment.append(REPLY, entry.head(step) + b"\n" + entry.sealed(step, call, reply))
 
     def die(self) -> None:
-        """Close the file as the system does for a process that was killed."""
+        """Close the file as the system does when the process is killed."""
         self.segment.close(remove=False)
 
 
 def slot_file(place: Path, records: Sequence[bytes]) -> Path:
-    """`{place}-{name}` as releases before the journal wrote it, left by a dead process."""
+    """Write `{place}-{name}` as releases before the journal did, as if left by a dead process."""
     path = place.with_name(f"{place.name}-{secrets.token_hex(6)}")
     slots = [struct.pack("<4sI", b"pair", len(record)) + record for record in records]
     path.write_bytes(b"".join(slot.ljust(16 << 10, b"\0") for slot in slots) + bytes(8 * (16 << 10)))

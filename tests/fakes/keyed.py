@@ -1,4 +1,4 @@
-"""A gateway with two connections of an API-key integration to a raw provider, for tests about who may send what."""
+"""A gateway with two connections of an API-key integration to a raw provider, for tests about the limits of keys."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ class Keyed:
         return int(self.running.url.rpartition(":")[2])
 
     async def key(self, name: str = "agent", *, key: str | None = None, **wish: Any) -> dict[str, Any]:
-        """A minted key, as the API tells it once; `key`: by whom."""
+        """Mint a key and return the API's answer. `key`: the key that mints it."""
         headers = {"Authorization": f"Bearer {key}"} if key else self.running.headers
         body = {"display_name": name, **wish}
         url = f"{self.running.url}/environment/api-keys"
@@ -38,19 +38,19 @@ class Keyed:
             return data
 
     async def asked(self, method: str, path: str, key: str, **options: Any) -> tuple[int, Any, Any]:
-        """Status, headers and JSON of our API's answer to this key."""
+        """Call the gateway's API with this key. Return status, headers and JSON."""
         headers = {"Authorization": f"Bearer {key}", **options.pop("headers", {})}
         async with self.running.http.request(method, self.running.url + path, headers=headers, **options) as answer:
             return answer.status, answer.headers, await answer.json(content_type=None)
 
     async def raw(self, message: bytes) -> Answer:
-        """The answer to these bytes, on a connection of their own."""
+        """Send these bytes on a new connection and return the answer."""
         async with dial(self.port) as client:
             await client.send(message)
             return await client.answer(message.partition(b" ")[0])
 
     async def warm(self) -> None:
-        """Open connections to the provider that are kept, so that plain requests take the fast path from here on."""
+        """Open idle connections to the provider, so that later plain requests take the fast path."""
         for connection_id in ("c1", "c2"):
             async with self.running.proxied(connection_id, "/warm", integration="lane", headers={"X-W": "1"}) as answer:
                 assert answer.status == 200

@@ -1,4 +1,4 @@
-"""A provider of one list, whose pages a test writes; and a gateway in front of it."""
+"""A provider with one list whose pages are defined by a test, and a gateway in front of it."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ Page = Callable[[web.Request], Awaitable[web.StreamResponse] | web.StreamRespons
 
 @dataclass
 class Lists:
-    """`page` answers every request; `seen` are their targets, `headers` what came with them."""
+    """A list provider. `page` answers every request; `seen` are the request targets, `headers` their header fields."""
 
     page: Page
     url: str = ""
@@ -45,7 +45,7 @@ class Lists:
 
 
 def pages_of(count: int, size: int = 2) -> Page:
-    """`count` pages of records ``{"n": 1}`` … under ``items``, by the cursor ``after``."""
+    """Return `count` pages of records ``{"n": 1}`` … under ``items``, linked by the cursor ``after``."""
 
     def page(request: web.Request) -> web.Response:
         number = int(request.query.get("after", "0"))
@@ -71,7 +71,7 @@ async def serving(page: Page) -> AsyncIterator[Lists]:
 
 @asynccontextmanager
 async def paged(folder: Path, page: Page, paginate: Any = CURSOR, **proxy: Any) -> AsyncIterator["Paged"]:
-    """A gateway whose connection ``c1`` leads to a list with such pages. `proxy`: more of the entry's."""
+    """Run a gateway whose connection ``c1`` leads to a list with these pages. `proxy`: more fields of the entry's `proxy`."""
     async with serving(page) as lists:
         entry = {
             "display_name": "Lists",
@@ -104,7 +104,7 @@ async def imported(gateway: RunningGateway, connection_id: str) -> None:
 
 @dataclass(frozen=True)
 class PagedReply:
-    """The answer to a paged call. `lines`: all of its lines, `records`: those that are not the gateway's own."""
+    """The answer to a paged call. `lines`: all of its lines. `records`: the lines that are not the gateway's own."""
 
     status: int
     headers: Mapping[str, str]
@@ -152,7 +152,7 @@ class Paged:
         method: str = "GET",
         **more: Any,
     ) -> PagedReply:
-        """Make one call with ``Gateway-Paginate: wish``; `since` goes into Gateway-Paginate-From."""
+        """Make one call with ``Gateway-Paginate: wish``. `since`: value of Gateway-Paginate-From."""
         headers = {} if wish is None else {"Gateway-Paginate": wish}
         since = more.pop("since", None)
         headers |= {} if since is None else {"Gateway-Paginate-From": since}
@@ -161,7 +161,7 @@ class Paged:
             return PagedReply(answer.status, answer.headers, await answer.read())
 
     async def raw(self, head: str) -> bytes:
-        """All that comes back for a request with these lines, our three headers added."""
+        """Send a request with these lines and the three gateway headers. Return all received bytes."""
         reader, writer = await asyncio.open_connection("127.0.0.1", int(self.gateway.url.rpartition(":")[2]))
         ours = {**self.gateway.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
         lines = [head, *(f"{name}: {value}" for name, value in ours.items()), "", ""]

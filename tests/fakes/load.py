@@ -1,4 +1,4 @@
-"""Keep-alive clients that ask without pause, and an upstream that can be told apart from any other answer."""
+"""Keep-alive clients that send requests without pause, and an upstream with recognizable answers."""
 
 import asyncio
 import hashlib
@@ -18,12 +18,12 @@ SHORT = bytes(range(65, 91)) * 50  # 1,300 bytes
 
 
 def content(number: int, pieces: int) -> bytes:
-    """The body of ``/stream/{number}``: no two streams have a piece in common."""
+    """Return the body of ``/stream/{number}``. No two streams have a piece in common."""
     return b"".join(hashlib.sha256(b"%d/%d" % (number, n)).digest() * (PIECE // 32) for n in range(pieces))
 
 
 class Upstream:
-    """A provider. `release` lets streams go beyond their first half; `begun` are those that wait for it."""
+    """A provider. `release` lets streams continue after their first half; `begun` counts the streams that wait for it."""
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
@@ -32,7 +32,7 @@ class Upstream:
         self._moved = asyncio.Condition()
 
     async def has_begun(self, streams: int) -> None:
-        """Wait until so many streams have sent their first half."""
+        """Wait until this many streams have sent their first half."""
         async with asyncio.timeout(PATIENCE_S), self._moved:
             await self._moved.wait_for(lambda: self.begun >= streams)
 
@@ -71,11 +71,11 @@ class Upstream:
 
 
 class Load:
-    """Clients on kept connections; each asks without pause, or every `each_s` seconds.
+    """Clients on keep-alive connections. Each sends requests without pause, or every `each_s` seconds.
 
-    `done` counts statuses; `failed` says what went wrong, by kind.
-    A connection that ends because an answer has announced it is no failure of a request, `closed` counts these; anything
-    else that is not a whole answer with the body that `Upstream.short` sends is one, a refused connection too.
+    `done` counts answers by status; `failed` counts failures by kind; `closed` counts connections that ended after an
+    answer announced it, which is not a failure. Everything else except a complete answer with the body of
+    `Upstream.short` is a failure, a refused connection too.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class Load:
         return self.done.total()
 
     async def further(self, requests: int) -> None:
-        """Wait until so many more have been answered, or one has failed."""
+        """Wait until this many more requests are answered, or one has failed."""
         goal = self.total + requests
         async with asyncio.timeout(PATIENCE_S), self._moved:
             await self._moved.wait_for(lambda: self.total >= goal or self.failed)
 
     async def stop(self) -> None:
-        """Stop after the answers that are awaited now."""
+        """Stop after the outstanding answers."""
         self._more = False
         await asyncio.gather(*self._tasks)
 

@@ -1,4 +1,4 @@
-"""Client registration and client authentication as servers made with the MCP Python SDK (mcp 2.3) have them."""
+"""Client registration and client authentication as in servers built with the MCP Python SDK (mcp 2.3)."""
 
 import base64
 import binascii
@@ -12,17 +12,17 @@ METHODS = ("client_secret_post", "client_secret_basic")
 
 
 class NotAuthenticated(Exception):
-    """The client did not prove itself; the text is the SDK's."""
+    """Client authentication failed. The text is the SDK's."""
 
 
 @dataclass
 class SdkClients:
-    """The SDK's register handler and its ClientAuthenticator, rule by rule: `client_id` is read from the body only."""
+    """The SDK's registration handler and its ClientAuthenticator, rule by rule: `client_id` is read only from the body."""
 
     registered: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def register(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a registration; the method is the one that was requested, `client_secret_post` if absent."""
+        """Return the answer to a registration. The method is the requested one, `client_secret_post` if absent."""
         method = asked.get("token_endpoint_auth_method") or METHODS[0]
         client: dict[str, Any] = {**asked, "client_id": secrets.token_hex(8), "token_endpoint_auth_method": method}
         if method != "none":
@@ -31,7 +31,7 @@ class SdkClients:
         return client
 
     def authenticate(self, form: Mapping[str, str], authorization: str) -> dict[str, Any]:
-        """The client that a token request is from. Raises NotAuthenticated."""
+        """Return the client that sent a token request. Raises NotAuthenticated."""
         client_id = form.get("client_id")
         if not client_id:
             raise NotAuthenticated("Missing client_id")

@@ -1,6 +1,6 @@
-"""An empty SQLite database that has our tables: copying one is ten times as quick as making one.
+"""An empty SQLite database with the gateway's tables. Copying one is ten times as fast as creating one.
 
-For gateways with the encryption key that most tests use, it has their environments too, with a data key each.
+For gateways with the encryption key that most tests use, it also contains their environments, each with a data key.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gateway.vault import Keyring
 
 
 def lay(path: Path, key: str = "", environments: Collection[str] = ()) -> None:
-    """Such a database at `path`, unless there is a file already. With a key, it has `environments` and their data keys."""
+    """Create the database at `path`, unless the file exists. With a key, it has `environments` and their data keys."""
     if not path.exists():
         shutil.copyfile(_original(key, tuple(sorted(environments))), path)
         path.chmod(0o600)
@@ -32,6 +32,6 @@ def _original(key: str, environments: tuple[str, ...]) -> Path:
     async def make() -> None:
         await (await open_store(f"sqlite:///{path}", keyring, environments=environments)).close()
 
-    with ThreadPoolExecutor(1) as aside:  # the caller's loop may be running
+    with ThreadPoolExecutor(1) as aside:  # on a thread of its own, since the caller's loop may be running
         aside.submit(lambda: asyncio.run(make())).result()
     return path

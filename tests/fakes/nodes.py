@@ -1,4 +1,4 @@
-"""Several `gateway serve` processes on one store, with integration `tracker`, whose provider lives in the test."""
+"""Several `gateway serve` processes on one store, with integration `tracker`, whose provider runs in the test."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ LONG_AGO = "2020-01-01T00:00:00Z"
 
 
 class Nodes:
-    """`urls` of all of them; `http` sends the secret key and opens as many connections as requested."""
+    """`urls`: of all nodes. `http` sends the secret key and opens an unlimited number of connections."""
 
     def __init__(self, running: Sequence[Serving], http: aiohttp.ClientSession) -> None:
         self.running = running
@@ -26,7 +26,7 @@ class Nodes:
         self.http = http
 
     async def imported(self, grant: dict[str, Any], connection_id: str) -> None:
-        """A connection with the tokens of a token answer, expired long ago."""
+        """Import a connection with the tokens of a token answer, whose access token expired long ago."""
         tokens = {name: text for name, text in grant.items() if name in ("access_token", "refresh_token")}
         body = {
             "provider_config_key": "tracker",
@@ -37,13 +37,13 @@ class Nodes:
             assert answer.status == 201, await answer.text()
 
     async def expires_at(self, connection_id: str) -> datetime:
-        """When its access token ends, as the API shows it."""
+        """Return when the connection's access token expires, as shown by the API."""
         url = f"{self.urls[0]}/connections/{connection_id}?provider_config_key=tracker"
         async with self.http.get(url) as answer:
             return datetime.fromisoformat((await answer.json())["credentials"]["expires_at"])
 
     async def call(self, node: int, connection_id: str) -> tuple[int, dict[str, Any]]:
-        """Status and body of one proxied call by the node of that number, counted on from the last."""
+        """Make one proxied call through the node `node` (modulo their number). Return status and body."""
         names = {"Provider-Config-Key": "tracker", "Connection-Id": connection_id}
         url = f"{self.urls[node % len(self.urls)]}/proxy/x"
         async with self.http.get(url, headers=names) as answer:
@@ -61,10 +61,10 @@ async def nodes(
     token_url: str | None = None,
     skews_s: Sequence[float] = (),
 ) -> AsyncIterator[Nodes]:
-    """`count` processes of so many workers each; ended, and killed if need be, afterwards.
+    """Run `count` processes with this many workers each. At the end, stop them, or kill them if necessary.
 
-    `skews_s`: one process for each, a machine of its own whose clock is so far ahead, in place of `count`.
-    `token_url`: the origin of the token endpoint, where it is not the provider's.
+    `skews_s`: instead of `count`, one process per value, on a simulated machine whose clock is this far ahead.
+    `token_url`: the origin of the token endpoint, if it is not the provider's.
     """
     token_url = token_url or provider_url
     write_entry(folder, "tracker", tracker_entry(provider_url, token_url=f"{token_url}/token"))

@@ -1,4 +1,4 @@
-"""Submits forms of our pages as a browser does: it loads the page first, and sends the hidden inputs along."""
+"""Submits forms of the gateway's pages as a browser does: loads the page first, and sends its hidden inputs."""
 
 import re
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ ACTION: Final = re.compile(r'<form method="post" action="([^"]+)"')
 
 
 def hidden_in(html: str) -> dict[str, str]:
-    """The hidden inputs of the page's form."""
+    """Return the hidden inputs of the page's form."""
     return {name: unescape(value) for name, value in HIDDEN.findall(html)}
 
 
 async def submit(
     http: aiohttp.ClientSession, address: str, typed: Mapping[str, str] | None = None, **options: object
 ) -> aiohttp.ClientResponse:
-    """The answer to the form at `address`, read, with what was `typed` in. `options`: of the POST."""
+    """Submit the form at `address` with the fields `typed`. Return the answer, already read. `options`: of the POST."""
     async with http.get(address, headers=BROWSER) as page:
         html = await page.text()
     form = {**hidden_in(html), **(typed or {})}
@@ -32,7 +32,7 @@ async def submit(
 
 
 async def to_consent(http: aiohttp.ClientSession, address: str, typed: Mapping[str, str] | None = None) -> str:
-    """The provider's address to which the form at `address` leads a browser."""
+    """Submit the form at `address` and return the provider's address to which its answer leads the browser."""
     answer = await submit(http, address, typed)
     html = await answer.text()
     found = re.search(r'http-equiv="refresh" content="0;url=([^"]+)"', html)

@@ -1,4 +1,4 @@
-"""How long a test waits for what must happen: so long that only a hang reaches it, on a slow and busy machine too."""
+"""How long a test waits for an event: so long that only a hang reaches it, even on a slow and busy machine."""
 
 from typing import Final
 

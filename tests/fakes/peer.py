@@ -1,4 +1,4 @@
-"""The other gateway, as its public API is described (docs/compatibility.md), with faults that a test can order."""
+"""A fake Nango with its public API (docs/compatibility.md), and with faults that a test can add."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,8 +12,10 @@ KEY = "7f3e1b9a-52c4-4d18-9a77-0d3e5b1c2f60"
 
 @dataclass
 class FakePeer:
-    """`scopes`: what its key may. `faults`: an answer for the next request to that path, each used once. `most`: rows of a page
-    at most, however many are requested."""
+    """`scopes`: of its key. `faults`: answers for the next request to a path, each used once.
+
+    `most`: maximum number of rows per page, no matter how many are requested.
+    """
 
     integrations: dict[str, dict[str, Any]] = field(default_factory=dict)
     connections: list[dict[str, Any]] = field(default_factory=list)

@@ -1,15 +1,16 @@
-"""Ports for servers that come back to the one they had."""
+"""Ports for servers that are restarted on the same port."""
 
 import random
 import socket
 from typing import Final
 
-# Below what Linux gives to outgoing connections (32768 and up), so that none of them takes it while its server is away.
+# Below the ports that Linux gives to outgoing connections (32768 and up), so none of them takes the port of a stopped
+# server.
 QUIET: Final = range(15_000, 32_000)
 
 
 def lasting_port() -> int:
-    """Return a port on which nothing listens now."""
+    """Return a port on which nothing listens at the moment."""
     while True:
         port = random.choice(QUIET)
         with socket.socket() as trial:

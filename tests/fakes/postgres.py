@@ -1,6 +1,6 @@
-"""A PostgreSQL server of our own for tests: the real programs, from a package, on a free port and a folder that goes with it.
+"""A PostgreSQL server for tests: the real programs, from a package, on a free port and with a temporary folder.
 
-PostgreSQL does not run as root; where the tests do, the server runs as `nobody`, from a copy that it may read.
+PostgreSQL does not run as root. If the tests do, the server runs as `nobody`, from a copy that `nobody` can read.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
 
 PASSWORD = "database-password"
-# Nothing here outlives the tests, so nothing need reach the disk.
+# No data outlives the tests, so nothing must reach the disk.
 SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=32MB", "log_min_messages=fatal")
-# TRUNCATE makes the files of every table and index again, which costs far more than to delete a test's few rows.
+# TRUNCATE creates the files of every table and index again, which costs far more than deleting a test's few rows.
 EMPTY = """
 SET session_replication_role = replica;
 DO $$ DECLARE name text; BEGIN
@@ -48,9 +48,9 @@ DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class PostgresServer:
-    """`stop` and `start` are what a restart is made of; the address stays the same.
+    """A server that can be restarted with `stop` and `start` under the same address.
 
-    `copied_from`: the port of a running server whose standby this one is to be.
+    `copied_from`: the port of a running server, if this one becomes its standby.
     """
 
     def __init__(self, settings: tuple[str, ...] = SETTINGS, *, copied_from: int | None = None) -> None:
@@ -98,12 +98,12 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """While it runs."""
+        """Process id while the server runs."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Returns once it answers."""
+        """Start the server and wait until it answers."""
         self.launch()
         asyncio.run(self.answers())
 
@@ -132,21 +132,21 @@ class PostgresServer:
                 return
 
     def stop(self) -> None:
-        """Stop the server as an operator's restart does: connections are ended at once."""
+        """Stop the server as an operator's restart does: connections are closed immediately."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(PATIENCE_S)
             self._process = None
 
     def freeze(self) -> None:
-        """Let all its processes hang, as a host does whose disk has gone away."""
+        """Suspend all processes of the server, as when the disk of its host disappears."""
         self._to_all(signal.SIGSTOP)
 
     def thaw(self) -> None:
         self._to_all(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill the server at once, as when its host is lost."""
+        """Kill the server immediately, as when its host is lost."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(PATIENCE_S)
@@ -163,20 +163,20 @@ class PostgresServer:
         return f"postgresql://gateway:{PASSWORD}@/{database}?host={self._folder}&port={self.port}"
 
     async def make_database(self) -> str:
-        """The address of a new database."""
+        """Create a database and return its URL."""
         name = f"test_{secrets.token_hex(6)}"
         await self.run(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy")
         return self.url(name)
 
     def dump(self, url: str) -> str:
-        """The database there as SQL that any client can run: INSERT in place of COPY, no commands of psql's own."""
+        """Return the database as SQL that any client can run: INSERT instead of COPY, and no psql commands."""
         options = ["--inserts", "--no-owner", "--no-privileges", "--no-comments"]
         command = [self._programs / "pg_dump", *options, "-d", url]
         ran = subprocess.run(command, capture_output=True, check=True, cwd="/", **self._owner)
         return "".join(line for line in ran.stdout.decode().splitlines(True) if not line.startswith("\\"))
 
     async def emptied(self, url: str) -> str:
-        """`url`, a database with our tables, with nothing in them."""
+        """Delete all rows of the gateway's tables and return `url`."""
         db = await asyncpg.connect(url)
         tables = ", ".join(f"'{table.name}'" for table in metadata.sorted_tables)
         await db.execute(EMPTY.format(tables=tables))
@@ -198,7 +198,7 @@ class PostgresServer:
 
 
 async def migrated(url: str) -> None:
-    """Make our tables there, and leave them empty."""
+    """Create the gateway's tables, and leave them empty."""
     await (await open_store(url, Keyring([os.urandom(32)]), environments=())).close()
 
 
@@ -210,7 +210,7 @@ def _programs() -> Path:
 
 
 def _copied(programs: Path, into: Path) -> Path:
-    """With the libraries beside the package, which the programs look for by the way from their own place."""
+    """Copy the programs together with the libraries beside the package, which they load by a relative path."""
     package = programs.parents[1]
     for libraries in package.parent.glob(f"{package.name}.libs"):
         shutil.copytree(libraries, into / libraries.name)
@@ -229,5 +229,5 @@ _LIBC = ctypes.CDLL(None)
 
 
 def _die_with_parent() -> None:
-    if sys.platform == "linux":  # elsewhere a server outlives tests that are killed
+    if sys.platform == "linux":  # elsewhere, a server outlives tests that are killed
         _LIBC.prctl(DIE_WITH_PARENT, signal.SIGINT)

@@ -1,6 +1,6 @@
-"""A client in a process of its own, which notes how long it waits for short answers while others ask for hard work.
+"""A client in its own process that measures how long short answers take while other clients request expensive work.
 
-``python -m tests.fakes.probe PORT``: for each line that it reads, it writes the longest wait since the line before.
+``python -m tests.fakes.probe PORT``: for each input line, it prints the longest wait since the previous line.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ async def run(port: int) -> None:
     asking = asyncio.create_task(ask(port, waits))
     while await asyncio.to_thread(sys.stdin.readline):
         count = len(waits)
-        while len(waits) < count + 2 and not asking.done():  # whatever is outstanding counts
+        while len(waits) < count + 2 and not asking.done():  # an outstanding request counts too
             await asyncio.sleep(PAUSE_S)
         print(max(waits), flush=True)
         waits.clear()
@@ -39,7 +39,7 @@ async def run(port: int) -> None:
 
 
 def queued_s(pid: int) -> float:
-    """How long the threads of a process have waited for a processor so far, each while it had something to do."""
+    """Return how long the threads of a process have waited for a CPU so far while they were runnable."""
     found = 0.0
     for file in Path("/proc", str(pid), "task").glob("*/schedstat"):
         with suppress(OSError):  # the thread has ended
@@ -53,7 +53,7 @@ class Probe:
         self.pid = process.pid
 
     async def longest_s(self) -> float:
-        """The longest wait since the last time."""
+        """Return the longest wait since the previous call."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"\n")

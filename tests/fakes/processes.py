@@ -24,7 +24,7 @@ from tests.fakes.patience import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 SKEWED = Path(__file__).parent / "skewed"
 CONNECTION = {"Provider-Config-Key": "up", "Connection-Id": "c1"}
-# What systemd does for a socket unit: descriptor 3 and upward, meant for this process id.
+# Passes a socket as systemd does for a socket unit: descriptors from 3 on, and the process id they are meant for.
 HAND_OVER = (
     "import os, sys; fd = int(sys.argv[1]); os.dup2(fd, 3); os.set_inheritable(3, True); "
     "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
@@ -33,7 +33,7 @@ HAND_OVER = (
 
 
 def head(path: str, key: str = SECRET_KEY) -> bytes:
-    """A request on behalf of the one connection."""
+    """Return the head of a proxied request for the connection."""
     fields = {"Host": "gw", "Authorization": f"Bearer {key}", **CONNECTION}
     return (
         f"GET /proxy{path} HTTP/1.1\r\n{''.join(f'{n}: {v}{chr(13)}{chr(10)}' for n, v in fields.items())}\r\n".encode()
@@ -41,7 +41,7 @@ def head(path: str, key: str = SECRET_KEY) -> bytes:
 
 
 class Files:
-    """`document` is what `write` writes. Beside it lies an empty database, unless there is one."""
+    """A configuration file. `write` writes `document`. An empty database lies beside it, unless one exists."""
 
     def __init__(self, folder: Path, upstream_port: int, **server: Any) -> None:
         self.path = folder / "gateway.yaml"
@@ -60,7 +60,7 @@ class Files:
         self.write()
 
     def write(self) -> None:
-        """Write the file in one step, as an editor or a deployment does."""
+        """Replace the file atomically, as an editor or a deployment does."""
         fresh = self.path.with_suffix(".new")
         fresh.write_text(yaml.safe_dump(self.document))
         fresh.replace(self.path)
@@ -68,13 +68,13 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A configuration that somebody else has written."""
+    """A configuration file that another fixture has written."""
 
     path: Path
 
 
 class Serving:
-    """`port` and `metrics_url` once it is ready; `log` holds what it has logged so far."""
+    """A running process. `port` and `metrics_url` are set once it is ready; `log` contains its log entries so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -91,7 +91,7 @@ class Serving:
             async with self._heard:
                 try:
                     self.log.append(json.loads(line))
-                except ValueError:  # for the operator, not for the log; or torn by another worker's
+                except ValueError:  # a message for the operator, or a line torn by another worker
                     self.log.append({"event": line.decode().rstrip()})
                 self._heard.notify_all()
         async with self._heard:
@@ -111,7 +111,7 @@ class Serving:
         self.process.send_signal(number)
 
     async def logged(self, event: str, times: int = 1) -> list[dict[str, Any]]:
-        """The first entries of that name, once there are so many."""
+        """Wait for `times` log entries of that event and return the entries."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S), self._heard:
                 await self._heard.wait_for(lambda: self._silent or len(self.entries(event)) >= times)
@@ -130,7 +130,7 @@ class Serving:
         return code
 
     def workers(self) -> list[int]:
-        """Its children, whichever of its threads has started them; none once it has ended."""
+        """Return its child processes, from all of its threads; none after its exit."""
         pids = list[int]()
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{self.process.pid}/task").iterdir():
@@ -138,7 +138,7 @@ class Serving:
         return sorted(pids)
 
     def kill_all(self) -> None:
-        """The parent and its workers at once, as the machine does when it fails."""
+        """Kill the parent and its workers at the same time, as when the machine fails."""
         workers = self.workers()
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
@@ -147,7 +147,7 @@ class Serving:
                 os.kill(pid, signal.SIGKILL)
 
     async def connect(self) -> None:
-        """Make the connection that `head` asks for."""
+        """Create the connection that `head` uses."""
         body = {
             "provider_config_key": "up",
             "connection_id": "c1",
@@ -169,9 +169,10 @@ class Serving:
 async def serving(
     files: "Files | NodeFile", listener: socket.socket | None = None, *, skew_s: float = 0.0, folder: Path | None = None
 ) -> AsyncIterator[Serving]:
-    """A process that is ready; on `listener`, if there is one, instead of a socket of its own.
+    """Run a process and yield it when it is ready. If `listener` is given, the process serves on this socket.
 
-    `skew_s`: how far its clock, and that of all processes it starts, is ahead. `folder`: its machine's, for temporary files.
+    `skew_s`: how far the clock of the process and its children is ahead. `folder`: of its simulated machine, for
+    temporary files.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if skew_s:
@@ -195,8 +196,8 @@ async def serving(
         await gateway.ready()
         yield gateway
     finally:
-        gateway.kill_all()  # workers would drain at their parent's death, after a test that failed for as long as they may
+        gateway.kill_all()  # after a failed test, orphaned workers would drain as long as they are allowed to
         assert process.stdout is not None
-        await process.stdout.read()  # workers that outlive their parent for a moment hold it open
+        await process.stdout.read()  # workers that outlive their parent for a moment keep the pipe open
         await process.wait()
         await gateway.listening

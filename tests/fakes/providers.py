@@ -1,4 +1,4 @@
-"""Catalog entries for tests, in the smallest form that the test at hand needs."""
+"""Minimal catalog entries for tests."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from gateway.catalog.provider import Provider
 
 
 def provider(**changes: Any) -> Provider:
-    """A tracker that grants OAuth 2.0 tokens; `changes` are fields of the entry."""
+    """Return a tracker entry that grants OAuth 2.0 tokens. `changes`: fields of the entry."""
     entry: dict[str, Any] = {
         "name": "tracker",
         "display_name": "Tracker",

@@ -1,4 +1,4 @@
-"""The end of the PROXY chain on a real aiohttp server, its beginning played: a known key, a known connection."""
+"""The end of the PROXY chain on a real aiohttp server. The start of the chain is faked: a known key, a known connection."""
 
 import asyncio
 import ipaddress
@@ -49,7 +49,7 @@ class Opening(NamedTuple):
 
 
 on_our_runner = False
-"""Whether `gateway_to` serves on `gateway.runner`; the loops of `tests/gateway/conftest.py` say so."""
+"""Whether `gateway_to` serves on `gateway.runner`. Set by the loop factories of `tests/gateway/conftest.py`."""
 
 LOOPBACK = (Opening(ipaddress.ip_network("127.0.0.0/8")),)
 
@@ -57,7 +57,7 @@ LOOPBACK = (Opening(ipaddress.ip_network("127.0.0.0/8")),)
 def opened_at(
     port: int, path: str = "", placement: Placement = BEARER, *, host: str = "127.0.0.1", **more: Any
 ) -> Opened:
-    """A connection whose provider listens on this port of the loopback."""
+    """Return a connection whose provider listens on this loopback port."""
     ref = ConnectionRef("dev", "tracker", "u1")
     now = datetime(2026, 1, 1, tzinfo=UTC)
     base = Address("http", host, port, path)
@@ -95,7 +95,7 @@ def opened_at(
 
 @dataclass
 class Rejections:
-    """`counted`: the statuses with which a provider refused a credential. They are only recorded."""
+    """`counted`: the statuses with which a provider rejected a credential. They are only recorded."""
 
     counted: list[int] = field(default_factory=list)
     suspected: Mapping[ConnectionRef, object] = field(default_factory=dict)
@@ -106,9 +106,10 @@ class Rejections:
 
 @dataclass
 class Live:
-    """`known` is in memory; `stored` must be awaited. `asked` lists what was.
+    """A connection cache. `known` is in memory; `stored` must be awaited. `asked` lists the requested connections.
 
-    `newer` is what a renewal brings after the provider has refused a credential; `refused` lists those.
+    `newer`: the result of a refresh after the provider has rejected a credential; `refused` lists the rejected
+    connections.
     """
 
     known: Mapping[ConnectionRef, Opened]
@@ -141,7 +142,7 @@ class Live:
 
 
 class NoLinks:
-    """Whose key may create no connect sessions."""
+    """Reconnect links for a key that may create no connect sessions."""
 
     async def with_remedy(
         self, fault: GatewayError, policy: object, ref: ConnectionRef, *, key_id: str, pollable: bool
@@ -151,7 +152,7 @@ class NoLinks:
 
 @web.middleware
 async def told_apart(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Stands for request_id, access_log, error_shape and bearer_key."""
+    """Replaces request_id, access_log, error_shape and bearer_key."""
     request[REQUEST_ID] = "req-1"
     request[TIMING] = Timing(clock.monotonic())
     request[CALLER] = Caller(Environment("dev"))
@@ -204,7 +205,7 @@ class Gateway:
         return f"http://127.0.0.1:{self.port}"
 
     async def raw(self, message: bytes, *, until_eof: bool = True) -> bytes:
-        """Send these bytes on a connection of their own, and read until the gateway closes it."""
+        """Send these bytes on a new connection, and read until the gateway closes it."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(message)
@@ -221,7 +222,7 @@ class Gateway:
         body: bytes = b"",
         us: bool = True,
     ) -> bytes:
-        """Send one raw request with our three headers, `lines` below them, and ``Connection: close``."""
+        """Send one raw request with the three gateway headers, then `lines`, and ``Connection: close``."""
         ours = [f"{name}: {value}" for name, value in US.items()] if us else []
         head = [f"{method} {target} HTTP/1.1", "Host: gw.example.com", *ours, *lines]
         if not any(line.lower().startswith("connection:") for line in lines):
@@ -240,7 +241,7 @@ async def gateway_to(
     egress_limits: EgressLimits | None = None,
     limits: ClientLimitsConfig | None = None,
 ) -> AsyncIterator[Gateway]:
-    """A gateway with one known connection. `under` mounts it below a prefix of a host application."""
+    """Run a gateway with one known connection. `under`: path prefix of a host application to mount it under."""
     egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
     live = Live({opened.connection.ref: opened})
     app = application(live, egress, egress_limits=egress_limits, limits=limits)

@@ -1,4 +1,4 @@
-"""A client that sends exactly the bytes it is told to, and shows exactly the bytes that come back."""
+"""A client that sends exactly the given bytes, and returns exactly the received bytes."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.fakes.patience import PATIENCE_S
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """An answer as it stood on the wire. `rest`: the bytes behind it."""
+    """An answer as received. `rest`: the bytes after it."""
 
     line: str
     headers: dict[str, str]
@@ -30,7 +30,7 @@ class RawAnswer:
 
 
 def parsed(raw: bytes, *, head_only: bool = False) -> RawAnswer:
-    """The first answer in `raw`, framed by its Content-Length; `head_only` for HEAD."""
+    """Return the first answer in `raw`, framed by its Content-Length. `head_only`: for HEAD."""
     head, separator, rest = raw.partition(b"\r\n\r\n")
     assert separator, f"no whole head in {raw!r}"
     line, *fields = head.decode("latin-1").split("\r\n")
@@ -47,7 +47,7 @@ class RawClient:
         self.writer.write(data)
 
     async def until_closed(self) -> bytes:
-        """All bytes up to the end of the connection, in whichever manner it ends."""
+        """Return all bytes until the connection ends, in whatever way."""
         seen = bytearray()
         async with asyncio.timeout(PATIENCE_S):
             try:
@@ -58,7 +58,7 @@ class RawClient:
         return bytes(seen)
 
     async def until_clean_end(self) -> None:
-        """Read on until the connection is closed properly. Raises ConnectionResetError where it is cut."""
+        """Read until the connection is closed properly. Raises ConnectionResetError if it is reset."""
         async with asyncio.timeout(PATIENCE_S):
             while await self.reader.read(65536):
                 pass
@@ -72,7 +72,7 @@ class RawClient:
             return await self.reader.readexactly(size)
 
     async def answer(self) -> RawAnswer:
-        """The next answer, framed by its Content-Length, with nothing read beyond it."""
+        """Return the next answer, framed by its Content-Length, and read nothing after it."""
         head = await self.until(b"\r\n\r\n")
         length = parsed(head, head_only=True).headers.get("content-length", "0")
         return parsed(head + await self.exactly(int(length)))
@@ -88,7 +88,7 @@ async def dial(port: int) -> AsyncIterator[RawClient]:
 
 
 async def exchange(port: int, data: bytes) -> bytes:
-    """Everything that comes back for `data` until the connection ends."""
+    """Send `data` and return everything that is received until the connection ends."""
     async with dial(port) as client:
         client.send(data)
         return await client.until_closed()

@@ -1,4 +1,4 @@
-"""A provider made of a bare socket: it records what it gets, byte for byte, and answers whatever a test says."""
+"""A provider on a bare socket: it records the received bytes, and sends the answers that a test defines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,7 +14,9 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass
 class RawProvider:
-    """`heads` are the request heads as received, `bodies` what followed them; `connections` counts dials."""
+    """`heads`: the request heads as received. `bodies`: the bytes after them. `connections`: number of accepted
+    connections.
+    """
 
     port: int = 0
     connections: int = 0
@@ -27,7 +29,7 @@ class RawProvider:
         return f"http://127.0.0.1:{self.port}"
 
     def lines(self, index: int = -1) -> list[str]:
-        """The header lines of one request, in order, as sent."""
+        """Return the header lines of one request, in order, as sent."""
         return self.heads[index].decode("latin-1").split("\r\n")[1:-2]
 
     def request_line(self, index: int = -1) -> str:
@@ -35,7 +37,7 @@ class RawProvider:
 
 
 async def read_message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """Head and body, the body still in its framing. Raises IncompleteReadError at the end of the stream."""
+    """Return head and body, the body still in its framing. Raises IncompleteReadError at the end of the stream."""
     head = await reader.readuntil(b"\r\n\r\n")
     lower = head.lower()
     if b"transfer-encoding: chunked" in lower:
@@ -48,7 +50,7 @@ async def read_message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 @asynccontextmanager
 async def raw_provider(answer: bytes | Script = OK, *, close: bool = False) -> AsyncIterator[RawProvider]:
-    """Answers every request with these bytes, or hands each connection to a script. `close`: one answer each."""
+    """Answer every request with these bytes, or pass each connection to a script. `close`: one answer per connection."""
     provider = RawProvider()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -70,7 +72,7 @@ async def raw_provider(answer: bytes | Script = OK, *, close: bool = False) -> A
                 if close:
                     return
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass  # the other side left, or the test is over
+            pass  # the gateway closed the connection, or the test is over
         finally:
             provider.left.set()
             writer.close()

@@ -1,4 +1,4 @@
-"""The customer's application as far as webhooks go: a real server that keeps what it got, and fails on demand."""
+"""The customer's webhook receiver: a real server that keeps the requests it got, and fails on demand."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from multidict import CIMultiDictProxy
 
 @dataclass(frozen=True)
 class Got:
-    """A request, and the status it was answered with."""
+    """A request, and the status of its answer."""
 
     path: str
     headers: CIMultiDictProxy[str]
@@ -27,7 +27,7 @@ class Got:
 
 @dataclass
 class Receiver:
-    """`answer` says what a request is answered with; `hold` keeps all waiting while it is unset."""
+    """A receiver. `answer` returns the answer to a request; while `hold` is unset, answers wait."""
 
     url: str = ""
     answer: Callable[[str, Any], web.Response] = lambda _path, _body: web.Response(status=204)
@@ -55,7 +55,9 @@ class Receiver:
         return [one for one in self.got if 200 <= one.status < 300]
 
     def events(self) -> list[tuple[str, str]]:
-        """Connection and event of what was taken, in order; each event once, though it may have come again."""
+        """Return connection and event of the accepted requests, in order. An event that was sent several times is
+        listed once.
+        """
         once = {one.headers.get("webhook-id", str(number)): one.event for number, one in enumerate(self.taken)}
         return [(event["connectionId"], event["event"]) for event in once.values()]
 

@@ -1,4 +1,4 @@
-"""A server that records every byte that it is sent, and issues tokens to anyone who asks."""
+"""A server that records every received byte, and issues tokens to every client."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,8 +10,10 @@ from aiohttp.test_utils import TestServer
 
 @dataclass
 class RecordingServer:
-    """`received`: request lines, header fields and bodies, in the order in which they came. `refuse`: the next token requests.
-    `location`: where it redirects all others to. `fields`: header fields of its answers to all others."""
+    """`received`: request lines, header fields and bodies, in order. `refuse`: reject the next token requests.
+
+    `location`: redirect target for all other requests. `fields`: header fields of the answers to all other requests.
+    """
 
     url: str = ""
     received: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The parts that every gateway of a test process needs at its start are made once; parts that no test requests are left out."""
+"""Creates the parts that every gateway of a test process needs only once, and leaves out parts that no test uses."""
 
 import os
 import ssl
@@ -20,9 +20,12 @@ from gateway.pages.templates import Templates
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shipped catalog is read once, each SQL statement and each page template is compiled once, and no certificates
-    of the system are read, since no test calls a public host. Housekeeping does not begin by itself within a test, at a
-    moment that depends on the machine: a test runs the part that it is about."""
+    """Read the shipped catalog once, compile each SQL statement and page template once, and do not read the system's
+    certificates.
+
+    No test calls a public host. Housekeeping does not start by itself during a test, since its time would depend on the
+    machine: a test runs the part that it tests.
+    """
     shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.files_in
     shipped_files = list_files(shipped)
     known: dict[tuple[object, object], tuple[list[load_catalog.Row], list[str]]] = {}
@@ -46,17 +49,17 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     load_all = ssl.SSLContext.load_default_certs
 
     def load_named(self: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
-        if "SSL_CERT_FILE" in os.environ:  # the test's own
+        if "SSL_CERT_FILE" in os.environ:  # set by the test itself
             load_all(self, purpose)
 
     monkeypatch.setattr(lifetime, "HOUSEKEEPING_AFTER_S", 3600.0)
     monkeypatch.setattr(load_catalog, "rows_of_folder", read_once)
     monkeypatch.setattr(load_catalog, "files_in", files_once)
     configure = structlog.configure
-    # A logger that remembers its first set-up would keep it for the tests that follow.
+    # A logger that caches its first configuration would keep it for later tests.
     monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load_named)
-    environment = Templates().environment  # it keeps compiled templates, and reads a changed file again
+    environment = Templates().environment  # the environment keeps compiled templates, and reloads a changed file
     monkeypatch.setattr(Templates, "environment", environment)
     compiled = SharedCache()
     monkeypatch.setattr(
@@ -65,8 +68,11 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SharedCache(LRUCache[Any, Any]):
-    """Compiled statements of all engines. SQLAlchemy has a cache an engine, with the engine's own dialect in each key;
-    here dialects of one class that have met one version of a server are one, since they compile alike."""
+    """Compiled statements of all engines.
+
+    SQLAlchemy has one cache per engine, with the engine's own dialect in each key. This cache treats dialects of one
+    class and one server version as equal, since they compile the same SQL.
+    """
 
     def __init__(self) -> None:
         super().__init__(capacity=5000)

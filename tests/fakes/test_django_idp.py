@@ -1,4 +1,4 @@
-"""The real OAuth server behaves as the journeys presume: PKCE, rotation, a family revoked on reuse, 403 when dead."""
+"""The Django OAuth server behaves as the journeys expect: PKCE, rotation, family revocation on reuse, 403 for dead tokens."""
 
 import base64
 import hashlib

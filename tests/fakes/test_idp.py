@@ -1,4 +1,4 @@
-"""The scripted token endpoint works with the aiohttp that is installed."""
+"""The scripted token endpoint works with the installed aiohttp."""
 
 import aiohttp
 from aiohttp import web
@@ -10,7 +10,7 @@ from tests.fakes.idp import token_endpoint  # noqa: F401  (a fixture)
 URL = "https://auth.example.com/token"
 
 
-async def test_it_answers_as_scripted_and_remembers_what_was_asked(token_endpoint: aioresponses) -> None:  # noqa: F811
+async def test_scripted_endpoint_sends_scripted_answers_and_records_requests(token_endpoint: aioresponses) -> None:  # noqa: F811
     token_endpoint.post(URL, payload={"access_token": "at"}, headers={"Cache-Control": "no-store"})
     token_endpoint.post(URL, status=400, body="<html>")
     async with aiohttp.ClientSession() as session:
@@ -23,7 +23,7 @@ async def test_it_answers_as_scripted_and_remembers_what_was_asked(token_endpoin
     assert calls[0].kwargs["data"] == {"grant_type": "refresh_token"}
 
 
-async def test_servers_on_this_machine_are_really_asked(
+async def test_requests_to_local_servers_are_really_sent(
     token_endpoint: aioresponses,  # noqa: F811
     aiohttp_client: AiohttpClient,
 ) -> None:

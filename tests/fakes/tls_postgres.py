@@ -1,4 +1,4 @@
-"""TLS before a PostgreSQL server that has none: answers libpq's request for it, then passes the bytes on."""
+"""TLS in front of a PostgreSQL server without TLS: answers libpq's SSLRequest, then forwards the bytes."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ WISH: Final = bytes.fromhex("0000000804d2162f")  # SSLRequest: PostgreSQL's manu
 
 @contextlib.asynccontextmanager
 async def tls_before(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """The port on this machine where that server can be reached by TLS alone."""
+    """Yield the local port where that server can be reached only by TLS."""
     under_way: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,5 +1,6 @@
-"""A provider that a test can steer: an OAuth 2.0 issue tracker with rotating refresh tokens, which revokes the whole
-family when it sees one twice, and an API that takes only tokens it gave out.
+"""A provider that a test controls: an OAuth 2.0 issue tracker and its API, which accepts only tokens that it issued.
+
+Refresh tokens rotate. The tracker revokes the whole family when it receives a refresh token twice.
 """
 
 import asyncio
@@ -33,13 +34,14 @@ class Grant:
 
 @dataclass
 class Tracker:
-    """`answer` replaces the token endpoint's next answers; `hold` keeps token requests waiting while it is unset, and
-    `hold_api` all others. `hold_answer` keeps the answers to those that have been worked off.
+    """`answer` replaces the token endpoint's next answers. While `hold` is unset, token requests wait; while `hold_api`
+    is unset, all
+    other requests wait. `hold_answer` delays the answers to processed token requests.
 
-    `refusal` is the API's status for a token it does not know, and for any on the paths in `forbidden`. With `expires` it
-    knows every access token until its end, rounded down to a whole second as by servers with integer timestamps, and
-    without, the last one of each grant. `scopes_of`: a path ▸ the scope without which it answers as RFC 6750 §3.1 says;
-    tokens then name the scopes that were requested.
+    `refusal`: the API's status for an unknown token, and for every token on the paths in `forbidden`. With `expires`,
+    every access token is valid until its end, rounded down to a whole second as in servers with integer timestamps.
+    Without it, only the last token of each grant is valid. `scopes_of`: path ▸ the scope without which the API answers
+    as RFC 6750 §3.1 says; tokens then list the requested scopes.
     """
 
     url: str = ""
@@ -85,7 +87,7 @@ class Tracker:
         return server
 
     def grant(self) -> dict[str, Any]:
-        """Make a grant and return a token endpoint's answer to it, for imports."""
+        """Create a grant and return a token endpoint's answer to it, for imports."""
         made = Grant(f"refresh-{next(self._numbers)}")
         self.grants.append(made)
         return self._issued(made)

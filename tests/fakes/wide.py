@@ -1,4 +1,4 @@
-"""A provider of everything that a balancer might spoil: events, sockets, large bodies, odd paths, and answers that wait."""
+"""A provider of everything that a balancer might break: events, sockets, large bodies, unusual paths, and delayed answers."""
 
 import asyncio
 import hashlib
@@ -17,19 +17,20 @@ MIB: Final = 1 << 20
 
 
 async def pause() -> None:
-    """Between two events."""
+    """Wait between two events."""
     await asyncio.sleep(EVERY_S)
 
 
 def piece(number: int) -> bytes:
-    """The MiB of that number of every download; no two are alike."""
+    """Return MiB number `number` of every download. No two are equal."""
     return hashlib.sha256(b"%d" % number).digest() * (MIB // 32)
 
 
 class Wide:
-    """`asked` counts paths as they stood on the wire; `headers` are those of the last request, in lower case.
+    """`asked`: number of requests by raw path. `headers`: of the last request, in lower case.
 
-    `hold` keeps ``/held`` waiting. ``/dialogue/N`` sends its next event when `arrived` says that the last one has arrived.
+    While `hold` is unset, ``/held`` waits. ``/dialogue/N`` sends its next event when `arrived` reports the arrival of
+    the last one.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class Wide:
     async def _events(
         self, request: web.Request, count: int, after_each: Callable[[], Awaitable[object]] = pause
     ) -> web.StreamResponse:
-        """Each has its number; the last one is called ``end``."""
+        """Send numbered events. The last one is named ``end``."""
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
         for number in range(count):

@@ -1,6 +1,6 @@
-"""``python -m tests.fakes.without_syscalls GROUP MODULE ARGUMENT…``: runs MODULE without a group of system calls.
+"""``python -m tests.fakes.without_syscalls GROUP MODULE ARGUMENT…``: run MODULE without a group of system calls.
 
-As a `SystemCallFilter=~@group` of systemd with `SystemCallErrorNumber=EPERM` does it. Linux on x86-64 and ARM64 only.
+Works like systemd's `SystemCallFilter=~@group` with `SystemCallErrorNumber=EPERM`. Linux on x86-64 and ARM64 only.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Collection
 from typing import Final
 
-# Of `systemd-analyze syscall-filter @resources`, by their numbers.
+# The system calls of `systemd-analyze syscall-filter @resources`, by number.
 RESOURCES: Final = {
     "x86_64": (141, 142, 144, 160, 203, 237, 238, 251, 256, 279, 314, 450),
     "aarch64": (30, 118, 119, 122, 140, 164, 235, 237, 238, 239, 274, 450),
@@ -29,7 +29,7 @@ class Program(ctypes.Structure):
 
 
 def refuse(numbers: Collection[int]) -> None:
-    """Let these system calls fail with EPERM from now on, in this process and all that it starts."""
+    """Make these system calls fail with EPERM from now on, in this process and its children."""
     steps = [(LOAD, 0, 0, 0)]
     steps += [(EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
     steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)]

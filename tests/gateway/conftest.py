@@ -1,4 +1,4 @@
-"""The runners of proxied calls in tests: a host's, and ours on either loop."""
+"""The runners for proxied calls in tests: a host application's, and the gateway's on both loops."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -15,18 +15,18 @@ ON_EACH_RUNNER: Final = frozenset(
     f"test_{name}.py"
     for name in ("handler", "attempts", "passed_answer", "caller_body", "upgrade_tunnel", "forward_isolation")
 )
-"""The tests of `gateway/proxy` that run three times, since runners differ in how they read, cancel and close."""
+"""The test files of `gateway/proxy` that run three times, since runners differ in how they read, cancel and close."""
 
 
 @pytest.fixture(autouse=True)
 def _a_hosts_runner_again() -> Iterator[None]:
-    """Let the tests that follow begin on a host's runner again."""
+    """Reset to a host's runner for the tests that follow."""
     yield
     proxy_end.on_our_runner = False
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
-    """Return the runners and loops of a test: three for those of `ON_EACH_RUNNER`."""
+    """Return the runners and loops of a test: three for files in `ON_EACH_RUNNER`."""
     if item.path.parent.name != "proxy" or item.path.name not in ON_EACH_RUNNER:
         return {"asyncio": asyncio.new_event_loop}
     return {
@@ -37,7 +37,7 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> M
 
 
 def with_runner(new_loop: LoopFactory, *, ours: bool) -> LoopFactory:
-    """A loop, and with it the runner that `gateway_to` takes from now on."""
+    """Return a loop factory that also sets the runner that `gateway_to` uses from then on."""
 
     def factory() -> asyncio.AbstractEventLoop:
         proxy_end.on_our_runner = ours

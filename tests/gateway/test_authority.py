@@ -1,4 +1,4 @@
-"""Host and port of a URL: brackets around IPv6, ports spelled out, loopback for what listens everywhere, and one owner."""
+"""Host and port of a URL: brackets around IPv6, explicit ports, loopback for wildcard addresses, and registered domains."""
 
 import pytest
 

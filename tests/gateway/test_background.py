@@ -1,4 +1,4 @@
-"""Background tasks: ended with their block, and logged when they fail."""
+"""Background tasks: cancelled at the end of their block, and logged when they fail."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import structlog
 from gateway.background import beside, end_background, start_background
 
 
-async def test_it_ends_with_its_block() -> None:
+async def test_background_task_ends_with_its_block() -> None:
     ended = asyncio.Event()
 
     async def work() -> None:

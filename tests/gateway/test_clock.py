@@ -1,4 +1,4 @@
-"""The offset of the database's clock: measured in the middle of a round trip, and only by what is known for sure."""
+"""The offset of the database's clock, measured at the middle of a round trip, with a bounded error."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -12,13 +12,13 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def measure(offset: Offset, ahead_s: float, *, there_s: float = 0.001, back_s: float = 0.001) -> bool:
-    """A measurement of a database whose clock is `ahead_s` ahead."""
+    """Make a measurement of a database whose clock is `ahead_s` ahead."""
     sent = AT
     reached = sent + timedelta(seconds=there_s)
     return offset.measured(sent, reached + timedelta(seconds=back_s), reached + timedelta(seconds=ahead_s))
 
 
-def test_it_is_taken_in_the_middle_of_the_round_trip() -> None:
+def test_offset_is_measured_at_the_middle_of_the_round_trip() -> None:
     offset = Offset()
     assert offset.seconds == 0
     measure(offset, 35)
@@ -45,7 +45,7 @@ def test_a_clock_that_was_set_back_during_a_measurement_measures_nothing() -> No
     assert offset.seconds == 0
 
 
-def test_it_is_reported_once_and_again_when_it_has_changed_by_much() -> None:
+def test_offset_is_reported_once_and_again_after_a_large_change() -> None:
     offset = Offset()
     assert not measure(offset, REPORTED_OFFSET_S - 0.1)
     assert not offset.reported
@@ -68,7 +68,7 @@ def test_now_is_the_time_of_the_database(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def answer(dates: ProviderDates, ahead_s: float, *, took_s: float = 0.2) -> bool:
-    """An answer of a provider whose clock is `ahead_s` ahead, which wrote its `Date` half way."""
+    """Record an answer of a provider whose clock is `ahead_s` ahead, with a `Date` from the middle of the exchange."""
     date = format_datetime(AT + timedelta(seconds=took_s / 2 + ahead_s), usegmt=True)
     return dates.answered(AT, AT + timedelta(seconds=took_s), date)
 

@@ -1,4 +1,4 @@
-"""Each shape of input at its limit, sent to a live gateway: other callers hardly notice."""
+"""Each kind of input at its size limit, sent to a running gateway, hardly delays other callers."""
 
 import asyncio
 import hmac
@@ -19,7 +19,7 @@ from tests.fakes.processes import CONNECTION, Files, serving
 from tests.fakes.scaling import reference_s
 
 MIB = 1 << 20
-ROUNDS = 6  # the first of a kind loads modules
+ROUNDS = 6  # the first request of a kind imports modules
 WIDE = b"{" + b'"a":{},' * (2 * MIB - 9) + b'"b":1}'
 MISSPELT = "all" + "".join(f"; cursr_{number}=1" for number in range(1000))
 WEBHOOK_SECRET = "c" * 32
@@ -42,7 +42,7 @@ TOKEN_ANSWERS = {
     "members": f"{{{TOKENS}{''.join(f',{json.dumps(str(n))}:1' for n in range(10_000))}}}",
 }
 LISTING = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
-LISTS = {  # of an MCP server: kind of answer, and its body
+LISTS = {  # tool lists of an MCP server: kind of answer, and its body
     "arrays": ("application/json", b'{"result":{"tools":[' + b"[]," * (8 * MIB // 3 - 99) + b"1]}}"),
     "tools": ("application/json", b'{"result":{"tools":[' + b'{"name":"a"},' * 60_000 + b"{}]}}"),
     "long texts": ("application/json", b'{"result":{"tools":["' + b"x" * (8 * MIB - 99) + b'"]}}'),
@@ -56,7 +56,7 @@ SETTINGS = {f"setting_{number}": "x" for number in range(40_000)}
 
 
 class Provider:
-    """It answers as `link`, `kind`, `page` and `tokens` say."""
+    """A provider that answers as `link`, `kind`, `page` and `tokens` say."""
 
     link = ""
     kind = "application/json"
@@ -73,7 +73,10 @@ class Provider:
 
 
 def shapes(agent: str) -> dict[str, Any]:
-    """Name ▸ method, path, and what else goes to `request`; or what is set at the provider first. `agent`: a key with rules."""
+    """Return name ▸ method, path, and arguments of `request`, or attributes to set at the provider first.
+
+    `agent`: a key with rules.
+    """
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     as_json = {"Content-Type": "application/json"}
     proxied = {**CONNECTION}
@@ -171,10 +174,10 @@ def shapes(agent: str) -> dict[str, Any]:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
-async def test_others_hardly_wait_while_any_input_comes_at_its_limit(
+async def test_other_callers_hardly_wait_during_inputs_of_maximum_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # a counted line costs ten times as much as another
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # coverage makes a line ten times as slow
     provider = Provider()
     server = RawTestServer(provider.answer)
     await server.start_server(max_field_size=MIB, max_line_size=MIB)
@@ -214,7 +217,7 @@ async def test_others_hardly_wait_while_any_input_comes_at_its_limit(
                 provider.link, provider.kind, provider.page, provider.tokens = "", "application/json", b"[]", ""
                 for attribute, value in (first[0] if first else {}).items():
                     setattr(provider, attribute, value)
-                # What a client builds is built before the probe counts; a first request of its kind loads modules.
+                # The client builds its data before the measurement; a first request of its kind imports modules.
                 content, headers = options.get("data"), options.get("headers")
                 if "json" in options:
                     content, headers = json.dumps(options["json"]), {"Content-Type": "application/json"}
@@ -226,13 +229,14 @@ async def test_others_hardly_wait_while_any_input_comes_at_its_limit(
                     data = None if content is None else io.BytesIO(content)
                     queued_before_s = sum(map(queued_s, processes))
                     async with http.request(method, url + path, data=data, headers=headers) as answer:
-                        with suppress(aiohttp.ClientPayloadError):  # cut amid what cannot be read
+                        # the gateway closes the connection if it cannot read the request
+                        with suppress(aiohttp.ClientPayloadError):
                             await answer.read()
                     longest_s = await probe.longest_s()
-                    # While other processes have the processors, nobody is served, whatever the gateway does.
+                    # Time in which other processes use all CPUs does not count.
                     longest_s -= max(0.0, sum(map(queued_s, processes)) - queued_before_s)
                     if longest_s <= 3 * idle_s + 1.5 * unit_s:
-                        break  # what is slow by itself is slow in each round; what the machine does besides is not
+                        break  # a slow gateway is slow in each round; load of the machine is not
                 waits[name] = (longest_s, idle_s, answer.status)
     await server.close()
     result = [

@@ -1,4 +1,4 @@
-"""Work off the event loop: in rotation by share, so that one with much of it delays its own."""
+"""Work off the event loop, in rotation by share, so that a caller with much work delays only its own."""
 
 import asyncio
 import threading
@@ -26,7 +26,7 @@ async def test_what_work_raises_is_raised_and_the_next_has_its_turn() -> None:
 
 
 async def test_a_task_that_leaves_the_line_takes_no_turn() -> None:
-    """It may leave before being called up, and in the very moment of it."""
+    """It may leave before its turn, or at the moment of its turn."""
     turns, order = FairTurns(), list[str]()
 
     async def take(name: str) -> None:
@@ -38,7 +38,7 @@ async def test_a_task_that_leaves_the_line_takes_no_turn() -> None:
         tasks = {name: asyncio.create_task(take(name)) for name in "abcd"}
         await asyncio.sleep(0)
         tasks["b"].cancel()
-    tasks["a"].cancel()  # called up just now
+    tasks["a"].cancel()  # its turn has just come
     await asyncio.wait(tasks.values())
     assert order == ["c", "d"]
     await take("again")

@@ -1,4 +1,4 @@
-"""Large messages are read in parts, and arrive complete."""
+"""Large messages are processed in parts, and arrive completely."""
 
 import asyncio
 from pathlib import Path
@@ -94,7 +94,7 @@ async def test_a_part_that_cannot_be_fed_ends_the_connection() -> None:
         (b"x" * (1 << 20) + b"\r\n" * (MOST_LINES + 1), True),
     ],
 )
-def test_many_lines_are_dear(data: bytes, dear: bool) -> None:
+def test_data_with_many_lines_is_expensive(data: bytes, dear: bool) -> None:
     assert is_dear(data) == dear
 
 
@@ -135,5 +135,5 @@ async def test_a_body_in_chunks_of_one_byte_passes_both_ways_in_parts(
                 assert (answer.status, answer.body.data) == (200, CONTENT)
     assert arrived == [CONTENT, CONTENT]
     for sizes in parts.values():
-        assert sum(sizes) > len(CHUNKS) // 2  # most came in pieces that are dear
+        assert sum(sizes) > len(CHUNKS) // 2  # most arrived in expensive pieces
         assert max(sizes) <= PART_BYTES

@@ -1,8 +1,8 @@
-"""An inventory: no regular expression of ours costs more than time in proportion to its input, up to the input's limit.
+"""An inventory: every regular expression of the gateway takes linear time, up to the size limit of its input.
 
-Every pattern of `gateway` and `middleware` is found, compiled ones by import and others by their call in the source, and run
-on inputs that are made from its own structure: the shortest way to each repetition, the repeated part many times over, and an
-end that does not fit. `LIMITS` says how long an input may be where the pattern is used.
+It finds every pattern of `gateway` and `middleware`: compiled patterns by import, others by their call in the source.
+It runs each one on inputs derived from its structure: the shortest path to each repetition, the repeated part many
+times, and an end that does not match. `LIMITS` says how long an input may be where the pattern is used.
 """
 
 import ast
@@ -28,18 +28,21 @@ from tests.fakes.scaling import assert_linear, cpu_s, reference_s
 ROOT: Final = Path(__file__).parents[2]
 
 OPERATOR: Final = 256
-"""What the operator writes: configuration, catalog entries, commands. That need not be linear, only cheap at this length."""
+"""What the operator writes: configuration, catalog entries, commands. Patterns need not be linear, only cheap at this
+length.
+"""
 CHEAP: Final = 1000  # times the reference
 HEAD: Final = 64 * 1024  # all fields of a message together
 FIELD: Final = 16 * 1024  # one line of a request
 BODY: Final = 1 << 20
-NAME: Final = 1024  # a value whose length is checked before
+NAME: Final = 1024  # a value whose length is checked first
 
 LIMITS: Final[Mapping[str, int]] = {
-    # Module or package ▸ the longest text that reaches its patterns, in characters. The longest name that fits counts.
+    # Module or package ▸ maximum length of the texts that its patterns get, in characters. The longest matching name
+    # counts.
     "gateway.access": FIELD,  # rules are matched with a request's path
     "gateway.api": FIELD,
-    "gateway.api.shapes": BODY,  # a tag key and an address are checked here before anything else is
+    "gateway.api.shapes": BODY,  # checks a tag key and an address before any other check
     "gateway.api.connection_json": NAME,
     "gateway.auth": HEAD,  # fields of providers' answers, and credentials of up to 16 KiB
     "gateway.catalog": OPERATOR,
@@ -48,19 +51,19 @@ LIMITS: Final[Mapping[str, int]] = {
     "gateway.catalog.pagination": FIELD,
     "gateway.timestamps": FIELD,
     "gateway.cli": OPERATOR,
-    "gateway.client": OPERATOR,  # runs in the application, on addresses that it writes
+    "gateway.client": OPERATOR,  # runs in the application, on addresses that the application writes
     "gateway.config": OPERATOR,
     "gateway.connections.opened": OPERATOR,  # the base URL of a catalog entry
     "gateway.http.url": FIELD,
     "gateway.observe": HEAD,
-    "gateway.observe.masking.SECRET_NAME": OPERATOR,  # a longer name is masked without a look
+    "gateway.observe.masking.SECRET_NAME": OPERATOR,  # longer names are masked without matching
     "gateway.integrations": HEAD,  # a client id or secret, also of an integration made through the API
     "gateway.mcp": BODY,
     "gateway.moving": OPERATOR,  # files and bundles that the operator imports
     "gateway.oauth": 256 * 1024,
     "gateway.openapi": OPERATOR,
     "gateway.pages": NAME,
-    "gateway.sandbox": OPERATOR,  # a provider for tests, which serves nobody else
+    "gateway.sandbox": OPERATOR,  # a provider for tests only
     "gateway.authoring": OPERATOR,
     "gateway.documents": OPERATOR,
     "gateway.scripts": HEAD,
@@ -76,17 +79,17 @@ LIMITS: Final[Mapping[str, int]] = {
 
 MADE_OF_PARTS: Final = frozenset(
     {
-        "gateway.access.body_rules.parse_body_rule",  # of a key's rule; a name has few `*`, separated by texts
-        "gateway.access.key_policy._compiled",  # of a key's rule; `**` and `*` are separated by texts
-        "gateway.auth.aws_sigv4._element",  # of five names of our own, and [^<]*
-        "gateway.catalog.value.compiled",  # of catalog entries; those shipped are run below
-        "gateway.authoring.conversion.convert._pattern",  # of an entry that is converted, to see whether it compiles
-        "gateway.catalog.pagination.applies",  # of a catalog entry's path
-        "gateway.authoring.rehearsal.stage.path_pattern",  # of a catalog entry's path, in a test of entries
+        "gateway.access.body_rules.parse_body_rule",  # from a key's rule; a name has few `*`, separated by texts
+        "gateway.access.key_policy._compiled",  # from a key's rule; `**` and `*` are separated by texts
+        "gateway.auth.aws_sigv4._element",  # from five fixed names, and [^<]*
+        "gateway.catalog.value.compiled",  # from catalog entries; the shipped ones are tested below
+        "gateway.authoring.conversion.convert._pattern",  # from an entry under conversion, to check whether it compiles
+        "gateway.catalog.pagination.applies",  # from a catalog entry's path
+        "gateway.authoring.rehearsal.stage.path_pattern",  # from a catalog entry's path, in a test of entries
     }
 )
 HANDED_ON: Final = {
-    # Patterns that are called under another name.
+    # Patterns that are used under another name.
     "gateway.http.proxy_options._SECONDS": frozenset({"fullmatch"}),
 }
 METHODS: Final = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
@@ -94,7 +97,7 @@ METHODS: Final = ("match", "fullmatch", "search", "sub", "subn", "split", "finda
 
 @dataclass(frozen=True)
 class Used:
-    """A pattern as it is used: `where` names it, `methods` are those that are called on it."""
+    """A pattern and its use: `where` names it, `methods` are the methods called on it."""
 
     where: str
     pattern: str | bytes
@@ -130,12 +133,12 @@ def sources() -> Mapping[str, ast.Module]:
 
 @cache
 def methods_of() -> Mapping[str, frozenset[str]]:
-    """By a pattern's variable, with its module where it is called there: the methods that are called on it."""
+    """Return the methods that are called on each pattern, by variable (with its module if it is called there)."""
     called: dict[str, set[str]] = {}
     for module, tree in sources().items():
         for value, attribute, _ in calls_in(tree):
             if attribute in METHODS:
-                for part in ast.walk(value):  # ``(A if … else B).match``, too
+                for part in ast.walk(value):  # also in ``(A if … else B).match``
                     if isinstance(part, ast.Name):
                         called.setdefault(part.id, set()).add(attribute)
                         called.setdefault(f"{module}.{part.id}", set()).add(attribute)
@@ -154,7 +157,7 @@ def assigned_in(module: ast.Module) -> set[str]:
 
 
 def made_of_parts() -> Iterator[str]:
-    """Where a pattern is put together in a call, so that only its author can say what it is."""
+    """Yield where a pattern is composed in a call, so that its text is not known here."""
     for name, tree in sources().items():
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -165,10 +168,11 @@ def made_of_parts() -> Iterator[str]:
 
 
 def named() -> Iterator[Used]:
-    """Patterns that are members of modules."""
+    """Yield patterns that are members of modules."""
     for name in modules():
         for variable, value in vars(importlib.import_module(name)).items():
-            if isinstance(value, re.Pattern) and variable in assigned_in(sources()[name]):  # elsewhere it is imported
+            # otherwise the pattern is imported
+            if isinstance(value, re.Pattern) and variable in assigned_in(sources()[name]):
                 where = f"{name}.{variable}"
                 methods = HANDED_ON.get(where) or methods_of().get(where) or methods_of().get(variable)
                 methods = methods or frozenset({"match", "search"})
@@ -176,7 +180,7 @@ def named() -> Iterator[Used]:
 
 
 def written() -> Iterator[Used]:
-    """Patterns that stand in a call such as ``re.sub("…", …)``, wherever it stands."""
+    """Yield patterns that are literals of a call such as ``re.sub("…", …)``."""
     for name, tree in sources().items():
         for value, attribute, call in calls_in(tree):
             if not (
@@ -192,12 +196,12 @@ def written() -> Iterator[Used]:
 
 
 def of_module(tree: ast.Module) -> list[ast.AST]:
-    """Return the values of the module's own variables, whose patterns `named` has already."""
+    """Return the values of the module's variables, whose patterns `named` yields."""
     return [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
 
 
 def of_catalog() -> Iterator[Used]:
-    """Patterns of settings in the shipped entries, which end users' values must fit."""
+    """Yield patterns of settings in the shipped entries, which are matched with end users' values."""
     for provider in catalog_of(None).providers.values():
         for settings in (provider.connection_config, provider.credentials):
             for setting in settings.values():
@@ -229,7 +233,7 @@ def everything() -> list[Used]:
 
 
 def sample(nodes: Any, pick: int = 0) -> str:
-    """A short text that the parsed nodes match, lookarounds and references aside."""
+    """Return a short text that matches the parsed nodes, ignoring lookarounds and references."""
     return "".join(sampled(operator, value, pick) for operator, value in nodes)
 
 
@@ -284,7 +288,7 @@ def in_category(category: Any, char: str) -> bool:
 
 
 def repeats(nodes: Any, before: str) -> Iterator[tuple[str, str]]:
-    """Yield, for each repetition, what leads to it, and one round of it."""
+    """Yield, for each repetition, the text that leads to it, and one repetition."""
     for operator, value in nodes:
         if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
             _, most, inner = value
@@ -303,12 +307,13 @@ def repeats(nodes: Any, before: str) -> Iterator[tuple[str, str]]:
 
 
 def attacks(pattern: str | bytes, flags: int) -> set[tuple[str, str, str]]:
-    """Beginnings, what is repeated, and ends."""
+    """Return (beginning, repeated part, end) of each attack."""
     tree = parser.parse(pattern, flags & ~re.DEBUG)
     found = {(before, pump, end) for before, pump in repeats(tree, "") for end in ("", "\x00", "!", " ")}
     literals = set(sample(tree, 0) + sample(tree, 1)) or {"a"}
     alone = {("", char, end) for char in (*sorted(literals)[:12], "a", " ", '"', "<", ".") for end in ("", "\x00")}
-    begun = {("", before + pump, end) for before, pump, end in found if before}  # each a start of its own
+    # each repetition starts again from the beginning
+    begun = {("", before + pump, end) for before, pump, end in found if before}
     return found | alone | begun
 
 
@@ -360,7 +365,7 @@ def test_a_pattern_built_in_the_call_of_compile_is_found() -> None:
     assert set(made_of_parts()) == MADE_OF_PARTS
 
 
-def test_the_inventory_finds_what_there_is() -> None:
+def test_inventory_finds_all_patterns() -> None:
     places = {used.where for used in inventory()}
     for known in (
         "gateway.api.shapes.EMAIL",
@@ -380,7 +385,7 @@ def test_the_inventory_finds_what_there_is() -> None:
         (r'"(?:[^"\\]|\\.)*"|<([^>]*)>', 8192),
         (r"[\w-]*(?:secret|token)=", 8192),
         (r"(a+)+b", 22),  # exponential
-        (r"a*a*b", 1000),  # to the third power in a search: minutes at more
+        (r"a*a*b", 1000),  # cubic in a search: minutes for longer inputs
     ],
 )
 def test_the_inventory_catches_patterns_that_are_not_linear(pattern: str, limit: int) -> None:

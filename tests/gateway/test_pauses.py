@@ -1,4 +1,4 @@
-"""Pauses grow for each key by itself, up to a maximum."""
+"""Pauses grow for each key independently, up to a maximum."""
 
 import pytest
 

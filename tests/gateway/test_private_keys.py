@@ -1,4 +1,4 @@
-"""Private keys are read at once, however large, and only where their parts belong together."""
+"""Private keys of any size are read quickly, and only if their parts are consistent."""
 
 import json
 import math
@@ -22,7 +22,7 @@ def pem(key: Any) -> str:
 
 
 def large(bits: int) -> rsa.RSAPrivateKey:
-    """A key whose parts belong together and whose primes are none: to find some of that size takes too long."""
+    """Return a consistent key with composite "primes", because finding primes of that size takes too long."""
     drawn = random.Random(3)
     while True:
         p, q = (drawn.getrandbits(bits // 2) | 1 | 3 << (bits // 2 - 2) for _ in range(2))
@@ -53,7 +53,7 @@ def test_the_largest_is_read_far_sooner_than_by_a_test_of_its_primes() -> None:
     small = pem(rsa.generate_private_key(65537, 2048))
     begun = time.perf_counter()
     load_pem_private_key(small.encode(), None)
-    assert ours_s < time.perf_counter() - begun  # though that one is a quarter of its size
+    assert ours_s < time.perf_counter() - begun  # although that key is a quarter of the size
 
 
 def test_a_larger_one_is_refused() -> None:

@@ -1,5 +1,8 @@
-"""Private names of other packages that our code uses. They may be gone with any release: pyproject.toml bounds these
-packages, and these tests show, where a bound is raised, what a release has taken away."""
+"""Private names of libraries that the gateway uses, and which any release may remove.
+
+pyproject.toml limits the versions of these libraries. When a limit is raised, these tests show what the release
+removed.
+"""
 
 import ast
 import sqlite3
@@ -20,7 +23,7 @@ from sqlalchemy import Row
 
 TOP: Final = Path(__file__).parents[2]
 HANDLER: Final = aiohttp.web_protocol.RequestHandler
-# Where each lives, and what of it is used: read, called, set or overridden.
+# The owner of each name, and the names that are read, called, set or overridden.
 USED: Final[Mapping[str, tuple[Any, frozenset[str]]]] = {
     "aiohttp's RequestHandler": (
         lambda: HANDLER,
@@ -51,7 +54,7 @@ BOUNDED: Final = {"aiohttp": "3.15", "aiosqlite": "0.23", "SQLAlchemy": "2.2"}
 
 
 @pytest.mark.parametrize("place", USED)
-def test_it_is_still_there(place: str) -> None:
+def test_used_private_names_exist(place: str) -> None:
     make, names = USED[place]
     there = make()
     kinds = there.__mro__ if isinstance(there, type) else type(there).__mro__
@@ -80,7 +83,7 @@ def test_no_other_private_name_of_others_is_used() -> None:
                 ours.add(node.id)
     known = frozenset().union(DOCUMENTED, *(names for _, names in USED.values()))
     assert {name: str(path) for name, path in used.items() if name not in ours | known} == {}
-    # What our own classes set or override is among those of RequestHandler, where it has them too.
+    # The names that subclasses of RequestHandler set or override must be listed, if RequestHandler has them.
     has = {*dir(HANDLER), *(name for kind in HANDLER.__mro__ for name in getattr(kind, "__slots__", ()))}
     in_server = {
         node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else node.attr

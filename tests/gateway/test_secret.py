@@ -1,4 +1,4 @@
-"""A secret shows a mask wherever text is made of it, and is compared by its text."""
+"""A secret is masked in every text that is made of it, and is compared by its value."""
 
 import json
 import pickle
@@ -26,7 +26,7 @@ def test_secrets_are_equal_by_their_text_and_to_no_text() -> None:
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
     assert len({Secret("a"), Secret("a"), Secret("b")}) == 2
-    assert Secret("\ud800") == Secret("\ud800")  # half a surrogate pair, as JSON can spell it
+    assert Secret("\ud800") == Secret("\ud800")  # half a surrogate pair, which JSON can contain
     assert not Secret("")
 
 

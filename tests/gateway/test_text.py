@@ -1,4 +1,4 @@
-"""A name is suggested for a slip of the pen, and for nothing else."""
+"""A name is suggested for a typo, and for nothing else."""
 
 import pytest
 
@@ -19,13 +19,13 @@ KNOWN = ["jira", "github", "google-mail", "salesforce", "zoho-crm", "zoom", "hub
         ("oauth2", "OAUTH2"),
     ],
 )
-def test_a_slip_is_recognised(given: str, meant: str) -> None:
+def test_typo_gets_a_suggestion(given: str, meant: str) -> None:
     assert nearest(given, KNOWN) == meant
     assert did_you_mean(given, KNOWN) == f"; did you mean '{meant}'?"
 
 
 @pytest.mark.parametrize("given", ["zzz", "mirage", "girl", "room-service", "force", "x", ""])
-def test_a_stranger_gets_no_suggestion(given: str) -> None:
+def test_unrelated_name_gets_no_suggestion(given: str) -> None:
     assert nearest(given, KNOWN) is None
     assert did_you_mean(given, KNOWN) == ""
 

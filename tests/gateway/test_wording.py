@@ -1,4 +1,4 @@
-"""Counts and causes in words."""
+"""Texts for counts and causes."""
 
 import errno
 import re
@@ -42,7 +42,7 @@ def test_a_cause_names_no_address_as_a_tuple(fault: OSError, words: str) -> None
     assert unconnected(fault) == words
 
 
-# What is always several, a limit or a constant of ours; and what is no count.
+# Names that are always plural (limits, constants), and names that are no count.
 SEVERAL = re.compile(r"[A-Z]{3}|limit|max_length|program\(\)|ciphertext")
 SLIP = re.compile(
     r"\{([^{}]+)\} (connections|warnings|faults|tokens|keys|values|entries|calls|attempts|files|fields|days|bytes|characters)\b"
@@ -50,7 +50,7 @@ SLIP = re.compile(
 
 
 def test_no_text_counts_without_the_helper() -> None:
-    """`{n} connections` is wrong for one; `counted(n, "connection")` is not."""
+    """`{n} connections` is wrong for one; `counted(n, "connection")` is right."""
     slips = [
         f"{file}:{number}: {line.strip()}"
         for package in (gateway, middleware)

@@ -1,4 +1,4 @@
-"""A gateway as an operator runs it: `gateway serve` in its own process, configured by files, called over HTTP only."""
+"""A gateway as an operator runs it: `gateway serve` in its own process, configured by files, called only over HTTP."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ SECRET_KEY = "journey-secret-key-0123456789"
 
 @dataclass
 class GatewayServer:
-    """`folder` holds gateway.yaml, the catalog and the database; what it logged is in gateway.log and gateway.log.1."""
+    """`folder` contains gateway.yaml, the catalog and the database; its log is in gateway.log and gateway.log.1."""
 
     folder: Path
     port: int
@@ -42,7 +42,7 @@ class GatewayServer:
         return f"{self.url}/oauth/callback"
 
     def configure(self, *, providers: Mapping[str, Any], integrations: Mapping[str, Any], allow: list[str]) -> None:
-        """Write gateway.yaml and one catalog file a provider. JSON is YAML."""
+        """Write gateway.yaml and one catalog file per provider. JSON is valid YAML."""
         (self.folder / "catalog").mkdir()
         for name, entry in providers.items():
             (self.folder / "catalog" / f"{name}.yaml").write_text(yaml.safe_dump(entry))
@@ -60,10 +60,10 @@ class GatewayServer:
         lay(self.folder / "gateway.db")
 
     async def start(self) -> None:
-        """Returns once it serves."""
+        """Start the gateway and wait until it serves."""
         arguments = ("serve", "-c", str(self.folder / "gateway.yaml"))
         log = self.folder / "gateway.log"
-        environ = {"GATEWAY_LOG_LEVEL": "debug"}  # so that a search of the log for secrets means something
+        environ = {"GATEWAY_LOG_LEVEL": "debug"}  # so that searching the log for secrets is meaningful
         child = await self._running.enter_async_context(
             started("gateway", "gateway", *arguments, log=log, environ=environ)
         )
@@ -79,14 +79,14 @@ class GatewayServer:
     async def call(
         self, method: str, path: str, *, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
-        """Status and JSON of an answer, called with the secret key; `path` goes out byte for byte."""
+        """Call with the secret key and return status and JSON. `path` is sent byte for byte."""
         sent = {"Authorization": f"Bearer {self.secret_key}", **(headers or {})}
         address = URL(self.url + path, encoded=True)
         async with self.session.request(method, address, json=body, headers=sent) as response:
             return response.status, await response.json()
 
     async def connect_url(self, integration: str) -> str:
-        """Where a fresh connect session sends the end user's browser."""
+        """Create a connect session and return the address that starts it in the end user's browser."""
         wish = {"end_user": {"id": "ada"}, "allowed_integrations": [integration]}
         status, made = await self.call("POST", "/connect/sessions", body=wish)
         assert status == 201, made
@@ -100,7 +100,7 @@ def free_port() -> int:
 
 @pytest.fixture
 async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
-    """A gateway that is neither configured nor started yet: call `configure`, then `start`."""
+    """A gateway that is neither configured nor started: call `configure`, then `start`."""
     folder = tmp_path / "gateway"
     folder.mkdir()
     async with aiohttp.ClientSession() as session:
@@ -115,7 +115,7 @@ async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
 async def django_idp(
     tmp_path: Path, gateway_server: GatewayServer, request: pytest.FixtureRequest
 ) -> AsyncIterator[DjangoIdp]:
-    """The real OAuth server, with the gateway's callback registered. A parameter: how long its tokens live, in seconds."""
+    """The Django OAuth server, with the gateway's callback registered. Parameter: lifetime of its tokens in seconds."""
     folder = tmp_path / "idp"
     folder.mkdir()
     async with serving(folder, gateway_server.callback, getattr(request, "param", 2)) as idp:

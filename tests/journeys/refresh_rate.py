@@ -21,7 +21,7 @@ from tests.fakes.nodes import Nodes, nodes
 from tests.fakes.postgres import PostgresServer
 from tests.journeys.test_burst import asked, provider
 
-# On the disk as in production, unlike in the suite.
+# On disk as in production, unlike in the test suite.
 SETTINGS: Final = ("max_connections=200", "shared_buffers=128MB", "log_min_messages=fatal")
 DELAY: Final = """
 import asyncio, sys
@@ -46,7 +46,7 @@ asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
 
 @asynccontextmanager
 async def delayed(port: int, round_trip_s: float) -> AsyncIterator[int]:
-    """The port of a proxy before `port`."""
+    """Yield the port of a proxy in front of `port`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", DELAY, str(port), str(round_trip_s / 2), stdout=asyncio.subprocess.PIPE
     )
@@ -60,7 +60,9 @@ async def delayed(port: int, round_trip_s: float) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def postgres(round_trip_s: float | None) -> AsyncIterator[tuple[str, int]]:
-    """The address of a database and its server's process id, with a synchronous standby so far away unless that is None."""
+    """Yield a database's URL and its server's process id. If `round_trip_s` is given, add a synchronous standby at that
+    distance.
+    """
     async with AsyncExitStack() as stack:
         primary = PostgresServer(SETTINGS)
         stack.callback(primary.remove)
@@ -79,7 +81,7 @@ async def postgres(round_trip_s: float | None) -> AsyncIterator[tuple[str, int]]
 
 
 async def measured(gateway: Nodes, tokens: str, database: int | None, count: int, crowd: int) -> str:
-    """Refreshes a second and CPU a refresh, over `count` connections of which `crowd` are called at a time.
+    """Return refreshes per second and CPU per refresh, for `count` connections of which `crowd` are called at a time.
 
     `database`: the process id of its server.
     """
@@ -115,7 +117,7 @@ async def measured(gateway: Nodes, tokens: str, database: int | None, count: int
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Return a process and all its descendants."""
     children = (proc.PROC / str(pid) / "task" / str(pid) / "children").read_text().split()
     return [pid, *(one for child in children for one in family(int(child)))]
 

@@ -1,4 +1,4 @@
-"""Twenty tickets of a help desk, each solved by an agent's script in at most two calls of the demo's tools."""
+"""Twenty help desk tickets, each solved by an agent's script with at most two calls of the demo's tools."""
 
 import json
 import re
@@ -16,15 +16,17 @@ from tests.journeys.test_demo import demo
 
 MOST_CALLS: Final = 2
 KEYS: Final = "issues[].key"
-MOST_BYTES: Final = 20_000  # of an answer, which goes into the context of a model
+MOST_BYTES: Final = 20_000  # of an answer, which fills the context of a model
 Call = tuple[str, dict[str, Any]]
 Issues = list[TrackerIssue]
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """`first`: the first call. `then`: the second, from the answer to the first. `solution`: from the last answer; `expected`:
-    the same from the content of the sandbox."""
+    """A ticket. `first`: the first call. `then`: the second call, from the answer to the first.
+
+    `solution`: from the last answer. `expected`: the same, from the content of the sandbox.
+    """
 
     text: str
     first: Call
@@ -179,7 +181,7 @@ TICKETS: Final = (
 
 
 class Agent:
-    """It speaks as an MCP client does, with what the demo's printed line says. `calls`: how many were made."""
+    """Acts as an MCP client, with the data of the demo's printed command. `calls`: their number."""
 
     def __init__(self, session: aiohttp.ClientSession, line: str) -> None:
         *_, self._url, _, header = shlex.split(line)

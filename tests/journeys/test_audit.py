@@ -1,4 +1,4 @@
-"""The audit trail of a gateway that works: each action is provoked in the way that it comes about, and recorded once."""
+"""The audit log of a running gateway: each action is caused in its usual way, and is recorded once."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ from tests.fakes.tracker import Tracker
 
 MARKERS = ("marker-api-key-51", "marker-client-secret-52", "marker-refresh-53")
 OF_A_PROCESS = {AuditAction.CONFIGURATION_LOADED, AuditAction.STORE_BACKED_UP, AuditAction.STORE_RESTORED}
-"""Provoked by `test_a_changed_configuration_is_recorded_once`, since only a file has a digest, and in `test_backup_restore`."""
+"""Caused by `test_a_changed_configuration_is_recorded_once`, since only a file has a digest, and in `test_backup_restore`."""
 
 
 @pytest.fixture
@@ -40,8 +40,10 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 async def audited(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> RunningGateway:
-    """A gateway whose configuration is also a file, for commands beside it. The tests call its keeper, which does nothing by
-    itself: on a loaded machine it came in between."""
+    """A gateway whose configuration is also a file, for commands.
+
+    The tests call its audit keeper, which is otherwise idle: on a loaded machine it would interfere.
+    """
 
     async def idle(_: AuditKeeper) -> None:
         await asyncio.Event().wait()
@@ -54,7 +56,7 @@ async def audited(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> R
 
 
 def audit(running: RunningGateway, **members: Any) -> AuditConfig:
-    """And no checkpoint by itself but the first."""
+    """Return an audit configuration that makes no automatic checkpoint except the first."""
     plain = {
         "refreshes": "changes",
         "keep_days": 0,
@@ -86,8 +88,8 @@ async def connected(running: RunningGateway, path: str, **body: Any) -> dict[str
 
 
 async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
-    """Everything that is recorded, by callers, an end user, an operator and the gateway itself."""
-    # By a minted key: made, used for the first time, revoked.
+    """Cause every recorded action, by callers, an end user, an operator and the gateway itself."""
+    # With a minted key: created, used for the first time, revoked.
     wish = {"display_name": "agent", "scopes": ["environment:*"]}
     above = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     headers = {"Authorization": f"Bearer {above['secret']}"}
@@ -110,7 +112,7 @@ async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
     listed = await running.json("GET", "/connections?endUserId=ben")
     made = listed["connections"][0]["connection_id"]
     await connected(running, "/reconnect", connection_id=made, integration_id="tracker")
-    # Integrations made through the API, and the client secret of one.
+    # Integrations created through the API, and the client secret of one.
     shop = {"provider": "tracker", "unique_key": "shop"}
     client = {"type": "OAUTH2", "client_id": "x", "client_secret": MARKERS[1]}
     await running.json("POST", "/integrations", json={**shop, "credentials": client}, expect=200)
@@ -118,7 +120,7 @@ async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
     await running.json("PATCH", "/integrations/shop", json={"display_name": "Shop"}, expect=200)
     await running.json("DELETE", "/integrations/shop", expect=200)
     await running.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=200)
-    # By an operator at the console and at the command line.
+    # Actions of an operator in the console and on the command line.
     async with at_console(running) as console:
         form = form_in(await console.page("/dev/integration?key=tracker"))
         await console.send("/dev/integration/connect", {"form": form, "key": "tracker"})
@@ -145,7 +147,7 @@ async def test_each_action_is_recorded_in_its_own_way(
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(days=3))
     monkeypatch.setattr(audit_keeper, "PRUNE_EVERY_S", 0)
     pruning = AuditKeeper(store, audited.runtime.current)
-    await store.trail.write()  # nothing
+    await store.trail.write()  # flushes nothing
     before = {one.columns.action for one in await store.audit.find(AuditFilter(limit=1000))}
     await pruning.once()
     after = {one.columns.action for one in await store.audit.find(AuditFilter(limit=1000))}
@@ -295,7 +297,7 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
         async with audited.proxied("c1", "/me", headers=headers) as answer:
             await answer.read()
             assert answer.status == 200
-    async with audited.proxied("nobody", "/me") as answer:  # nothing was sent, so nothing was used
+    async with audited.proxied("nobody", "/me") as answer:  # nothing was sent, so no credential was used
         assert answer.status == 404
     async with asyncio.timeout(PATIENCE_S):
         while (body := await audited.json("GET", "/audit/uses", expect=200))["calls"] < 4:
@@ -306,7 +308,7 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
     assert json.loads(said_.out)["calls"] == 3
 
 
-# ── A real process: its file, and kill -9.
+# ── A real process: its audit file, and kill -9.
 
 
 async def records(files: Files) -> list[dict[str, Any]]:

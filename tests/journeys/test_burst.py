@@ -1,7 +1,7 @@
-"""Many tokens that end in one minute: renewed one after the other, and other calls hardly notice.
+"""Many tokens that expire within one minute are refreshed one after the other, and other calls hardly notice.
 
-The suite has a short form, which asks that every token is renewed once and that nothing fails. `make burst` has 10,000
-connections and measures: the 99th percentile of a stranger's calls meanwhile, in terms of the same before.
+The suite has a short form, which checks that every token is refreshed once and that nothing fails. `make burst` has
+10,000 connections and compares the 99th percentile of unrelated calls before and during the refreshes.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ MEASURED = "BURST" in os.environ
 LIFETIME_S = 600.0 if MEASURED else 6.0
 AHEAD_S = (
     LIFETIME_S * 0.45
-)  # when all are used: as early as a crowd may be begun, and too late for all to have their slots
+)  # when all are used: the earliest time for refreshes of a crowd, and too late for all to get a slot
 WINDOW_S = 20 if MEASURED else 0.2
 PROVIDER = """
 import asyncio, json, secrets
@@ -64,8 +64,10 @@ asyncio.run(main())
 
 @asynccontextmanager
 async def provider() -> AsyncIterator[str]:
-    """Run a provider in a process of its own, so that only the gateway is measured; one serves tokens, another the stranger's
-    API."""
+    """Run a provider in its own process, so that only the gateway is measured.
+
+    One provider issues tokens, another serves the API of the unrelated connection.
+    """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROVIDER, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -100,7 +102,7 @@ async def test_tokens_that_end_together_are_renewed_in_turn(tmp_path: Path) -> N
 
 
 async def imported(gateway: Nodes) -> datetime:
-    """So many connections whose tokens end at one moment, and one that has nothing to do with it."""
+    """Import the connections whose tokens expire together, and one unrelated connection. Return the expiry."""
     ends = datetime.now(UTC) + timedelta(seconds=LIFETIME_S)
     waiting = iter(range(COUNT))
 
@@ -124,7 +126,7 @@ async def imported(gateway: Nodes) -> datetime:
 
 
 async def used(gateway: Nodes) -> set[int]:
-    """The statuses of a call on each of them."""
+    """Call each connection and return the statuses."""
     gate, seen = asyncio.Semaphore(16), set[int]()
 
     async def one(n: int) -> None:
@@ -136,7 +138,7 @@ async def used(gateway: Nodes) -> set[int]:
 
 
 async def percentile_99_ms(gateway: Nodes, for_s: float) -> float:
-    """Return the 99th percentile of the time that the stranger's calls take, a hundred of them a second."""
+    """Return the 99th percentile of the duration of the unrelated calls, a hundred of them per second."""
     took, until = [], time.monotonic() + for_s
     while time.monotonic() < until:
         begun = time.perf_counter()

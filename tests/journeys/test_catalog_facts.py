@@ -1,9 +1,11 @@
-"""A hundred entries, drawn by a seed, do what the facts they were made from say: the address a user is sent to, the token
-request, and the proxied request are looked at as a provider would see them.
+"""A hundred entries, drawn with a fixed seed, do what their facts say.
 
-The facts are a trimmed copy (`tools/facts_sample.py`), since the whole file is not part of the repository. With CATALOG_FACTS
-set to the path of that file, others are drawn from all of it: CATALOG_FACTS_COUNT of them, by CATALOG_FACTS_SEED. What is
-expected is worked out here from the facts and, where people knew better, from tools/corrections, without the gateway.
+As a provider would see them, the test checks the address that a user is sent to, the token request, and the proxied
+request.
+
+The facts are a trimmed copy (`tools/facts_sample.py`), since the whole file is not in the repository. With
+CATALOG_FACTS set to the path of that file, CATALOG_FACTS_COUNT others are drawn from it with CATALOG_FACTS_SEED. The
+expected values are computed here from the facts and from tools/corrections, without the gateway.
 """
 
 import base64
@@ -50,7 +52,7 @@ def facts() -> list[dict[str, Any]]:
 
 
 class Internet:
-    """Every provider at once: it answers whatever it is asked, and keeps what it was asked last."""
+    """All providers in one: answers every request, and keeps the last ones."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -113,7 +115,7 @@ def hosts(provider: Provider) -> list[str]:
 
 
 async def compared(running: RunningGateway, providers: Internet, expected: "Expected") -> AsyncIterator[str]:
-    """Connect, call, and tell each difference."""
+    """Connect, make a call, and yield each difference."""
     providers.seen.clear()
     providers.token_answer = expected.token_answer()
     if expected.mode == "OAUTH2":
@@ -182,7 +184,7 @@ async def imported(running: RunningGateway, expected: "Expected") -> None:
 
 
 def parted(address: str) -> tuple[str, dict[str, str]]:
-    """The address without what we add, and the query, wherever a consent page wants it."""
+    """Return the address without the gateway's parameters, and the query, wherever a consent page expects it."""
     parts = urlsplit(address)
     path, _, inner = parts.fragment.partition("?")
     query = {name: values[0] for name, values in parse_qs(inner or parts.query, keep_blank_values=True).items()}
@@ -190,18 +192,18 @@ def parted(address: str) -> tuple[str, dict[str, str]]:
 
 
 class Expected:
-    """The entry that a provider's facts say, corrected as people corrected them, with values filled in by the simplest means."""
+    """The entry that a provider's facts describe, with corrections, and with values filled in by simple replacement."""
 
     def __init__(self, facts: dict[str, Any], entry: dict[str, Any]) -> None:
         family = _correction(facts.get("family") if facts.get("family") in FAMILIES else None)
-        # What corrects the head of a family corrects all of it, as far as they had the same to say.
+        # A correction of a family's base applies to the whole family, where its members share the field.
         inherited = {key: family[key] for key in ("disable_pkce",) if key in family}
         correction = {**inherited, **_correction(facts["name"])}
         self.facts = corrected(facts, correction)
         self.name = str(facts["name"])
         self.mode = str(facts["auth_mode"])
         forms = entry["data"].get("connection_config", {})
-        # What only another region's addresses need is left empty, as by most users.
+        # Settings that only another region's addresses need are left empty, as most users do.
         elsewhere = _settings_in(entry["data"].get("alternatives", {}))
         elsewhere -= _settings_in({**self.facts, "alternatives": None})
         self.values = {name: _example(form) for name, form in forms.items() if name not in elsewhere}
@@ -278,7 +280,7 @@ class Expected:
 
     def placed(self, where: str) -> Iterator[tuple[str, str]]:
         for name, template in self.facts["proxy"].get(where, {}).items():
-            # A content type is a default for requests with a body, and what differs each time is another test's.
+            # A content type is a default for requests with a body; values that change each time have another test.
             if name != "content-type" and is_steady(template, self.values):
                 yield name, self.filled(template)
 
@@ -299,13 +301,13 @@ def _settings_in(said: Any) -> set[str]:
 
 
 def is_steady(template: str, at_hand: Mapping[str, str]) -> bool:
-    """Whether all its settings are there, and it comes out the same each time."""
+    """Return whether all its settings are known, and its value is the same each time."""
     names = re.findall(r"\$\{connectionConfig\.([\w.-]+)\}", template)
     return "${random}" not in template and all(at_hand.get(name) for name in names)
 
 
 def corrected(facts: dict[str, Any], correction: Mapping[str, Any]) -> dict[str, Any]:
-    """`facts` with what a correction says of the same field; ``null`` takes it away."""
+    """Return `facts` with the values of the correction; ``null`` removes a field."""
     result = dict(facts)
     for key, value in correction.items():
         if value is None:
@@ -338,7 +340,7 @@ def _without_comments(said: Any) -> Any:
 
 
 def _shown(entry: Mapping[str, Any]) -> dict[str, str]:
-    """A certificate, for a provider that is reached by mutual TLS only."""
+    """Return a certificate, for a provider that requires mutual TLS."""
     if not entry.get("require_client_certificate"):
         return {}
     identity, _ = issued("customer")

@@ -1,7 +1,7 @@
 """Nodes whose clocks differ by minutes, on one PostgreSQL: each token is refreshed once, and no call fails.
 
-The provider revokes a grant when it sees a refresh token twice. Its tokens live shorter than the clocks differ, so a node that
-judged them by its own clock would believe them dead, or alive, when they are not.
+The provider revokes a grant when it receives a refresh token twice. Its tokens live shorter than the clocks differ, so
+a node that used its own clock would consider valid tokens expired, or expired tokens valid.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tests.fakes.tracker import Tracker
 
 CONNECTIONS = 40
 ROUNDS = 3
-SLOW_S = 1.5  # the token endpoint's answer: claims of others fall into it
+SLOW_S = 1.5  # delay of the token endpoint's answer, so that claims of other nodes happen meanwhile
 
 
 def ids_of() -> list[str]:
@@ -34,14 +34,14 @@ async def called(gateways: Nodes, tracker: Tracker) -> Counter[int]:
         status, _ = await gateways.call(node, one)
         statuses[status] += 1
 
-    for n in range(ROUNDS):  # all nodes want each token, the first of them first
+    for n in range(ROUNDS):  # all nodes need each token
         for node in range(len(gateways.urls)):
             await asyncio.gather(*(call(node + n, one) for one in ids), *(call(node + n + 1, one) for one in ids))
     return statuses
 
 
 async def slow(tracker: Tracker, ended: asyncio.Event) -> None:
-    """Answers of the token endpoint come in batches, SLOW_S apart."""
+    """Release the answers of the token endpoint in batches, every SLOW_S."""
     while not ended.is_set():
         tracker.hold_answer.clear()
         await asyncio.sleep(SLOW_S)
@@ -65,7 +65,7 @@ async def test_clocks_that_differ_lose_no_token_and_fail_no_call(
         await slowing
         assert statuses == {200: CONNECTIONS * ROUNDS * 4}
         assert not any(grant.revoked for grant in tracker.grants)
-        if ttl_s > 100:  # long enough for none to be due again on a slow machine
+        if ttl_s > 100:  # long enough that no token is due again on a slow machine
             assert tracker.calls["refresh_token"] == CONNECTIONS, "what one node got the other believes alive"
             for one in ids_of():
                 ends = await gateways.expires_at(one)

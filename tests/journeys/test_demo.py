@@ -1,4 +1,4 @@
-"""The first minute: `gateway demo` as a newcomer types it, and the curl line as she pastes it."""
+"""The first minute of a new user: `gateway demo`, and the printed curl command."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ DEMO = (sys.executable, "-P", "-m", "gateway", "demo", "--port", "0", "--sandbox
 
 @asynccontextmanager
 async def demo(state: Path) -> AsyncIterator[tuple[Process, dict[str, Any]]]:
-    """A demo in the foreground of nowhere, and the line that it prints once ready."""
+    """Run a demo and yield it with the line that it prints once ready."""
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(state), stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -41,7 +41,7 @@ async def demo(state: Path) -> AsyncIterator[tuple[Process, dict[str, Any]]]:
 
 
 async def paste(line: str) -> tuple[int, bytes]:
-    """Run the curl line in a shell and return its exit code and body. `-sS` only keeps the progress meter off."""
+    """Run the curl command in a shell and return its exit code and body. `-sS` only hides the progress meter."""
     process = await asyncio.create_subprocess_shell(f"{line} -sS", stdout=PIPE)
     body, _ = await process.communicate()
     assert process.returncode is not None
@@ -55,7 +55,7 @@ async def issues_of(ready: dict[str, Any]) -> int:
 
 
 async def found_by_an_agent(ready: dict[str, Any]) -> int:
-    """How many issues the tool finds that the printed line adds to an agent."""
+    """Return how many issues the tool finds, with the MCP server of the printed command."""
     *words, url, _, header = shlex.split(ready["mcp_add"])
     assert words == ["claude", "mcp", "add", "--transport", "http", "sandbox"]
     name, _, key = header.partition(": ")
@@ -67,7 +67,7 @@ async def found_by_an_agent(ready: dict[str, Any]) -> int:
 
 
 async def ended(process: Process, ready: dict[str, Any], number: signal.Signals) -> int:
-    """The exit code after that signal, and nobody listens any more."""
+    """Send the signal, check that the port is closed, and return the exit code."""
     process.send_signal(number)
     code = await asyncio.wait_for(process.wait(), PATIENCE_S)
     with pytest.raises(ConnectionRefusedError):
@@ -159,13 +159,13 @@ async def a_wrong_encryption_key_is_told_in_the_gateways_own_words(state: Path) 
 
 
 def _child(parent: int, word: str) -> int:
-    """The child of `parent` whose command line holds `word`."""
+    """Return the child of `parent` whose command line contains `word`."""
     (child,) = [child for child, words in _children(parent) if word in words]
     return child
 
 
 def _children(parent: int) -> list[tuple[int, list[str]]]:
-    """Process id and command line of each."""
+    """Return process id and command line of each child."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

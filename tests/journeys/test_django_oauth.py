@@ -1,7 +1,7 @@
-"""The main job at a real OAuth server that nobody here wrote: connect, call, expire, call, restart, call.
+"""The main use with a third-party OAuth server: connect, call, expire, call, restart, call.
 
-Its access tokens live 3 s, its refresh tokens rotate and a replay revokes the family, and it answers 403, not 401, to a
-dead token, so that only a gateway that renews by the clock gets through.
+Its access tokens are valid for 3 s, its refresh tokens rotate, and a replay revokes the family. It answers 403, not
+401, to an expired token, so the gateway must refresh by time.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from tests.fakes.patience import PATIENCE_S
 from tests.journeys.conftest import GatewayServer
 
 WHOAMI = "/proxy/api/whoami"
-# Tokens that live 8 s, so that on a busy machine none expires where the test does not wait for it.
+# Tokens valid for 8 s, so that on a busy machine none expires unexpectedly.
 LASTING = pytest.mark.parametrize("django_idp", [8], indirect=True)
 
 
 @pytest.fixture
 async def connected(gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession) -> str:
-    """A running gateway, and the id of a connection that its end user made; proxied calls name it."""
+    """Start a gateway and connect as the end user. Return the connection's id, for proxied calls."""
     await _serve(gateway_server, django_idp)
     page = await walk_consent(end_user, await gateway_server.connect_url("accounts"))
     assert page.status == 200, page.text
@@ -97,7 +97,7 @@ async def test_refused_consent_gets_a_page_that_says_so_and_a_withdrawn_grant_is
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
 
 
-@LASTING  # a refresh brings an ID token without a nonce
+@LASTING  # a refresh returns an ID token without a nonce
 async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
     gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession
 ) -> None:
@@ -148,7 +148,7 @@ async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: Gatewa
         await _until_expired(gateway_server, django_idp, connected)
         headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_named(connected)}
         async with gateway_server.session.get(gateway_server.url + WHOAMI, headers=headers) as answer:
-            await answer.read()  # on a busy machine the fresh token is dead again when it arrives
+            await answer.read()  # on a busy machine the new token may have expired on arrival
     assert len(seen) >= 9
     files = [
         file for file in gateway_server.folder.rglob("*") if file.is_file() and file.suffix not in (".yaml", ".env")
@@ -185,13 +185,13 @@ async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] =
 
 
 async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: str) -> None:
-    """Wait until the OAuth server itself refuses the access token that the gateway holds now."""
+    """Wait until the OAuth server itself rejects the gateway's current access token."""
     _, shown = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
     await idp.until_dead(gateway.session, shown["credentials"]["access_token"])
 
 
 async def _until_not_served(gateway: GatewayServer, connection_id: str) -> tuple[int, dict[str, dict[str, str]]]:
-    """The first answer that is the gateway's own: until it tries to renew, the dead token gets the provider's 403."""
+    """Return the first answer of the gateway itself. Until it tries to refresh, the expired token gets the provider's 403."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             async with gateway.session.get(

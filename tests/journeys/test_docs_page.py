@@ -1,4 +1,4 @@
-"""The page ``/docs`` and a provider's guide in a browser: nothing is missing, and a word finds an operation."""
+"""The page ``/docs`` and a provider's guide in a browser: nothing is missing, and searching finds operations."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,14 +22,14 @@ async def browser() -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
-    """One gateway for all tests: the pages are only read, and no provider is called."""
+    """One gateway for all tests: they only read pages, and call no provider."""
     async with in_front_of("http://127.0.0.1:9", tmp_path_factory.mktemp("docs-page")) as gateway:
         yield gateway
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: Any) -> AsyncIterator[Any]:
-    """A page in a browser profile of its own."""
+    """A page in its own browser profile."""
     context = await browser.new_context()
     yield await context.new_page()
     await context.close()
@@ -67,7 +67,7 @@ async def test_the_operations_are_filtered_by_words(page: Any, running: RunningG
     assert await page.locator("#found").inner_text() == f"{len(shown)} of {whole} fit"
     assert await page.locator("h2:visible").count() == 1
     assert await page.locator("nav li:visible").count() == len(shown)
-    await page.locator("article:visible a[href^='#']").first.click()  # its schema, which was filtered out
+    await page.locator("article:visible a[href^='#']").first.click()  # its schema, which the filter had hidden
     assert await page.locator("article:visible").count() == whole
     assert await page.locator("article:target").is_visible()
     await page.fill("#filter", "no such thing")

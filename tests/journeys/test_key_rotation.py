@@ -1,4 +1,4 @@
-"""Another encryption key is brought in, rotated to and taken out under load: no request fails, and no token is used twice.
+"""An encryption key is added, rotated to and removed under load: no request fails, and no token is used twice.
 
 `make rotation` is the long form: ROTATION_RATE requests a second, ROTATION_CONNECTIONS, ROTATION_ROUNDS.
 """
@@ -39,7 +39,9 @@ async def gateway(folder: Path, *words: str) -> dict[str, Any]:
 
 
 class Load:
-    """Requests at a steady rate, whatever the answers do; every twentieth is a write, and the first on some renews a token."""
+    """Requests at a constant rate, independent of the answers. Every twentieth is a write; the first one on some
+    connections refreshes.
+    """
 
     def __init__(self, running: Nodes, tracker: Tracker) -> None:
         self.running, self.tracker = running, tracker
@@ -63,7 +65,7 @@ class Load:
         self._ended = True
 
     def slower_than(self, share: float) -> int:
-        """Milliseconds that this share of the requests took at most."""
+        """Return the duration in ms that this share of the requests did not exceed."""
         ranked = sorted(self.took_s)
         return round(1000 * ranked[min(int(share * len(ranked)), len(ranked) - 1)])
 
@@ -83,7 +85,7 @@ class Load:
 
 
 def key_list(folder: Path, running: Nodes, *keys: str, reload: bool = True) -> None:
-    """Write these into the file, and tell the gateway if it is to be `reload`."""
+    """Write these keys to the file, and make the gateway reload it unless `reload` is false."""
     file = folder / "gateway.yaml"
     whole = yaml.safe_load(file.read_text())
     whole["store"]["encryption_keys"] = list(keys)
@@ -95,7 +97,7 @@ def key_list(folder: Path, running: Nodes, *keys: str, reload: bool = True) -> N
 
 
 async def heard(running: Nodes, times: int) -> None:
-    """Wait until each node has taken so many lists of keys; a machine under load may need its time for it."""
+    """Wait until each node has loaded this many lists of keys, which takes time on a loaded machine."""
     for node in running.running:
         async with asyncio.timeout(HEARD_S):
             while [entry["event"] for entry in node.log].count("reloaded") < times:
@@ -109,7 +111,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
     async with nodes(tmp_path, tracker.url, f"sqlite:///{tmp_path}/gateway.db") as running:
         for n in range(CONNECTIONS):
             await running.imported(tracker.grant(), f"c{n}")
-            if n % 3:  # the others are refreshed under the load
+            if n % 3:  # the others are refreshed under load
                 assert (await running.call(n, f"c{n}"))[0] == 200
         load = Load(running, tracker)
         loading = asyncio.create_task(load.run())
@@ -122,7 +124,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
             took_s = time.monotonic() - began
             key_list(tmp_path, running, NEXT)
             await heard(running, 2)
-            await asyncio.sleep(0.5)  # some requests more, without the old key
+            await asyncio.sleep(0.5)  # some more requests, without the old key
         finally:
             load.end()
             await loading
@@ -134,7 +136,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
     )
     assert load.outcomes.total() == good, load.outcomes.most_common(5)
     assert all(one["left"] == 0 for one in done)
-    # What a refresh or a write has sealed since the reload is under the new key already, however slowly the command starts.
+    # What a refresh or a write has sealed since the reload already uses the new key.
     assert done[0]["sealed_anew"] > 0
     assert (result["damaged"], result["without_a_key"]) == ([], 0)
     assert len(result["encryption_keys"]) == len(result["data_keys"]) == 1

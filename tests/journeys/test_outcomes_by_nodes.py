@@ -1,4 +1,4 @@
-"""The browser's WebSocket hangs on one node, its callback comes to another: the outcome arrives all the same."""
+"""The browser's WebSocket is on one node and its callback arrives at another: the result is delivered anyway."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def walked(
     cluster: Nodes, socket_on: int, callback_on: int, query: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """The message that the socket gets after a whole flow."""
+    """Walk through a whole flow and return the message that the socket receives."""
     async with cluster.http.post(
         f"{cluster.urls[socket_on]}/connect/sessions", json={"end_user": {"id": "u"}}
     ) as answer:
@@ -61,7 +61,7 @@ async def test_a_node_that_did_not_open_the_socket_delivers(tracker: Tracker, tm
 
 
 async def test_two_workers_on_one_socket_deliver_every_outcome(tracker: Tracker, tmp_path: Path) -> None:
-    """Which worker takes which connection is the system's choice; of eight flows, some cross."""
+    """The system chooses the worker of each connection; of eight flows, some use both."""
     async with nodes(tmp_path, tracker.url, f"sqlite:///{tmp_path / 'gateway.db'}", workers=2) as cluster:
         for _ in range(8):
             assert (await walked(cluster, 0, 0))["message_type"] == "success"

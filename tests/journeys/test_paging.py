@@ -1,4 +1,4 @@
-"""Ten thousand records of the sandbox through curl, in each way of cutting lists, past 429s, in memory that does not grow."""
+"""Ten thousand records of the sandbox through curl, with each pagination type, despite 429s, in constant memory."""
 
 import json
 import shlex
@@ -14,12 +14,13 @@ import yaml
 from gateway.sandbox.lists import COUNT, record
 from tests.journeys.test_demo import demo
 
-WAYS = {"cursor": 100, "link-header": 100, "link-body": 100, "page": 101, "offset": 101}  # and how many pages it takes
+# pagination type ▸ number of pages
+WAYS = {"cursor": 100, "link-header": 100, "link-body": 100, "page": 101, "offset": 101}
 GROWTH_KB = 8 * 1024
 
 
 async def curl(ready: dict[str, Any], path: str, *more: str) -> bytes:
-    """Return what curl prints for this path, called as in the demo's own curl line."""
+    """Return the output of curl for this path, called like the demo's curl command."""
     line = shlex.split(ready["curl"])
     process = await create_subprocess_exec(
         *line[:-1], *more, "-sS", "--fail", f"{ready['url']}/proxy{path}", stdout=PIPE
@@ -37,7 +38,7 @@ async def arm(state: Path, **fault: Any) -> None:
 
 
 def resident_kb(state: Path) -> int:
-    """The most memory that the gateway's worker has held so far."""
+    """Return the peak memory of the gateway's worker."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes().split(b"\0")
@@ -52,7 +53,7 @@ def resident_kb(state: Path) -> int:
 async def test_ten_thousand_records_come_once_each_and_in_order(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with demo(state) as (_, ready):
-        await curl(ready, "/lists/cursor", "-H", "Gateway-Paginate: all")  # whatever is loaded late is there now
+        await curl(ready, "/lists/cursor", "-H", "Gateway-Paginate: all")  # triggers lazy imports
         before = resident_kb(state)
         for way, pages in WAYS.items():
             await arm(state, name="429-burst", path="/lists/", after=50, times=1)

@@ -1,4 +1,6 @@
-"""Traces in a collector that nobody here wrote: Arize Phoenix, of PyPI. `make collector` installs it; otherwise skipped."""
+"""Traces in a third-party collector: Arize Phoenix, from PyPI. `make collector` installs it; otherwise the test is
+skipped.
+"""
 
 import asyncio
 import os
@@ -27,7 +29,7 @@ pytestmark = [
 
 @pytest.fixture
 async def phoenix(tmp_path: Path) -> AsyncIterator[str]:
-    """Its base address, where it takes OTLP over HTTP at /v1/traces and answers what it has stored."""
+    """Run Phoenix and yield its URL. It accepts OTLP over HTTP at /v1/traces and returns the stored spans."""
     interpreter = installed.python("phoenix", [PHOENIX])
     folder = tmp_path / "phoenix"
     folder.mkdir()
@@ -55,7 +57,7 @@ async def phoenix(tmp_path: Path) -> AsyncIterator[str]:
 
 
 async def stored(url: str, trace: str, count: int) -> list[dict[str, Any]]:
-    """The spans of `trace` as Phoenix has stored them, once there are `count`."""
+    """Wait for `count` spans of `trace` and return them as Phoenix has stored them."""
     async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
         while True:
             async with http.get(f"{url}/v1/projects/default/spans?limit=1000") as answer:

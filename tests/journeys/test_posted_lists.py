@@ -1,4 +1,6 @@
-"""Lists that are requested by POST: cursor, offset and page size in a JSON body, GraphQL, a path for later pages."""
+"""Lists that are requested by POST: cursor, offset and page size in a JSON body, GraphQL, and a separate path for later
+pages.
+"""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -34,7 +36,7 @@ QUERY = "query($first: Int, $after: String) { team { issues(first: $first, after
 
 
 class Provider:
-    """Answers POSTs by `page`, which gets the decoded body; `bodies` are those that came, as bytes."""
+    """Answers POSTs with `page`, which gets the decoded body. `bodies`: the received bodies, as bytes."""
 
     def __init__(self, page: Callable[[web.Request, Any], Any]) -> None:
         self.bodies: list[bytes] = []
@@ -53,7 +55,7 @@ class Provider:
 
 
 def search(count: int = 3, size: int = 2) -> Provider:
-    """`count` pages by a cursor that is a number in the answer, and has to come back as one."""
+    """Return `count` pages linked by a cursor that is a number and must be sent back as a number."""
 
     def page(_request: web.Request, body: Any) -> Any:
         after = body.get("after", 0)
@@ -97,7 +99,7 @@ async def test_a_cursor_travels_in_the_body_and_the_rest_of_it_keeps_its_bytes(t
         assert all(fields["Content-Type"] == "application/json" for fields in list_.lists.headers)
 
 
-async def test_a_cursor_of_ours_goes_on_with_the_same_body_only(tmp_path: Path) -> None:
+async def test_gateway_cursor_is_valid_only_with_the_same_body(tmp_path: Path) -> None:
     provider = search()
     async with paged(tmp_path, provider, SEARCH) as list_:
         path = "/objects/x/search"
@@ -292,7 +294,7 @@ async def test_a_page_that_does_not_show_its_connection_is_no_empty_list(
         assert says in error["message"]
 
 
-async def test_the_caller_says_which_of_two_connections(tmp_path: Path) -> None:
+async def test_caller_selects_one_of_two_graphql_connections(tmp_path: Path) -> None:
     provider = graph(labels={"nodes": [], "pageInfo": {"hasNextPage": False}})
     async with paged(tmp_path, provider, GRAPHQL) as list_:
         body = {"query": QUERY, "variables": {}}
@@ -352,7 +354,7 @@ async def test_a_body_that_is_no_json_object_or_too_large_is_not_sent(tmp_path: 
         assert provider.bodies == []
 
 
-async def test_a_post_that_waits_for_an_invitation_is_invited(tmp_path: Path) -> None:
+async def test_post_with_expect_100_continue_is_answered(tmp_path: Path) -> None:
     provider = search(1)
     async with paged(tmp_path, provider, SEARCH) as list_:
         reply = await list_.call("all", "/objects/x/search", method="POST", json={"a": 1}, expect100=True)

@@ -1,6 +1,7 @@
-"""An expired token and a crowd that wants it, over several nodes and workers: one token request, and an answer for all.
+"""An expired token that many callers need, on several nodes and workers: one token request, and an answer for every
+caller.
 
-`make refresh-crowd` does it 20 times in a row.
+`make refresh-crowd` runs it 20 times.
 """
 
 import asyncio
@@ -19,9 +20,9 @@ CROWD = 500
 
 
 async def crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> int:
-    """How many token requests it took.
+    """Return the number of token requests.
 
-    The token endpoint answers only once the crowd is there, so that nobody is served before the others come.
+    The token endpoint answers only when all callers have arrived, so that no caller is served before the others arrive.
     """
     before = tracker.calls["refresh_token"]
     await gateways.imported(tracker.grant(), connection_id)
@@ -40,7 +41,9 @@ async def crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> int:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-async def test_three_nodes_on_postgresql_ask_once(tracker: Tracker, tmp_path: Path, database: str) -> None:
+async def test_three_nodes_on_postgresql_make_one_token_request(
+    tracker: Tracker, tmp_path: Path, database: str
+) -> None:
     async with nodes(tmp_path, tracker.url, database, count=3) as gateways:
         for n in range(ROUNDS):
             assert await crowd(gateways, tracker, f"c{n}") == 1
@@ -48,7 +51,7 @@ async def test_three_nodes_on_postgresql_ask_once(tracker: Tracker, tmp_path: Pa
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-async def test_four_workers_on_sqlite_ask_once(tracker: Tracker, tmp_path: Path) -> None:
+async def test_four_workers_on_sqlite_make_one_token_request(tracker: Tracker, tmp_path: Path) -> None:
     async with nodes(tmp_path, tracker.url, "sqlite:///gateway.db", workers=4) as gateways:
         for n in range(ROUNDS):
             assert await crowd(gateways, tracker, f"c{n}") == 1

@@ -1,5 +1,7 @@
-"""Webhooks that providers prove by tokens, by their own keys, or by text of the operator's choice: the shipped entries, each
-against a signer that behaves so, and each attacked."""
+"""Webhooks authenticated by tokens, by the provider's keys, or by a text that the operator chooses.
+
+Each shipped entry is tested with a signer that behaves like the provider, and with attacks.
+"""
 
 import asyncio
 import base64
@@ -56,7 +58,7 @@ def unsigned(claims: dict[str, Any], **header: Any) -> str:
 
 
 def by_shared(claims: dict[str, Any], secret: bytes | str, **header: Any) -> str:
-    """HS256 by hand: libraries refuse to take a public key for a shared secret, an attacker does not."""
+    """Sign with HS256 without a library: libraries refuse a public key as shared secret, an attacker does not."""
     said = text_of({"alg": "HS256", **header}, claims)
     proof = hmac.digest(secret if isinstance(secret, bytes) else secret.encode(), said.encode(), "sha256")
     return f"{said}.{base64.urlsafe_b64encode(proof).rstrip(b'=').decode()}"
@@ -99,7 +101,7 @@ async def events(there: Internet) -> Events:
 
 
 class Hooked:
-    """A gateway whose integration `tracker` takes the webhooks of a shipped provider."""
+    """A gateway whose integration `tracker` receives the webhooks of a shipped provider."""
 
     def __init__(self, gateway: RunningGateway) -> None:
         self.gateway = gateway
@@ -132,7 +134,7 @@ async def start(there: Internet, tmp_path: Path) -> AsyncIterator[Callable[..., 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets the clock of the gateway so many seconds ahead of the signer's."""
+    """Return a function that sets the gateway's clock ahead of the signer's."""
     real_now, real_monotonic = clock.now, clock.monotonic
     ahead = [0.0]
     monkeypatch.setattr(clock, "now", lambda: real_now() + timedelta(seconds=ahead[0]))
@@ -150,7 +152,7 @@ PLAID = "https://production.plaid.com/webhook_verification_key/get"
 
 
 class PlaidKeys:
-    """Plaid's endpoint: `asked` are the key ids that were requested; `fails` is a status to answer instead."""
+    """Plaid's endpoint. `asked`: the requested key ids. `fails`: a status to answer with instead."""
 
     def __init__(self, there: Internet) -> None:
         self.keys = {kid: generate_private_key(SECP256R1()) for kid in ("k1", "old")}
@@ -186,12 +188,12 @@ async def test_plaids_token_is_checked_with_plaids_key_for_its_id(
     hooked = await start("plaid", PLAID_SECRET)
     token = plaid.sign()
     assert await hooked.send(plaid_verification=token) == 200
-    assert await hooked.send(plaid_verification=token) == 200  # a replay: answered, and not passed on
+    assert await hooked.send(plaid_verification=token) == 200  # a replay: answered, but not forwarded
     again = plaid.sign(iat=int(time.time()) - 1)
     assert await hooked.send(plaid_verification=again) == 200  # the same body is another event
     assert await hooked.send(b"{}", plaid_verification=plaid.sign(b"{}")) == 200
     assert sorted(await events.until(3)) == sorted([BODY, BODY, b"{}"])
-    assert plaid.asked == ["k1"]  # kept
+    assert plaid.asked == ["k1"]  # the key is cached
     now(4000)
     assert await hooked.send(b"[]", plaid_verification=plaid.sign(b"[]", iat=int(time.time()) + 4000)) == 200
     assert plaid.asked == ["k1", "k1"]
@@ -230,7 +232,7 @@ async def test_a_forged_plaid_token_is_refused(
     assert await hooked.send() == 401
     good = plaid.sign()
     now(400)
-    assert await hooked.send(plaid_verification=good) == 401  # a replay after its time
+    assert await hooked.send(plaid_verification=good) == 401  # a replay after its time limit
     assert events.bodies == []
     assert set(plaid.asked) <= {"k1", "old", "x"}
     assert all(address in {PLAID, HOOK} for _, address in there.seen)
@@ -385,11 +387,12 @@ async def test_pub_sub_is_known_by_its_service_account(
         token(key=OTHER_RSA),
     ):
         assert await hooked.send(b"[]", authorization=wrong) == 401
-    assert await hooked.send(b"[]", authorization=token("g2", OTHER_RSA)) == 401  # not there yet
+    assert await hooked.send(b"[]", authorization=token("g2", OTHER_RSA)) == 401  # the key does not exist yet
     keys["g2"] = OTHER_RSA
     await events.until(1)
     now(61)
-    assert await hooked.send(b"[2]", authorization=token("g2", OTHER_RSA)) == 200  # requested again: it is there now
+    # the keys are requested again, and the key exists now
+    assert await hooked.send(b"[2]", authorization=token("g2", OTHER_RSA)) == 200
     assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
     assert [address for _, address in there.seen if address == CERTS] == [CERTS] * 2
 
@@ -462,7 +465,7 @@ async def test_paypals_signature_is_checked_with_the_certificate_that_it_names(
     assert {address for _, address in there.seen} == {CERT, CERT + "2", HOOK}
 
 
-# ── A text of the operator's choice: in the body, as a password, or for notices that are all alike.
+# ── A text that the operator chooses: in the body, as a password, or for notices that are all identical.
 
 
 async def test_microsofts_client_state_must_be_right_in_every_notice(start: Any, events: Events) -> None:
@@ -475,7 +478,7 @@ async def test_microsofts_client_state_must_be_right_in_every_notice(start: Any,
         assert await hooked.send(body) == 401, body
     good = notices("state-1", "state-1")
     assert await hooked.send(good) == 200
-    assert await hooked.send(good) == 200  # two notices of the same resource are alike
+    assert await hooked.send(good) == 200  # two notices of the same resource are identical
     assert await events.until(2) == [good, good]
     assert await hooked.send(b"", f"{PATH}?validationToken=a%20%3Cb%3E") == 200
     assert hooked.text == "a <b>"

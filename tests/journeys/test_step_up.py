@@ -1,4 +1,4 @@
-"""A call that the provider refuses for a missing scope leads to a link, and the link to a grant with which it succeeds."""
+"""A call that the provider refuses for a missing scope returns a link, and the link leads to a grant with that scope."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +21,7 @@ WHERE = "provider_config_key=tracker&include=history"
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """With connection `c1`, to which `read` and `extra` were granted; the integration asks for `read`."""
+    """A gateway with connection `c1`, granted `read` and `extra`. The integration requests `read`."""
     tracker.scopes_of = dict(NEEDS)
     entry = tracker_entry(tracker.url) | {"default_scopes": ["read"], "available_scopes": ["read", "extra", "admin"]}
     write_entry(tmp_path, "tracker", entry)
@@ -35,7 +35,7 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 
 
 async def session(running: RunningGateway, connection_id: str, *, scopes: str | None = None) -> str:
-    """A connect link for a connection of that id."""
+    """Return the connect link for the connection."""
     async with running.proxied(connection_id) as answer:
         link = (await answer.json())["error"]["payload"]["connect_url"]
     if scopes is None:
@@ -53,7 +53,7 @@ def token_of(link: str) -> str:
 
 
 async def connected(running: RunningGateway, link: str) -> str:
-    """Follow the link as the end user's browser does: through the provider's consent and back."""
+    """Follow the link as the end user's browser does, through the provider's consent and back."""
     async with running.http.get(
         f"{running.url}/oauth/connect/tracker?connect_session_token={token_of(link)}"
     ) as answer:
@@ -199,7 +199,7 @@ async def test_the_connections_that_lack_scopes_are_listed(
 
 
 async def lacking(running: RunningGateway, **query: str) -> list[str]:
-    """All that are listed, page by page."""
+    """Return all listed connections, read page by page."""
     found: list[str] = []
     while True:
         asked = "&".join(f"{name}={text}" for name, text in {"missingScopes": "true", **query}.items())

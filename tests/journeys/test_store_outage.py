@@ -1,4 +1,4 @@
-"""PostgreSQL goes away under a gateway at work, comes back, and what another node changed is honoured."""
+"""PostgreSQL goes down under a running gateway and comes back. Changes by another node take effect."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -35,7 +35,7 @@ async def two(tracker: Tracker, tmp_path: Path, database: str) -> AsyncIterator[
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Moves both clocks on by so many seconds."""
+    """Return a function that sets both clocks forward."""
     shift = 0.0
     now, monotonic = clock.now, clock.monotonic
 
@@ -56,7 +56,7 @@ async def status(node: RunningGateway, connection_id: str = "c1") -> int:
 
 
 async def until(node: RunningGateway, wanted: int, connection_id: str = "c1") -> None:
-    """Return once a proxied call has that status."""
+    """Return when a proxied call has that status."""
     async with asyncio.timeout(PATIENCE_S):
         while await status(node, connection_id) != wanted:
             await asyncio.sleep(0.01)
@@ -79,7 +79,7 @@ async def test_a_deleted_connection_is_refused_by_the_other_node(
     here, there = two
     changes = there.runtime.store.changes
     moved = changes.moved
-    # It looks at the log only when it is notified, and not now and then besides.
+    # It reads the log only when notified, not periodically.
     monkeypatch.setattr(changes, "moved", lambda _at_most_s: moved(10 * PATIENCE_S))
     for n in range(10):
         name = f"c{n}"
@@ -106,7 +106,7 @@ async def test_what_was_used_lately_is_served_without_the_database_and_the_rest_
     try:
         for _ in range(7):
             assert await status(there, "c1") == 200
-            later(10)  # past the minute that a credential stays opened
+            later(10)  # beyond the minute for which an opened credential is kept
         assert await status(there, "c2") == 503, "it had not been used here"
         for path in ("/connections", "/connections/c1?provider_config_key=tracker"):
             async with there.http.get(there.url + path, headers=there.headers) as answer:
@@ -117,7 +117,7 @@ async def test_what_was_used_lately_is_served_without_the_database_and_the_rest_
             assert answer.status == 200
         await comes_to(there, 200, {"result": "ok", "store": "away"})
         assert await readiness(there, "?store=required") == (503, {"result": "not ready", "store": "away"})
-        later(300)  # live.ttl_s: from now on there is nothing left to serve
+        later(300)  # live.ttl_s: from now on no connection can be used
         assert await readiness(there) == (503, {"result": "not ready", "store": "away"})
     finally:
         postgres_server.launch()
@@ -165,7 +165,7 @@ async def test_what_changed_while_a_node_could_not_listen_is_caught_up(
         return await connect(*args, **options)
 
     monkeypatch.setattr(postgres_backend, "connect", later_on)
-    await there.runtime.store.changes.close()  # its connection is lost
+    await there.runtime.store.changes.close()  # its listening connection is lost
     async with here.http.delete(
         f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
     ) as answer:

@@ -1,4 +1,4 @@
-"""Traces in a real collector: one over caller, gateway, refresh and provider; and a collector that is no help."""
+"""Traces in a real collector: one trace over caller, gateway, refresh and provider; and failing collectors."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ async def traced(
 
 
 def tracer_of(service: str) -> Any:
-    """A tracer of another program, which exports to the same collector."""
+    """Return the tracer of another program, which exports to the same collector."""
     provider = TracerProvider(resource=Resource({"service.name": service}), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
     return provider.get_tracer(service)
@@ -82,7 +82,7 @@ async def test_one_trace_over_caller_gateway_refresh_and_provider(
 ) -> None:
     async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
         await running.imported(expired(tracker))
-        await collector.until_spans(1)  # of the import
+        await collector.until_spans(1)  # the span of the import
         collector.spans.clear()
         app, provider = await asyncio.to_thread(lambda: (tracer_of("app"), tracer_of("provider")))
         span = app.start_span("page")
@@ -174,7 +174,7 @@ async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
 
 
 def joined(running: RunningGateway) -> list[Any]:
-    """The traces of calls that wait for a refresh."""
+    """Return the traces of calls that wait for a refresh."""
     import gc
 
     from gateway.records.trace import CallTrace
@@ -201,7 +201,7 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
     assert b"traceparent" not in b"".join(one.body for one in receiver.got)
 
 
-# ── What names the trace.
+# ── The trace id in errors.
 
 
 async def test_errors_name_the_trace_that_begins_here(tracker: Tracker, tmp_path: Path, collector: Collector) -> None:
@@ -226,7 +226,7 @@ async def test_errors_name_the_callers_trace_with_tracing_off(running: RunningGa
         assert "trace_id" not in (await answer.json())["error"]
 
 
-# ── Towards the provider.
+# ── Trace headers for the provider.
 
 
 @pytest.mark.parametrize("given", [SAMPLED, UNSAMPLED, None, "00-nonsense"])
@@ -269,7 +269,7 @@ def ours(text: str, given: str | None) -> bool:
     return text != given and re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", text) is not None
 
 
-async def test_an_integration_says_otherwise(tracker: Tracker, tmp_path: Path) -> None:
+async def test_integration_overrides_trace_headers(tracker: Tracker, tmp_path: Path) -> None:
     async with traced(tracker, tmp_path, {"trace_headers": "drop"}) as running:
         await running.stop()
         running.document["environments"]["dev"]["integrations"]["tracker"]["trace_headers"] = "pass"
@@ -299,7 +299,7 @@ async def test_a_retry_on_the_chain_and_a_handed_over_call_name_their_own_spans(
     assert [one for one in collector.orphans if one.parent != CALLER] == []
 
 
-# ── A collector that is no help.
+# ── Failing collectors.
 
 
 def nobody() -> str:
@@ -338,7 +338,7 @@ async def test_a_collector_in_trouble_costs_spans_alone(
             ends_at = loop.time()
         took_s = loop.time() - ends_at
     assert len(rows) == 60
-    assert took_s < 10  # the exporter's grace is 3 s, the rest is the gateway's own stop
+    assert took_s < 10  # the exporter gets 3 s, the rest is the gateway's own shutdown
     assert [one["event"] for one in lines].count("spans_not_exported") == 1
     assert collector.spans == []
 
@@ -412,7 +412,7 @@ async def test_no_secret_of_a_journey_is_in_a_span(
     assert [one for one in secrets if one.encode() in sent] == []
 
 
-# ── On and off.
+# ── Turning tracing on and off.
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ async def test_no_secret_of_a_journey_is_in_a_span(
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http/protobuf"),
     ],
 )
-async def test_what_turns_tracing_off(
+async def test_variables_that_turn_tracing_off(
     tracker: Tracker,
     tmp_path: Path,
     collector: Collector,

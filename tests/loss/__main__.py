@@ -1,8 +1,9 @@
 """``make loss``: what three nodes on PostgreSQL lose behind nginx and behind HAProxy, scenario by scenario.
 
-Each node, and with them the balancer, the database and the provider, is in a network namespace. 30 connections with
-6-s tokens are refreshed all the time; the provider takes each refresh token once, revokes a grant when it sees one twice, and
-answers up to 1.5 s after it has rotated. Every connection is judged at the end of each scenario by a call and a forced refresh.
+Each node is in a network namespace; balancer, database and provider share another one. 30 connections with 6-s tokens
+are refreshed all the time. The provider accepts each refresh token once, revokes a grant when it receives one twice,
+and answers up to 1.5 s after the rotation. At the end of each scenario, every connection is checked by a call and a
+forced refresh.
 """
 
 import argparse
@@ -34,14 +35,14 @@ from tests.loss.scenarios import SCENARIOS, Trial
 BALANCERS: Final = ("nginx", "haproxy")
 CONNECTIONS: Final = 30
 TOKEN_S: Final = 6.0
-PER_S: Final = 40.0  # calls
-PATIENCE_S: Final = 100.0  # of a client; a node may stand still for 40 s
-SETTLED_S: Final = 200.0  # leases, fence and back-off are over by then
+PER_S: Final = 40.0  # calls per second
+PATIENCE_S: Final = 100.0  # a client's timeout; a node may be paused for 40 s
+SETTLED_S: Final = 200.0  # leases, fence and back-off have ended by then
 KEY: Final = {"Authorization": f"Bearer {SECRET_KEY}"}
 
 
 class Resolver(aiohttp.abc.AbstractResolver):
-    """The balancer's name leads to it."""
+    """Resolves the balancer's host name to its address."""
 
     async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[Any]:
         return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": 2, "proto": 0, "flags": 0}]
@@ -50,7 +51,7 @@ class Resolver(aiohttp.abc.AbstractResolver):
 
 
 class Clients:
-    """Calls at a steady rate, whatever becomes of those before; `calls` counts them by status."""
+    """Calls at a constant rate, independent of earlier calls. `calls`: their number by status."""
 
     def __init__(self, balancer: Front, names: list[str], dice: random.Random) -> None:
         self.calls = Counter[str]()
@@ -66,7 +67,7 @@ class Clients:
         self._running = asyncio.create_task(self._run())
 
     async def finish(self) -> None:
-        """Begin no more calls, and wait for those under way."""
+        """Start no more calls, and wait for those in flight."""
         self._running.cancel()
         await asyncio.gather(*self._under_way)
 
@@ -106,7 +107,8 @@ class Session:
         trial = Trial(self._cluster, self._provider, dice)
         clients = Clients(self._balancer, list(grants), dice)
         try:
-            await asyncio.sleep(TOKEN_S)  # each is refreshed once, so that it is known to rotate
+            # each connection is refreshed once, so that the gateway knows that tokens rotate
+            await asyncio.sleep(TOKEN_S)
             await SCENARIOS[name](trial)
             await asyncio.sleep(TOKEN_S)
             await clients.finish()
@@ -121,7 +123,7 @@ class Session:
         return judged
 
     async def _imported(self) -> dict[str, Grant]:
-        """Connections whose tokens have ended, each with its grant."""
+        """Import connections with expired tokens. Return them with their grants."""
         grants = dict[str, Grant]()
         async with self._node(0) as http:
             for _ in range(CONNECTIONS):
@@ -171,7 +173,7 @@ class Session:
 
 @asynccontextmanager
 async def database(folder: Path) -> AsyncIterator[str]:
-    """The address of an empty one, at DATABASE."""
+    """Yield the URL of an empty database at DATABASE."""
     rules = folder / "pg_hba.conf"
     rules.write_text(f"host all all 127.0.0.1/32 scram-sha-256\nhost all all {NETWORK} scram-sha-256\n")
     rules.chmod(0o644)
@@ -198,7 +200,7 @@ async def run(balancers: list[str], names: list[str], seed: int, logs: Path | No
         await web.TCPSite(runner, PROVIDER, 0).start()
         cluster = Cluster(folder, runner.addresses[0][1], url)
         stack.callback(cluster.kill_all)
-        for number in range(len(NODES)):  # the first one makes the tables
+        for number in range(len(NODES)):  # the first one creates the tables
             await cluster.start(number)
         for name in balancers:
             place = folder / name

@@ -1,4 +1,4 @@
-"""Three `gateway serve` on one PostgreSQL, each in a network namespace with a folder of its own, as on three machines."""
+"""Three `gateway serve` on one PostgreSQL, each in its own network namespace and folder, like three machines."""
 
 import asyncio
 import contextlib
@@ -28,12 +28,12 @@ FAKETIME: Final = (
 
 
 def faketime() -> str | None:
-    """The library, where it is installed."""
+    """Return the path of the library, if it is installed."""
     return next((path for path in FAKETIME if Path(path).exists()), None)
 
 
 class Cluster:
-    """`addresses` stay the same over restarts; a node that is started again finds its folder as it left it."""
+    """`addresses` stay the same over restarts. A restarted node finds its folder as it left it."""
 
     addresses: Final = tuple(f"{node}:{PORT}" for node in NODES)
 
@@ -47,7 +47,7 @@ class Cluster:
         self._document["store"]["url"] = store_url
 
     async def start(self, number: int, *, skew_s: int = 0) -> None:
-        """Returns once it is ready. `skew_s`: how far libfaketime puts its clock ahead."""
+        """Start a node and wait until it is ready. `skew_s`: how far libfaketime sets its clock ahead."""
         machine = self._folder / f"machine-{number}"
         machine.mkdir(exist_ok=True)
         file = self._folder / f"node-{number}.yaml"

@@ -1,4 +1,4 @@
-"""The result of one scenario: what became of its connections, and of the calls on them."""
+"""The result of one scenario: the state of its connections, and the results of the calls on them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Judged:
-    """`calls`: by status, or by the name of a fault without one. `reported`: connections lost whose state says
-    `rotation_lost`; `silent`: lost ones whose state says anything else. `unexpected`: lost ones that nothing excuses.
+    """`calls`: by status, or by the name of an exception. `reported`: lost connections with the reason `rotation_lost`.
+
+    `silent`: lost connections with any other reason. `unexpected`: lost connections without an excuse.
     """
 
     scenario: str
@@ -18,7 +19,7 @@ class Judged:
     unexpected: list[str] = field(default_factory=list)
 
     def add(self, connection_id: str, status: int, reason: str | None, *, may_be_lost: bool) -> None:
-        """Add one connection, when all is over. `status`: of a call and a forced refresh, `reason`: of its state."""
+        """Add one connection at the end. `status`: of a call and a forced refresh. `reason`: of its state."""
         if status == 200:
             return
         result = status == 424 and reason == "rotation_lost"

@@ -1,6 +1,6 @@
 """Network namespaces: one for each node, and one for balancer, database, provider and clients, joined by a bridge.
 
-Needs root, `ip` and `iptables`. Nothing leaves the namespaces: none has a route to the machine's own network.
+Needs root, `ip` and `iptables`. No packet leaves the namespaces: none has a route to the machine's own network.
 """
 
 import os
@@ -21,7 +21,7 @@ NODES: Final = ("10.77.0.11", "10.77.0.12", "10.77.0.13")
 
 
 def missing() -> str | None:
-    """Why it cannot be used here, or None."""
+    """Return why it cannot be used here, or None."""
     if os.geteuid() != 0:
         return "network namespaces need root: run it as root"
     for program, package in (("ip", "iproute2"), ("iptables", "iptables")):
@@ -39,13 +39,13 @@ def namespace(node: int) -> str:
 
 
 def inside(name: str, command: Sequence[str]) -> list[str]:
-    """`command`, run in that namespace; under the same process id."""
+    """Return `command` to run in that namespace, with the same process id."""
     return ["ip", "netns", "exec", name, *command]
 
 
 @contextmanager
 def network() -> Iterator[None]:
-    """While it is open the namespaces exist. What an earlier run left is removed."""
+    """Create the namespaces for the duration of the block. Remove those of an earlier run first."""
     _remove()
     try:
         _run("ip", "netns", "add", HUB)
@@ -69,7 +69,7 @@ def network() -> Iterator[None]:
 
 @contextmanager
 def cut(node: int, address: str) -> Iterator[None]:
-    """Packets between that node and `address` are dropped, in both directions."""
+    """Drop packets between that node and `address`, in both directions."""
     rules = (("OUTPUT", "-d", address), ("INPUT", "-s", address))
     for rule in rules:
         _in(namespace(node), "iptables", "-A", *rule, "-j", "DROP")
@@ -81,7 +81,7 @@ def cut(node: int, address: str) -> Iterator[None]:
 
 
 def _remove() -> None:
-    """With the processes that an interrupted run left in them."""
+    """Remove the namespaces, and end the processes that an interrupted run left in them."""
     there = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     for line in there.splitlines():
         name = line.split()[0]

@@ -1,4 +1,4 @@
-"""A strict provider: refresh tokens for one use, answers that take a while, and who has asked is remembered."""
+"""A strict provider: one-time refresh tokens, slow answers, and a record of which node sent each request."""
 
 import asyncio
 import json
@@ -14,16 +14,18 @@ from gateway import clock
 from tests.fakes.tracker import Grant, Tracker
 
 SLOWEST_S: Final = 1.5
-ON_THE_WAY_S: Final = 1.0  # an answer that was sent so lately may not have been read
+ON_THE_WAY_S: Final = 1.0  # an answer sent within this time may not have been read
 
 
 @dataclass
 class StrictProvider(Tracker):
-    """A refresh token shown twice revokes its grant. It rotates at once; the answer comes late, and dates the access token."""
+    """Revokes a grant when it receives a refresh token twice. It rotates immediately, and answers later with a dated
+    access token.
+    """
 
     dice: random.Random = field(default_factory=random.Random)
     _by_token: dict[str, Grant] = field(default_factory=dict)
-    _under_way: dict[str, tuple[str, float | None]] = field(default_factory=dict)  # token ▸ node, when answered
+    _under_way: dict[str, tuple[str, float | None]] = field(default_factory=dict)  # token ▸ node, time of the answer
 
     async def _token(self, request: web.Request) -> web.Response:
         token = str((await request.post()).get("refresh_token", ""))
@@ -53,7 +55,10 @@ class StrictProvider(Tracker):
         return web.json_response(self._issued(grant))
 
     def in_flight(self, node: str, *, since: float | None = None) -> list[Grant]:
-        """Whose refresh that node has requested and may not have read the answer to; with `since`, all answered after that."""
+        """Return the grants whose refresh that node has requested without, possibly, having read the answer.
+
+        `since`: also count the answers sent after that time.
+        """
         late = time.monotonic() - ON_THE_WAY_S
         if since is not None:
             late = min(late, since)

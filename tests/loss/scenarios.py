@@ -1,4 +1,4 @@
-"""The scenarios: what happens to the nodes, while clients call and tokens are refreshed."""
+"""The scenarios: what happens to the nodes while clients call and tokens are refreshed."""
 
 import asyncio
 import os
@@ -17,8 +17,10 @@ from tests.loss.provider import StrictProvider
 
 PAUSE_S: Final = 40.0
 SHORT_CUT_S: Final = 12.0
-"""TCP sends a reply again 0.2, 0.6, 1.4, 3, 6.2, 12.6, 25.4 s after the first time: here it comes before the token call ends."""
-CUT_S: Final = 25.0  # a reply may then be sent again only when the token call, of 28 s, is over
+"""TCP sends a reply again 0.2, 0.6, 1.4, 3, 6.2, 12.6, 25.4 s after the first time. Here it arrives before the token
+call ends.
+"""
+CUT_S: Final = 25.0  # a reply may then be sent again only after the end of the token call, which takes 28 s
 LONG_CUT_S: Final = 45.0  # longer than a token call may take
 SKEWED_S: Final = 30.0
 BETWEEN_S: Final = 3.0
@@ -26,15 +28,20 @@ SKEWS_S: Final = (10, -10, 35, -35, 300, -300)
 
 
 class Trial:
-    """`may_be_lost`: grants whose reply nobody can have, since it was in flight when its parent or its way was cut."""
+    """`may_be_lost`: grants whose reply may be lost, since it was in flight when its parent was killed or its network
+    was cut.
+    """
 
     def __init__(self, cluster: Cluster, provider: StrictProvider, dice: random.Random) -> None:
         self.cluster, self.provider, self.dice = cluster, provider, dice
         self.may_be_lost: list[Grant] = []
 
     def in_flight_may_be_lost(self, node: int, *, since: float | None = None) -> None:
-        """`since`: monotonic seconds at which the node was killed: what the provider has answered it from then on, too. A
-        request that had left may be read only after the death of its sender."""
+        """Add the grants in flight. `since`: monotonic time at which the node was killed; later answers of the provider
+        count too.
+
+        A request that had been sent may be read only after the death of its sender.
+        """
         self.may_be_lost += self.provider.in_flight(NODES[node], since=since)
 
 
@@ -55,7 +62,7 @@ async def worker_killed(trial: Trial) -> None:
 
 
 async def parent_killed(trial: Trial) -> None:
-    """Its supervisor starts it again once its workers have ended."""
+    """Kill parents. A supervisor starts each again once its workers have ended."""
     for turn in range(6):
         number = turn % len(NODES)
         trial.in_flight_may_be_lost(number)
@@ -103,7 +110,7 @@ async def cut(trial: Trial, *, address: str, for_s: float) -> None:
 
 
 async def skewed(trial: Trial, *, skew_s: int) -> None:
-    """The clock of one node is wrong, and then right again."""
+    """Set the clock of one node wrong, then right again."""
     await trial.cluster.restart(1, skew_s=skew_s)
     await asyncio.sleep(SKEWED_S)
     await trial.cluster.restart(1)

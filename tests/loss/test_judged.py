@@ -1,4 +1,4 @@
-"""The table of `make loss`: a loss that nothing excuses, or that is not reported, is found."""
+"""The table of `make loss`: an unexcused or unreported loss is found."""
 
 from collections import Counter
 from random import Random

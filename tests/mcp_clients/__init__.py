@@ -1,1 +1,1 @@
-"""Published MCP clients and the protocol's conformance suite, unchanged, at the agent door. `make mcp-clients` runs them."""
+"""Published MCP clients and the protocol's conformance suite, unchanged, with the MCP endpoint. Run by `make mcp-clients`."""

@@ -1,6 +1,6 @@
-"""Published MCP clients against the agent door. Run by an interpreter that has them: ``agent_calls.py CLIENT URL KEY``.
+"""Published MCP clients with the MCP endpoint: ``agent_calls.py CLIENT URL KEY``, run by an interpreter that has them.
 
-Prints one JSON object: the names of the tools, the links that the client was given, and what three calls came to.
+Prints one JSON object: the names of the tools, the links that the client was given, and the results of three calls.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ async def by_langchain(url: str, key: str, _mode: str) -> Found:
     tools = {tool.name: tool for tool in await MultiServerMCPClient({"door": server}).get_tools()}
     results = []
     for name, arguments in CALLS:
-        if name not in tools:  # call_api is not listed for a key with rules, and this client calls what it has listed
+        if name not in tools:  # call_api is not listed for a key with rules, and this client calls only listed tools
             results.append({"error": True, "text": "Rule: rules (not listed)", "structured": None})
             continue
         said = await tools[name].ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
@@ -87,7 +87,7 @@ async def by_pydantic_ai(url: str, key: str, _mode: str) -> Found:
 
 
 async def tried(call: Callable[..., Awaitable[Any]], name: str, arguments: dict[str, Any]) -> Any:
-    """The result, or the error of the protocol that came instead of it."""
+    """Return the result, or the protocol error."""
     try:
         return await call(name, arguments)
     except Exception as fault:  # noqa: BLE001 - each client has a class of its own

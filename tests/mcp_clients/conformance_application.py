@@ -1,7 +1,9 @@
-"""An application on our protocol layer with the tools, prompts and resources that the conformance suite of MCP asks for.
+"""An application on the gateway's MCP layer, with the tools, prompts and resources that MCP's conformance suite
+requires.
 
-What the layer does (`gateway.mcp.mcp_messages`) is the layer's: reading, versions, headers, errors, results. What the door never
-sends, since it has no session (log messages, progress, requests to a client of 2025), is this application's own.
+The layer (`gateway.mcp.mcp_messages`) handles reading, versions, headers, errors and results. The application itself
+implements what the gateway's MCP endpoint never sends, since it has no session: log messages, progress, requests to a
+client of 2025.
 """
 
 import asyncio
@@ -91,7 +93,7 @@ SCHEMA_2020_12: Final[dict[str, Any]] = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
-# What a client of 2026-07-28 is asked before a tool answers, by the tool's name; `state`: whether a state goes with it.
+# What a client of 2026-07-28 is asked before a tool answers, by tool; `state`: whether the question has a state.
 INPUT: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "test_input_required_result_elicitation": {"user_name": asks_for("name", "What is your name?")},
     "test_input_required_result_sampling": {"capital_question": asks_model("What is the capital of France?")},
@@ -162,7 +164,7 @@ RESOURCES: Final[dict[str, dict[str, Any]]] = {
 
 
 class ConformanceApplication:
-    """An application with a single address, whose handler is `answer`."""
+    """An application with one address, whose handler is `answer`."""
 
     def __init__(self) -> None:
         self._seals = Tokens([secrets.token_bytes(32)], "conformance")
@@ -211,7 +213,7 @@ class ConformanceApplication:
                 return {}, None
         raise rpc.RpcError(rpc.METHOD_NOT_FOUND, f"There is no method '{method}' here.")
 
-    # ── Tools that answer at once, or ask a client of 2026-07-28 first.
+    # ── Tools that answer directly, or first ask a client of 2026-07-28.
 
     def _called(self, message: rpc.RpcRequest) -> dict[str, Any]:
         name = message.params.get("name")
@@ -233,7 +235,7 @@ class ConformanceApplication:
         }
 
     def _asked(self, message: rpc.RpcRequest, name: str) -> dict[str, Any] | None:
-        """The question to the client; None: it has answered."""
+        """Return the question to the client, or None if it has answered."""
         wanted = INPUT[name]
         if name == "test_input_required_result_capabilities":
             wanted = {key: one for key, one in wanted.items() if CAPABILITY_OF[one["method"]] in message.capabilities}
@@ -278,7 +280,7 @@ class ConformanceApplication:
             return {"messages": [said(IMAGE), said(text("Please analyze the image above."))]}
         raise rpc.RpcError(rpc.INVALID_PARAMS, f"Unknown prompt: {name}")
 
-    # ── Streams: what comes before the result, and answers of a client of 2025 to what it was asked on one.
+    # ── Streams: messages before the result, and the answers of a client of 2025 to questions on a stream.
 
     async def _stream(self, request: web.Request, message: rpc.RpcRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
@@ -339,7 +341,7 @@ def said(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def fits(wanted: Mapping[str, Any], answer: Any) -> bool:
-    """Whether an answer is one to what was asked: of a form, all that is required, in texts."""
+    """Return whether an answer fits the question: for a form, all required fields as texts."""
     if not isinstance(answer, dict):
         return False
     if wanted["method"] != "elicitation/create":
@@ -388,7 +390,7 @@ LISTS: Final[dict[str, dict[str, Any]]] = {
 
 @asynccontextmanager
 async def conformance_application() -> AsyncIterator[str]:
-    """Its address."""
+    """Run the application and yield its URL."""
     application = web.Application()
     application.router.add_route("*", "/mcp", ConformanceApplication().answer)
     runner = web.AppRunner(application)

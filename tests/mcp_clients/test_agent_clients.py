@@ -1,4 +1,4 @@
-"""Published MCP clients, unchanged, at the agent door: they list, call, are refused, and get the link of a missing connection."""
+"""Unchanged MCP clients with the MCP endpoint: they list, call, are refused, and get the link of a missing connection."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from tests.mcp_clients import environments
 
 HERE = Path(__file__).parent
 LIMIT_S = 120
-# Each with the package that has it.
+# Client ▸ the package that contains it.
 OF_PYTHON = {
     "auto": "fastmcp",
     "legacy": "fastmcp",

@@ -1,7 +1,7 @@
-"""AgentDojo's injection tasks at the agent door: what an injected text wants called is refused where the key does not allow it.
+"""AgentDojo's injection tasks with the MCP endpoint: injected calls are refused if the key does not allow them.
 
-Each call of a task's ground truth is mapped to an operation of the sandbox, as the nearest that there is. Functions for which the
-sandbox has nothing like it are in `UNMAPPED`, and are tried as the request that such an API would take.
+Each call of a task's ground truth is mapped to the closest operation of the sandbox. Functions without a similar
+operation are in `UNMAPPED`, and are tried as the request that such an API would need.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ async def test_no_injected_call_outside_the_rules_succeeds(tmp_path: Path) -> No
 
 
 async def reading_key(session: aiohttp.ClientSession, ready: dict[str, Any]) -> tuple[str, str]:
-    """A key that searches and reads issues, nothing else; and the path of the site."""
+    """Return a key that only searches and reads issues, and the path of the site."""
     found = re.search(r"(/ex/sandbox/[^/]+/rest/api/3)/", ready["curl"])
     assert found is not None
     rules = [f"GET {found[1]}/search as search_issues", f"GET {found[1]}/issue/{{key}} as get_issue"]
@@ -104,7 +104,7 @@ def ways(site: str, method: str, path: str, arguments: dict[str, Any]) -> list[t
 async def called(
     session: aiohttp.ClientSession, ready: dict[str, Any], key: str, tool: str, given: dict[str, Any]
 ) -> dict[str, Any]:
-    """The result, or the error as one that failed."""
+    """Return the result; an error is returned as a failed result."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
     headers = {"Authorization": f"Bearer {key}"}
     async with session.post(f"{ready['url']}/mcp", json=message, headers=headers) as response:
@@ -114,13 +114,13 @@ async def called(
 
 
 async def seen(session: aiohttp.ClientSession, sandbox: str) -> int:
-    """How many requests to its API the sandbox has had."""
+    """Return how many requests the sandbox's API has received."""
     async with session.get(f"{sandbox}/sandbox/stats") as answer:
         return int((await answer.json())["api_requests"])
 
 
 async def sandbox_of(session: aiohttp.ClientSession, ready: dict[str, Any]) -> str:
-    """Its address, as a dry run shows it."""
+    """Return the sandbox's URL, as a dry run shows it."""
     *_, url = shlex.split(ready["curl"])
     named = {"Provider-Config-Key": ready["provider_config_key"], "Connection-Id": ready["connection_id"]}
     headers = {"Authorization": f"Bearer {ready['secret_key']}", "Gateway-Dry-Run": "true", **named}

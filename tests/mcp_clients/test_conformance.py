@@ -1,5 +1,7 @@
-"""The protocol's conformance suite (npm `@modelcontextprotocol/conformance`): at an application on our protocol layer all server
-scenarios that a revision requires, at the door those that need no tools of the suite's own.
+"""The protocol's conformance suite (npm `@modelcontextprotocol/conformance`).
+
+An application on the gateway's MCP layer runs all server scenarios that a revision requires. The gateway's MCP endpoint
+runs those that need none of the suite's own tools.
 """
 
 import asyncio
@@ -30,7 +32,7 @@ _COUNTED = re.compile(r"^[✓✗] ([a-z0-9-]+): (\d+) passed, (\d+) failed", re.
 
 
 async def suite(folder: Path, url: str, *options: str) -> tuple[int, str]:
-    """Its exit status, and what it printed."""
+    """Run the suite and return its exit status and output."""
     node, modules = await asyncio.to_thread(environments.node)
     program = modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""Single middlewares on aiohttp's own runner, as a host application would run them."""
+"""Single middlewares on aiohttp's own runner, as in a host application."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -13,7 +13,9 @@ Serve = Callable[..., Awaitable[int]]
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """``await serve(chain, handler)`` is the port of an application with that one route, for any method and path."""
+    """Return a function: ``await serve(chain, handler)`` runs an application with one route for any path, and returns
+    its port.
+    """
     runners: list[web.AppRunner] = []
 
     async def start(chain: Chain, handler: Handler, app: web.Application | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Each exchange makes one record, however it ends, with nothing in it that should not be seen."""
+"""Each exchange is recorded once, however it ends, without secrets."""
 
 import asyncio
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ MARKER = "s3cr3t-marker"
 
 
 class Noted(list[ExchangeRecord]):
-    """Stands for the request log."""
+    """Replaces the request log."""
 
     def __init__(self) -> None:
         self.came = asyncio.Event()
@@ -132,7 +132,7 @@ async def test_a_client_that_leaves_is_noted(serve: Serve, noted: Noted) -> None
     assert (noted[0].status, noted[0].error_code) == (499, "client_left")
 
 
-async def test_what_we_cut_ourselves_to_stop_is_not_the_clients_leaving(noted: Noted) -> None:
+async def test_connection_cut_at_shutdown_is_not_recorded_as_client_left(noted: Noted) -> None:
     entered = asyncio.Event()
 
     async def wait(_request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Gateway-Dry-Run: the request is shown, nothing leaves."""
+"""Gateway-Dry-Run: the request is shown, and nothing is sent."""
 
 import json
 from collections.abc import AsyncIterator
@@ -111,7 +111,7 @@ BOT = "42:very+secret-bot"
 
 @pytest.fixture
 async def bots(tmp_path: Path) -> AsyncIterator[tuple[RunningGateway, RecordingServer]]:
-    """An API that has the key in the path of its base address."""
+    """An API with the key in the path of its base URL."""
     async with listening() as api:
         proxy = {"base_url": f"{api.url}/bot${{apiKey}}", "headers": {"x-pass": "${apiKey}"}}
         entry = {"display_name": "Bots", "categories": ["communication"], "docs": "https://docs.example.com"}
@@ -150,7 +150,7 @@ async def test_no_key_sees_a_credential_in_the_base_address(
     assert api.received == []
 
 
-async def test_neither_does_a_capability(bots: tuple[RunningGateway, RecordingServer]) -> None:
+async def test_capability_sees_no_credential_in_the_base_address(bots: tuple[RunningGateway, RecordingServer]) -> None:
     gateway, _ = bots
     body = {"display_name": "sdk", "kind": "capability", "limits": {"connections": ["bots/c1"]}}
     made = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]

@@ -1,4 +1,4 @@
-"""A dry run of every placement that the shipped catalog has: no credential is in what it shows, in any spelling."""
+"""A dry run for every credential placement of the shipped catalog: the output contains no credential in any encoding."""
 
 import base64
 import json
@@ -45,11 +45,11 @@ MEMBERS: Mapping[str, tuple[str, ...]] = {
     "AWS_SIGV4": ("access_key_id", "secret_access_key", "session_token"),
     "NONE": (),
 }
-AWKWARD = "two words/{}+=&:?"  # what must be encoded in an address, and begins like a scheme
+AWKWARD = "two words/{}+=&:?"  # contains characters that must be encoded in an address, and begins like a scheme
 
 
 class Markers:
-    """Values that are found again, whatever they went through."""
+    """Recognizable values, found again in any encoding."""
 
     def __init__(self, awkward: str) -> None:
         self.awkward = awkward
@@ -61,7 +61,7 @@ class Markers:
 
 
 def spellings(text: str) -> Iterator[str]:
-    """Plain, percent-encoded, hex, and base64 wherever in the encoded text it begins."""
+    """Yield the text plain, percent-encoded, in hex, and in base64 at each alignment."""
     raw = text.encode()
     yield text
     yield quote(text, safe="")
@@ -79,7 +79,7 @@ def leaks(shown: Any, markers: list[str]) -> list[str]:
 
 
 def distinct() -> list[str]:
-    """Return one entry for each way in which entries place a credential."""
+    """Return one entry for each way of placing a credential."""
     found: dict[str, str] = {}
     for name, entry in CATALOG.providers.items():
         proxy, secret = entry.proxy, sorted(n for n, one in entry.connection_config.items() if one.secret)
@@ -121,9 +121,7 @@ def opened(entry: Provider, markers: Markers) -> Opened:
     held: dict[str, Any] = {"type": mode.types()[0], "raw": {}}
     held |= {name: markers.new() for name in (*MEMBERS[entry.auth_mode], *entry.credentials)}
     if entry.name == "tableau":
-        held["raw"] = {
-            "credentials": {"site": {"id": "9a8b7c6d"}}
-        }  # its base address holds the site that the token is for
+        held["raw"] = {"credentials": {"site": {"id": "9a8b7c6d"}}}  # its base address contains the site of the token
     secret = key_for("RS256") if entry.signature_method == "RSA-SHA1" else markers.new()
     integration = Integration(
         environment="dev",
@@ -162,7 +160,7 @@ def test_no_placement_of_the_catalog_shows_a_credential(name: str, awkward: str)
 
 
 def test_the_walk_would_find_a_leak() -> None:
-    """Each spelling in turn, put where nothing is masked."""
+    """Put each encoding where nothing is masked, and find it."""
     marker = Markers(AWKWARD).new()
     for spelt in spellings(marker):
         assert leaks({"url": f"https://x.example/{spelt}"}, [marker]), spelt

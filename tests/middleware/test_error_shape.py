@@ -1,4 +1,4 @@
-"""Whatever is raised leaves in one shape, tells what to do next, and reveals nothing of ours."""
+"""Every exception is returned in one format, says what to do next, and reveals no internals."""
 
 import pytest
 from aiohttp import web

@@ -1,4 +1,4 @@
-"""Every answer carries the name of its exchange, and the caller may choose it within reason."""
+"""Every answer has a request id, which the caller may choose within limits."""
 
 import pytest
 from aiohttp import web

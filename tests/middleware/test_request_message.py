@@ -1,4 +1,4 @@
-"""A request's head means one thing, and bodies to our own API are JSON, small, and come in time."""
+"""A request's head must be unambiguous. Bodies for the gateway's own API must be JSON, small, and arrive in time."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from gateway.middleware.request_message import LIMIT_BYTES, json_only, strict
 from tests.fakes.raw import RawAnswer, dial, exchange, parsed
 from tests.middleware.conftest import Serve
 
-# ── Under a foreign runner too, a message that can be read in two ways is refused.
+# ── Ambiguous messages are refused under another runner too.
 
 OPEN = Chain(request_id, error_shape, strict)
 
@@ -36,7 +36,7 @@ async def show_path(request: web.Request) -> web.Response:
     ],
 )
 async def test_is_refused_and_the_connection_ends(serve: Serve, data: str, status: int, code: str) -> None:
-    answer = parsed(await exchange(await serve(OPEN, show_path), data.encode()))  # which ends with the connection
+    answer = parsed(await exchange(await serve(OPEN, show_path), data.encode()))  # the connection ends after the answer
     assert (answer.status, answer.error["code"]) == (status, code)
 
 
@@ -59,7 +59,7 @@ async def test_any_well_formed_host_is_accepted(serve: Serve, host: str) -> None
     assert parsed(await exchange(await serve(OPEN, show_path), head.encode())).status == 200
 
 
-# ── Bodies to our own API are JSON, small, and come in time.
+# ── Bodies for the gateway's own API are JSON, small, and arrive in time.
 
 API = Chain(request_id, error_shape, json_only)
 

@@ -1,4 +1,4 @@
-"""Requests that reach no handler are in the log and in the metrics too."""
+"""Requests that reach no handler are recorded in the log and in the metrics too."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ LONG = "x" * 20_000
 
 @pytest.fixture
 def noted(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[ExchangeRecord]:
-    """The records that reach the call log's queue, and through it the metrics."""
+    """The records that reach the call log's queue, and through the queue the metrics."""
     seen: list[ExchangeRecord] = []
     monkeypatch.setattr(running.runtime.call_queue, "_observe", seen.append)
     return seen
@@ -39,7 +39,7 @@ async def sent(running: RunningGateway, head: str) -> bytes:
         ("GET x HTTP/1.1", "", "", 400, "bad_path"),
     ],
 )
-async def test_it_is_noted_once(
+async def test_unrouted_request_is_recorded_once(
     running: RunningGateway, noted: list[ExchangeRecord], head: str, method: str, path: str, status: int, code: str
 ) -> None:
     answer = await sent(running, head)

@@ -1,4 +1,4 @@
-"""Where a proxied call goes, and with what credential."""
+"""The destination of a proxied call, and its credential."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ async def test_other_schemes_hosts_and_ports_are_refused_with_what_is_allowed(ov
     assert "http://127.0.0.1:8000, https://allowed.example.com:443" in refusal.value.message
 
 
-# ── The credential is laid over whatever the caller put in its place, and goes nowhere else.
+# ── The credential replaces the caller's value in its place, and is sent nowhere else.
 
 
 def placed(placement: Placement, *sent: tuple[str, str], target: str = "/x", has_body: bool = False) -> UpstreamRequest:

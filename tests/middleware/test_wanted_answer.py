@@ -1,4 +1,4 @@
-"""The values of Gateway-Paginate and Gateway-Paginate-From, the errors about wrong ones, and whether codings are undone."""
+"""The values of Gateway-Paginate and Gateway-Paginate-From, errors for wrong values, and decoding of content codings."""
 
 from pathlib import Path
 
@@ -164,7 +164,7 @@ async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more
         assert list_.lists.seen == ["/v1/x?page=2"]
 
 
-# ── Whether an answer's codings are to be undone: the caller's word, else the entry's.
+# ── Whether an answer's codings are decoded: the caller's header wins over the entry.
 
 
 @pytest.mark.parametrize(

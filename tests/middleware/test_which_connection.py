@@ -1,4 +1,4 @@
-"""Two headers name a connection; every fault in our headers is told at once."""
+"""Two headers name a connection; all faults in the gateway's headers are reported together."""
 
 import json
 

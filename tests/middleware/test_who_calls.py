@@ -1,4 +1,4 @@
-"""The audit actor is set while a request is handled, and not for the next request on the same connection."""
+"""The audit actor is set only while a request is handled, not for the next request on the same connection."""
 
 import aiohttp
 

@@ -1,4 +1,4 @@
-"""The API behind the gateway and the way to the token endpoint, both in the test's process."""
+"""The API behind the gateway, and a proxy for the token endpoint, both in the test's process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -25,9 +25,11 @@ class TokenRequest:
 
 @dataclass
 class Api:
-    """`url` answers ``GET /whoami`` with the user of the bearer token, as the OAuth server says it for each request, else 401.
+    """`url` answers ``GET /whoami`` with the user of the bearer token, which it looks up at the OAuth server each time,
+    or with 401.
 
-    `token_url` passes requests on to the server's token endpoint while `open` is set and keeps them in `token_requests`.
+    `token_url` forwards requests to the server's token endpoint while `open` is set, and records them in
+    `token_requests`.
     """
 
     server: OAuthServer
@@ -42,7 +44,7 @@ class Api:
         return f"{self.url}/token"
 
     def refreshes(self) -> int:
-        """How many token requests with a refresh token the server has answered."""
+        """Return how many token requests with a refresh token the server has answered."""
         return sum(request.form.get("grant_type") == "refresh_token" for request in self.token_requests)
 
     async def whoami(self, request: web.Request) -> web.Response:
@@ -66,7 +68,7 @@ class Api:
 
 @asynccontextmanager
 async def serving(server: OAuthServer) -> AsyncIterator[Api]:
-    """The API and the token endpoint on a free port of loopback."""
+    """Run the API and the token endpoint on a free loopback port."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=20)) as http:
         api = Api(server, http)
         api.open.set()

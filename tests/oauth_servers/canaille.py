@@ -1,4 +1,4 @@
-"""PyPI `canaille`: it demands a nonce, rotates refresh tokens, and ends them together with the access tokens beside them."""
+"""PyPI `canaille`: requires a nonce, rotates refresh tokens, and expires them together with their access tokens."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ class Canaille:
             "token_request_auth_method": "basic",
             "revocation_url": f"{self.url}/oauth/revoke",
             "refresh": {"rotating": True},
-            # Half of its lifetime at most: a refresh that comes after the end is refused, so a tenth of it is little.
+            # Half of the lifetime is the maximum. A refresh after the expiry is refused, so a tenth would be short.
             "token_expiration_buffer": 300,
         }
 
@@ -58,7 +58,7 @@ class Canaille:
             return str(found["sub"]) if found["active"] else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """Withdraw consent on the page where its users see their consents."""
+        """Withdraw consent on the page that lists a user's consents."""
         page = await open_page(browser, f"{self.url}/consent/")
         (link,) = set(re.findall(r'href="(/consent/revoke/[^"]+)"', page.text))
         page = await open_page(browser, f"{self.url}{link}")

@@ -1,4 +1,4 @@
-"""PyPI `django-oauth-toolkit`, as `tests.fakes.django_idp` starts it: rotation with reuse protection, PKCE required."""
+"""PyPI `django-oauth-toolkit`, started by `tests.fakes.django_idp`: rotation with reuse protection, PKCE required."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -49,7 +49,7 @@ class DjangoOAuthToolkit:
             return str((await answer.json())["user"]) if answer.status == 200 else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """Withdraw consent at the revocation endpoint, which ends the access token too."""
+        """Withdraw consent at the revocation endpoint, which revokes the access token too."""
         client = {"client_id": self.idp.client_id, "client_secret": self.idp.client_secret}
         async with browser.post(f"{self.url}/o/revoke_token/", data={"token": refresh_token, **client}) as answer:
             assert answer.status == 200, await answer.text()

@@ -1,6 +1,6 @@
-"""Debian `glewlwyd`: access tokens are JWTs, refresh tokens serve once, a replay ends their chain, and a refusal has no body.
+"""Debian `glewlwyd`: JWT access tokens, one-time refresh tokens, replays end the chain, and refusals have no body.
 
-Its pages are scripts, so that the end user's steps are the requests which those scripts make.
+Its pages are scripts, so the end user's steps are played as the requests that those scripts make.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from tests.fakes.ports import lasting_port
 from tests.oauth_servers.pages import open_page
 from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, running
 
-# With the libraries that a Debian system seldom has. Of those, apt takes what the release has.
+# With libraries that a Debian system rarely has. apt takes the release's version of them.
 PACKAGES = (
     "glewlwyd=2.7.5-3+deb12u1",
     "glewlwyd-common=2.7.5-3+deb12u1",
     *("libcbor0.8", "libconfig9", "libhoel1.4", "libiddawc1.1", "libjansson4", "libldap-2.5-0", "libmariadb3"),
     *("libmicrohttpd12", "liboath0", "liborcania2.3", "libpq5", "librhonabwy1.1", "libulfius2.7", "libyder2.0"),
 )
-ADMIN = {"username": "admin", "password": "password"}  # of the database that the package brings
+ADMIN = {"username": "admin", "password": "password"}  # of the package's initial database
 SCOPE = "openid"
 CONFIGURATION = """
 port={port}
@@ -79,7 +79,7 @@ class Glewlwyd:
     def entry(self) -> Mapping[str, Any]:
         return {
             "authorization_url": f"{self.api}/oidc/auth",
-            "token_request_auth_method": "body",  # what comes as Basic it does not decode
+            "token_request_auth_method": "body",  # it does not decode Basic credentials
             "refresh": {"rotating": True},
         }
 
@@ -103,7 +103,9 @@ class Glewlwyd:
             return str(found["username"]) if found["active"] else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """Do what the script of the profile page does: disable the refresh tokens. Access tokens live on to their end."""
+        """Do what the script of the profile page does: disable the refresh tokens. Access tokens stay valid until they
+        expire.
+        """
         async with browser.get(f"{self.api}/oidc/token/") as answer:
             tokens = await answer.json()
         for token in tokens:
@@ -117,7 +119,7 @@ async def _sent(http: aiohttp.ClientSession, method: str, url: str, body: Mappin
 
 
 async def _configure(url: str, redirect_uri: str, ttl_s: int) -> None:
-    """An OpenID plugin, a user and a client, as its administrator makes them."""
+    """Create an OpenID plugin, a user and a client, as an administrator does."""
     plugin = {
         "module": "oidc",
         "name": "oidc",

@@ -1,4 +1,4 @@
-"""PyPI `jupyterhub`: the hub as OAuth provider of an external service, behind its own proxy. It gives no refresh tokens."""
+"""PyPI `jupyterhub`: the hub as OAuth provider of an external service, behind its own proxy. It issues no refresh tokens."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.oauth_servers.pages import form_with, open_page, submit
 from tests.oauth_servers.server import PASSWORD, USER, environment, running
 
 HERE = Path(__file__).parent
-CLIENT_ID = "service-gateway"  # the hub wants this prefix
+CLIENT_ID = "service-gateway"  # the hub requires this prefix
 CLIENT_SECRET = "jupyterhub-service-token-0123456789"
 
 
@@ -45,7 +45,7 @@ class JupyterHub:
         if any("password" in form.fields for form in forms(page)):
             page = await submit(browser, form_with(page, "password"), ("username", USER), ("password", PASSWORD))
         scopes = re.findall(r'name="scopes" value="([^"]*)"', page.text)
-        if not scopes:  # it asks once for an application
+        if not scopes:  # it asks once per application
             return page
         return await submit(browser, form_with(page, "scopes"), *(("scopes", scope) for scope in scopes))
 
@@ -54,7 +54,7 @@ class JupyterHub:
             return str((await answer.json())["name"]) if answer.status == 200 else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """Do what the script of the page with a user's tokens does: delete those of one application."""
+        """Do what the script of the token page does: delete the tokens of one application."""
         page = await open_page(browser, f"{self.url}/hub/token")
         applications = page.text.partition("Authorized Applications")[2]
         (token,) = set(re.findall(r'data-token-id="([^"]+)"', applications))

@@ -33,7 +33,7 @@ class OidcProvider:
     def entry(self) -> Mapping[str, Any]:
         return {
             "authorization_url": f"{self.url}/auth",
-            # Without it the server leaves out offline_access (OpenID Connect Core §11).
+            # Without it, the server does not grant offline_access (OpenID Connect Core §11).
             "authorization_params": {"prompt": "consent"},
             "issuer": self.url,
             "token_request_auth_method": "basic",
@@ -55,8 +55,10 @@ class OidcProvider:
             return str((await answer.json())["sub"]) if answer.status == 200 else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """Withdraw consent at the revocation endpoint, which ends the whole grant; a page for its users is the deployment's
-        own."""
+        """Withdraw consent at the revocation endpoint, which ends the whole grant.
+
+        A page for this would be part of a deployment.
+        """
         form = {"token": refresh_token or "", "token_type_hint": "refresh_token"}
         headers = {"Authorization": basic(CLIENT_ID, CLIENT_SECRET)}
         async with browser.post(f"{self.url}/token/revocation", data=form, headers=headers) as answer:

@@ -1,4 +1,4 @@
-"""An OAuth server for the tests: what they need of it, and how it is started as a process of its own."""
+"""An OAuth server for the tests: its interface, and how it is started in its own process."""
 
 import asyncio
 import contextlib
@@ -19,17 +19,17 @@ from tests.fakes.patience import PATIENCE_S
 
 USER, PASSWORD = "ada", "correct horse battery staple"
 CLIENT_ID = "gateway under test"
-# A colon, a percent sign and a plus sign are where servers differ when the secret travels as Basic (RFC 6749 §2.3.1).
+# Servers treat a colon, a percent sign and a plus sign differently in Basic credentials (RFC 6749 §2.3.1).
 CLIENT_SECRET = "s3cret:with%41+signs/and=more-0123456789"
 
 
 def basic(client_id: str, client_secret: str) -> str:
-    """The client's Authorization field, its two halves form-encoded first (RFC 6749 §2.3.1)."""
+    """Return the client's Authorization field; both halves are form-encoded first (RFC 6749 §2.3.1)."""
     return aiohttp.encode_basic_auth(quote(client_id, safe=""), quote(client_secret, safe=""))
 
 
 def environment(server: str) -> Path:
-    """An interpreter with that package of requirements.txt. Skips the test where it cannot be installed."""
+    """Return an interpreter with that package of requirements.txt. Skip the test if it cannot be installed."""
     lines = (Path(__file__).parent / "requirements.txt").read_text().splitlines()
     return installed.python(server, [line for line in lines if re.match(rf"{server}\W", line)])
 
@@ -39,36 +39,36 @@ class OAuthServer(Protocol):
 
     name: ClassVar[str]
     refresh: ClassVar[Literal["rotates", "rotates, reuse ends the grant", "none"]]
-    refresh_outlives_access: ClassVar[bool]  # whether a refresh token works after the end of its access token
-    refusal_names_reason: ClassVar[bool]  # whether the answer to a dead refresh token holds invalid_grant
+    refresh_outlives_access: ClassVar[bool]  # whether a refresh token is valid after its access token expires
+    refusal_names_reason: ClassVar[bool]  # whether the answer to a dead refresh token contains invalid_grant
     url: str
     token_url: str
 
     def entry(self) -> Mapping[str, Any]:
-        """Fields of the catalog entry; `token_url` and `proxy` are added to them."""
+        """Return the fields of the catalog entry, without `token_url` and `proxy`."""
 
     def integration(self) -> Mapping[str, Any]:
-        """`client_id`, `client_secret` and `scopes`."""
+        """Return `client_id`, `client_secret` and `scopes`."""
 
     async def authorize(self, browser: aiohttp.ClientSession, url: str) -> VisitedPage:
-        """Open `url`, a connect link, log in where asked, consent; returns the page where that ends."""
+        """Open `url`, a connect link, log in if necessary, consent, and return the last page."""
 
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:
-        """The user that the server says `access_token` is for; None where the server refuses it."""
+        """Return the user of `access_token` according to the server, or None if the server rejects the token."""
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """End the user's grant, as the user does it where the server has a page for it."""
+        """End the user's grant, on the server's page for users if it has one."""
 
 
 @dataclass
 class Child:
-    """A server process. `log` is where its output goes."""
+    """A server process. `log`: file with its output."""
 
     process: asyncio.subprocess.Process
     log: Path
 
     async def line(self, pattern: str) -> str:
-        """The first group of the first line of its output that matches `pattern`."""
+        """Wait for an output line that matches `pattern`, and return its first group."""
         wanted = re.compile(pattern, re.MULTILINE)
         async with asyncio.timeout(PATIENCE_S):
             while (found := wanted.search(self.log.read_text(errors="replace"))) is None:
@@ -77,7 +77,7 @@ class Child:
         return found[1]
 
     async def answers(self, url: str) -> None:
-        """Return once `url` answers 200."""
+        """Return when `url` answers 200."""
         async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
             while True:
                 self._must_run()
@@ -97,7 +97,7 @@ class Child:
 async def running(
     command: Sequence[str | Path], folder: Path, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[Child]:
-    """`command` in `folder`; it ends with the block."""
+    """Run `command` in `folder` for the duration of the block."""
     log = folder / "server.log"
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     with log.open("wb") as sink:

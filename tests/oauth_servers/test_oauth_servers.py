@@ -1,7 +1,7 @@
-"""Connections at OAuth servers that other people wrote, each a process of its own, with `gateway serve` in front of an API.
+"""Connections at third-party OAuth servers, each in its own process, with `gateway serve` in front of an API.
 
-`make oauth-servers` runs all of them and installs what they need outside the repository; `make test` runs the one that is a
-test dependency anyway.
+`make oauth-servers` runs all of them and installs their packages outside the repository. `make test` runs the one that
+is a test dependency anyway.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ SERVERS: dict[str, Start] = {
     "jupyterhub": jupyterhub.start,
 }
 REFRESHING = tuple(name for name in SERVERS if name != "jupyterhub")
-TTL_S = 20  # so long that on a busy machine 300 calls end before the second token does
-SHORT_TTL_S = 6  # where a test waits for the end of a token and no crowd does
+TTL_S = 20  # so long that even on a busy machine 300 calls end before the second token expires
+SHORT_TTL_S = 6  # for tests that wait for the expiry of a token without a crowd
 CALLS = 300 if ALL else 60
 
 
 @dataclass
 class Journey:
-    """A gateway with integration ``accounts``, which is at `server`, and the browser of one end user."""
+    """A gateway with integration ``accounts`` for `server`, and the browser of one end user."""
 
     gateway: GatewayServer
     server: OAuthServer
@@ -51,7 +51,7 @@ class Journey:
     connection_id: str = ""
 
     async def connect(self) -> None:
-        """Make the connection as the end user does."""
+        """Connect as the end user does."""
         page = await self.server.authorize(self.end_user, await self.gateway.connect_url("accounts"))
         assert (page.status, page.url.startswith(self.gateway.callback)) == (200, True), (page.url, page.text)
         _, listed = await self.gateway.call("GET", "/connections")
@@ -59,7 +59,7 @@ class Journey:
         self.connection_id = connection["connection_id"]
 
     async def reconnect(self) -> None:
-        """Authorize the same connection again, by the link that the application asks for."""
+        """Authorize the same connection again, by the link that the application requests."""
         named = {"connection_id": self.connection_id, "integration_id": "accounts"}
         status, made = await self.gateway.call("POST", "/connect/sessions/reconnect", body=named)
         assert status == 201, made
@@ -70,7 +70,7 @@ class Journey:
         assert [one["connection_id"] for one in listed["connections"]] == [self.connection_id]
 
     async def call(self) -> tuple[int, Any]:
-        """A proxied call to the API."""
+        """Make a proxied call to the API."""
         names = {"Provider-Config-Key": "accounts", "Connection-Id": self.connection_id}
         return await self.gateway.call("GET", "/proxy/whoami", headers=names)
 
@@ -83,7 +83,7 @@ class Journey:
         return held
 
     async def renewed(self) -> dict[str, Any]:
-        """Call until the gateway has renewed the token by the clock; returns what it holds then."""
+        """Call until the gateway has refreshed the token by time. Return its credentials."""
         before = self.api.refreshes()
         while self.api.refreshes() == before:
             assert (await self.call())[0] == 200
@@ -109,7 +109,7 @@ class Journey:
 
 @pytest.fixture
 async def journey(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journey]:
-    """At the server that the parameter names, with access tokens of so many seconds: started, not connected."""
+    """A started journey without a connection. Parameter: name of the server, lifetime of access tokens in seconds."""
     name, ttl_s = request.param
     if not ALL and (name, ttl_s) != ("django-oauth-toolkit", SHORT_TTL_S):
         pytest.skip("slow, or needs packages from a registry; `make oauth-servers` runs it")
@@ -144,7 +144,7 @@ async def journey(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 def at(*names: str, ttl_s: int) -> pytest.MarkDecorator:
-    """Run the test once for each of these servers, whose access tokens live `ttl_s`."""
+    """Run the test once for each of these servers, with access tokens valid for `ttl_s`."""
     return pytest.mark.parametrize("journey", [pytest.param((name, ttl_s), id=name) for name in names], indirect=True)
 
 
@@ -154,14 +154,14 @@ async def test_300_calls_with_an_expired_token_take_one_token_request(journey: J
     assert await journey.call() == (200, {"user": USER})
     first = await journey.credentials()
     if journey.server.refresh_outlives_access:
-        journey.api.open.clear()  # the renewal, which begins shortly before the end, lasts beyond it
+        journey.api.open.clear()  # the refresh, which begins shortly before the expiry, lasts beyond it
     before = journey.api.arrived
     while journey.api.arrived == before:
         await asyncio.sleep(0.01)
     if journey.server.refresh_outlives_access:
         await journey.refused(first["access_token"])
     calls = [asyncio.create_task(journey.call()) for _ in range(CALLS)]
-    await asyncio.sleep(0)  # all of them are on their way
+    await asyncio.sleep(0)  # all of them have been sent
     journey.api.open.set()
     answers = await asyncio.gather(*calls)
     assert Counter(status for status, _ in answers) == {200: CALLS}
@@ -248,7 +248,7 @@ async def test_a_withdrawn_token_without_refresh_is_degraded_until_a_reconnect(j
     assert await journey.call() == (200, {"user": USER})
     await journey.server.withdraw(journey.end_user, None)
     assert [(await journey.call())[0] for _ in range(3)] == [401] * 3
-    while (explained := await journey.why())["state"] == "active":  # the count is written behind the calls
+    while (explained := await journey.why())["state"] == "active":  # the count is stored in the background
         await asyncio.sleep(0.2)
     assert (explained["state"], explained["causes"][0]["cause"]) == ("degraded", "credential_rejected")
     assert "may have been revoked" in explained["causes"][0]["why"]
@@ -270,7 +270,7 @@ async def test_a_deleted_connection_ends_its_tokens_at_the_server(journey: Journ
 
 
 async def replay(journey: Journey, form: Mapping[str, str]) -> int:
-    """Send a token request past the gateway; the status of the answer."""
+    """Send a token request directly to the server and return the answer's status."""
     client, headers = journey.server.integration(), dict[str, str]()
     if "client_secret" not in form:
         headers["Authorization"] = basic(client["client_id"], client["client_secret"])
@@ -279,8 +279,9 @@ async def replay(journey: Journey, form: Mapping[str, str]) -> int:
 
 
 async def until_not_served(journey: Journey) -> tuple[int, Any]:
-    """The first answer of the gateway itself to a proxied call. A token that the gateway holds is sent until it ends, whatever
-    the API answers.
+    """Return the gateway's first own answer to a proxied call. The gateway sends its token until the token expires,
+    whatever the API
+    answers.
     """
     while True:
         status, answer = await journey.call()
@@ -290,8 +291,10 @@ async def until_not_served(journey: Journey) -> tuple[int, Any]:
 
 
 async def refused_without_reason(journey: Journey) -> None:
-    """The server answers 400 and no word. That may pass by itself, so the gateway asks again, and only refusals that repeat
-    for minutes end a connection (tests/gateway/connections has that rule).
+    """Check the state after the server answered 400 without a reason.
+
+    The error may be temporary, so the gateway tries again. Only refusals that repeat for minutes end a connection
+    (tests/gateway/connections tests that rule).
     """
     status, refusal = await until_not_served(journey)
     assert (status, refusal["error"]["code"]) == (503, "token_endpoint_unavailable")

@@ -1,4 +1,4 @@
-"""An MCP server made with FastMCP, protected by the SDK's own OAuth server; `sys.argv[1]` is its port."""
+"""An MCP server built with FastMCP, protected by the SDK's own OAuth server. `sys.argv[1]`: its port."""
 
 import sys
 

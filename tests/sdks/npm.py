@@ -1,4 +1,4 @@
-"""Packages of npm, each in a folder of the user's cache, installed once. No lock file is written, and none is needed."""
+"""npm packages, each installed once in a folder of the user's cache. No lock file is written."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ OPTIONS = ("--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "
 
 
 def installed(package: str, version: str) -> Path:
-    """The folder in which Node finds `package`; skips the test where Node, npm or the registry is missing."""
+    """Return the folder in which Node finds `package`. Skip the test if Node, npm or the registry is missing."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")

@@ -1,4 +1,4 @@
-"""The snippets of docs/sdks.md, as they stand there."""
+"""The snippets of docs/sdks.md, unchanged."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ NAMES = tuple(dict.fromkeys(name for name, _ in SNIPPETS))
 
 
 def snippet(name: str, way: str) -> tuple[str, str]:
-    """``python`` or ``js``, and the text. Two are told as changes to the one by headers."""
+    """Return the language (``python`` or ``js``) and the text. Two snippets are derived from the one with headers."""
     if (name, way) in SNIPPETS:
         return SNIPPETS[name, way]
     language, text = SNIPPETS[name, "headers"]

@@ -1,4 +1,5 @@
-"""`mcp-generic` against a server made with the MCP Python SDK: discovery, registration, consent, call, refresh, revocation.
+"""`mcp-generic` with a server built with the MCP Python SDK: discovery, registration, consent, call, refresh,
+revocation.
 
 `make sdks` runs it: the SDK is installed outside the repository.
 """
@@ -23,7 +24,7 @@ LIMIT_S = 60
 
 @pytest.fixture
 async def server() -> AsyncIterator[str]:
-    """The address of an MCP server in a process of its own."""
+    """The URL of an MCP server in its own process."""
     if os.environ.get("GATEWAY_SDKS") != "all":
         pytest.skip("too slow for every run; `make sdks` runs it")
     interpreter = await asyncio.to_thread(environments.python, ("fastmcp",))
@@ -80,7 +81,7 @@ async def test_a_server_of_the_python_sdk_is_connected_called_and_refreshed(serv
 
 
 async def tools(gateway: RunningGateway, connection_id: str) -> list[str]:
-    """Names of the server's tools, asked as an MCP client does (revision of June 2025)."""
+    """Return the names of the server's tools, requested as an MCP client does (revision of June 2025)."""
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     headers: dict[str, str] = {}
     found: dict[str, object] = {}

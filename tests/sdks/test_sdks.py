@@ -1,6 +1,6 @@
-"""Vendors' own SDKs through the gateway, made as docs/sdks.md says; and nothing of ours reaches the vendors.
+"""Vendors' own SDKs through the gateway, configured as docs/sdks.md says. Nothing of the gateway reaches the vendors.
 
-`make sdks` runs all of them; the suite runs those of SHORT, since each is a process and some are slow to start.
+`make sdks` runs all of them. The suite runs those of SHORT, since each is a process and some start slowly.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ CAPABILITIES = any(path.startswith("/c/") for _, path, _ in ROUTES)
 DUMMY = "unused"
 LIMIT_S = 60
 EXERCISES = Path(__file__).parent / "exercises"
-# Which vendor an SDK talks to, where its name does not say it.
+# The vendor of an SDK, if its name does not say so.
 VENDOR = {"pygithub": "github", "octokit": "github", "atlassian": "jira", "httpx": "github", "requests": "github"}
 OUR_HEADERS = re.compile(
     r"(?im)^(provider-config-key|connection-id|base-url-override|decompress|retries|retry-on|nango-|gateway-)"
@@ -118,7 +118,7 @@ async def run_node(text: str, name: str, folder: Path) -> None:
 
 
 async def run(command: list[str], folder: Path) -> None:
-    """To its end, which must be a good one. The SDKs see nothing of this machine's own keys and proxies."""
+    """Run the command to its end and check that it succeeds. The SDKs get no keys and no proxies of this machine."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -138,14 +138,14 @@ async def run(command: list[str], folder: Path) -> None:
 
 
 def assert_nothing_leaked(vendors: Mapping[str, Vendor], secrets: list[str]) -> None:
-    """The right credential came, in its one place; of the gateway's own words and keys, nothing."""
+    """Assert that the right credential arrived in its one place, and none of the gateway's own headers and keys."""
     for vendor in vendors.values():
         for seen in vendor.seen:
             presigned = vendor.presigned is not None and seen.target.startswith(vendor.presigned)
             for secret in secrets:
                 assert secret not in seen.text, f"{vendor.name} was shown our key: {seen.method} {seen.target}"
             assert OUR_HEADERS.search(seen.text.partition("\n\n")[0]) is None, seen.text
-            if not presigned:  # an SDK may send its dummy where it goes by itself
+            if not presigned:  # an SDK may send its dummy credential to other addresses
                 assert seen.all(vendor.slot[0]) == [vendor.slot[1]], f"{vendor.name}: {seen.method} {seen.target}"
                 credentials = [*seen.all("authorization"), *seen.all("x-api-key")]
                 assert credentials == [vendor.slot[1]], f"{vendor.name}: {credentials}"

@@ -1,4 +1,4 @@
-"""The snippets of `gateway try` for requests and @nangohq/node, which are no dependencies, do what they show."""
+"""The snippets of `gateway try` for requests and @nangohq/node, which are not dependencies, make the shown call."""
 
 import asyncio
 import json

@@ -23,12 +23,12 @@ from tests.selftest.stall import stalled_holder
 from tests.selftest.writes import Tally, kills_during_writes
 
 PROVIDERS = {False: "revokes on reuse", True: "has a grace time"}
-PART: Final = 200  # kills after which a result is kept
+PART: Final = 200  # number of kills after which a result is kept
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`kept`: a file with the results of parts of a trial, from which a later run goes on."""
+    """`kept`: a file with results of parts of a trial, so that a later run continues."""
 
     kills: int
     seed: int
@@ -82,7 +82,7 @@ async def _refreshes(plan: Plan, trial: str, url: str) -> Seen:
 
 
 def _kept(file: Path | None, named: dict[str, object]) -> RefreshTally | None:
-    """The result of a part that an earlier run has kept."""
+    """Return the result of a part that an earlier run has kept."""
     if file is None or not file.exists():
         return None
     for line in file.read_text().splitlines():
@@ -134,7 +134,7 @@ async def postgres(_plan: Plan) -> AsyncIterator[Seen]:
 async def _postgres() -> AsyncIterator[PostgresServer]:
     server = await asyncio.to_thread(PostgresServer)
     try:
-        server.launch()  # not in a thread: it ends with the thread that has started it
+        server.launch()  # not in a thread: the server ends with the thread that started it
         await server.answers()
         yield server
     finally:
@@ -163,12 +163,12 @@ def _reported(seen: Outcome) -> str:
 
 
 def tell(line: str) -> None:
-    """How far it has come, on stderr."""
+    """Print progress to stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
 async def main(names: list[str], plan: Plan, as_json: bool) -> int:
-    """The exit code: 1 where anything was lost silently, or is otherwise not as it must be."""
+    """Return the exit code: 1 if anything was lost silently or is otherwise wrong."""
     found = list[Seen]()
     for name in names:
         async for seen in TRIALS[name](plan):

@@ -1,4 +1,4 @@
-"""A crash: a gateway is killed at a named point of a refresh, another takes its place, and the test sees what was lost."""
+"""A crash: a gateway is killed at a named point of a refresh, another replaces it, and the test checks what was lost."""
 
 import asyncio
 import json
@@ -34,8 +34,10 @@ DISTANCE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`killed`: the process did die there. `requests`: token requests in all, `status`: of a call afterwards, `reason`: of
-    the connection's state, `entries`: its history. `sound`: whether SQLite finds its file in order.
+    """The result. `killed`: whether the process died there. `requests`: total token requests. `status`: of a call
+    afterwards.
+
+    `reason`: of the connection's state. `entries`: its history. `sound`: whether SQLite's integrity check passes.
     """
 
     killed: bool
@@ -52,12 +54,12 @@ class Outcome:
 
     @property
     def silent(self) -> bool:
-        """Lost without being told so: what must never be."""
+        """Whether the token was lost without a report, which must never happen."""
         return self.lost and self.reason != "rotation_lost"
 
 
 class Distant(Tracker):
-    """Works a refresh off at once; its answer takes a while to get here."""
+    """Processes a refresh immediately, but its answer takes a while to arrive."""
 
     async def _token(self, request: web.Request) -> web.Response:
         answer = await super()._token(request)
@@ -66,7 +68,7 @@ class Distant(Tracker):
 
 
 class Forgiving(Distant):
-    """Takes the refresh token before the last one again, as providers with a grace time do."""
+    """Accepts the previous refresh token again, as providers with a grace time do."""
 
     def refreshed(self, token: str) -> web.Response:
         for grant in self.grants:
@@ -76,15 +78,17 @@ class Forgiving(Distant):
 
 
 async def crash(point: str, folder: Path, *, forgiving: bool = False, url: str | None = None) -> Outcome:
-    """Kill a worker at `point`; at some points its parent. `url`: of another store."""
+    """Kill a worker at `point`; at some points, kill its parent. `url`: of another store."""
     return (await crash_at_each([point], folder, forgiving=forgiving, url=url))[point]
 
 
 async def crash_at_each(
     points: Sequence[str], folder: Path, *, forgiving: bool = False, url: str | None = None
 ) -> dict[str, Outcome]:
-    """The same at each of `points` in turn, amid the refresh of a connection of its own, in one gateway whose workers are
-    replaced. Where its parent is killed, that is the last one."""
+    """Do the same at each of `points` in turn, each with its own connection, in one gateway whose workers are replaced.
+
+    A point at which the parent is killed must be the last one.
+    """
     tracker = Forgiving() if forgiving else Distant()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
@@ -112,7 +116,7 @@ async def crash_at_each(
 
 
 async def expired(folder: Path, config: dict[str, Any], tracker: Tracker, names: Iterable[str] = ("c1",)) -> None:
-    """Leave connections in the database whose token has ended, so that the next call refreshes it."""
+    """Leave connections with expired tokens in the database, so that the next call refreshes them."""
     before = RunningGateway(folder, config)
     await before.start()
     try:
@@ -124,7 +128,7 @@ async def expired(folder: Path, config: dict[str, Any], tracker: Tracker, names:
 
 
 async def _worker_killed(point: str, name: str, folder: Path, serving: Serving, tracker: Tracker, deaths: int) -> bool:
-    """Whether it died there. It is replaced, and the gateway serves on."""
+    """Return whether the worker died there. It is replaced, and the gateway continues."""
     if point in HELD:
         (tracker.hold if point == AT_PROVIDER else tracker.hold_answer).clear()
         before = tracker.calls["refresh_token"]
@@ -145,7 +149,7 @@ async def _worker_killed(point: str, name: str, folder: Path, serving: Serving, 
 
 
 async def _parent_killed(point: str, name: str, serving: Serving, tracker: Tracker) -> bool:
-    """Whether it died. Its workers end too."""
+    """Return whether the parent died. Its workers end too."""
     tracker.hold_answer.clear()
     before = tracker.calls["refresh_token"]
     calling = asyncio.create_task(call(serving.port, name))
@@ -154,7 +158,7 @@ async def _parent_killed(point: str, name: str, serving: Serving, tracker: Track
         serving.kill_all()
     else:
         serving.signal(signal.SIGKILL)
-    code = await serving.ended()  # before the reply could come
+    code = await serving.ended()  # before the reply could arrive
     await _let_go(tracker)
     await asyncio.gather(calling, return_exceptions=True)
     return code == -signal.SIGKILL
@@ -168,8 +172,9 @@ async def _let_go(tracker: Tracker) -> None:
 
 
 async def _served(serving: Serving, name: str) -> None:
-    """Return the status of a call to the worker that replaced the dead one: it takes the refresh up, and a call waits for it, or
-    comes again where the token endpoint has refused to answer."""
+    """Call until the worker that replaced the dead one answers. The call waits for the refresh, or is repeated if the
+    token endpoint
+    failed."""
     async with asyncio.timeout(LIMIT_S):
         while await call(serving.port, name) == 503:
             await asyncio.sleep(0.05)
@@ -183,7 +188,7 @@ async def asked(tracker: Tracker, before: int = 0) -> None:
 
 
 def written(folder: Path, config: dict[str, Any]) -> Path:
-    """`config` for processes, each on a port of its own."""
+    """Write `config` for processes, each on its own port, and return the file."""
     file = folder / "killed.yaml"
     file.write_text(json.dumps({**config, "server": {**config["server"], "port": 0}}))
     return file
@@ -240,7 +245,7 @@ async def _outcome(
 ) -> Outcome:
     before = tracker.calls["refresh_token"]
     status = await _status(after, name)
-    if status == 503:  # a worker noted that its parent had gone, before it ended too: the next attempt is to come later
+    if status == 503:  # a worker noticed the death of its parent before it ended too, so the next attempt is due later
         await after.json("GET", f"/connections/{name}?provider_config_key=tracker&force_refresh=true")
         status = await _status(after, name)
     assert await _status(after, name) == status
@@ -258,7 +263,7 @@ async def _status(gateway: RunningGateway, name: str) -> int:
 
 
 def _is_sound(database: Path) -> bool:
-    """True also where the store is not SQLite's."""
+    """Return whether SQLite's integrity check passes; True for other stores."""
     if not database.exists():
         return True
     with closing(sqlite3.connect(database)) as db:

@@ -20,7 +20,7 @@ CUTS: Final = (BEFORE, AFTER, INSIDE)
 
 
 class Cut(Tracker):
-    """Cuts the first token request at `place`. `forgiving`: takes the refresh token before the last one again."""
+    """Cuts the first token request at `place`. `forgiving`: accepts the previous refresh token again."""
 
     place: str = BEFORE
     forgiving: bool = False

@@ -1,4 +1,6 @@
-"""The disk is full: calls go on from memory, writes are refused in time, and all is well once there is room again."""
+"""The disk is full: calls continue from memory, writes are refused in time, and everything works once there is space
+again.
+"""
 
 import contextlib
 import os
@@ -24,7 +26,7 @@ DISK_BYTES: Final = 8 << 20
 
 
 class Disk:
-    """`fill` leaves no room, `free` gives it back."""
+    """`fill` uses up the disk space, `free` releases it."""
 
     def __init__(self, kind: str, fill: Callable[[Serving], None], free: Callable[[Serving], None]) -> None:
         self.kind, self.fill, self.free = kind, fill, free
@@ -32,7 +34,7 @@ class Disk:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Disk]:
-    """A file system of its own in `folder` where this user may mount one; else a limit on the size of files."""
+    """Mount a small file system in `folder` if this user may; else limit the size of files."""
     mounted = os.geteuid() == 0 and _mount(folder)
     ballast = folder / "ballast"
 
@@ -69,7 +71,7 @@ def _mount(folder: Path) -> bool:
 
 
 async def full_disk(folder: Path) -> Seen:
-    """A gateway on it, with one connection in use."""
+    """Run a gateway on it, with one connection in use."""
     with small_disk(folder) as disk:
         async with Upstream().serving() as upstream, serving(Files(folder, upstream.port)) as process:
             await process.connect()
@@ -78,7 +80,7 @@ async def full_disk(folder: Path) -> Seen:
                 disk.fill(process)
                 refused, slowest = 201, 0.0
                 end = time.monotonic() + LIMIT_S
-                while refused == 201 and time.monotonic() < end:  # until what was free in the files is used up
+                while refused == 201 and time.monotonic() < end:  # until the free space in the files is used up
                     began = time.monotonic()
                     refused = await _import(http, process.port)
                     slowest = max(slowest, time.monotonic() - began)
@@ -108,7 +110,7 @@ async def _call(http: aiohttp.ClientSession, port: int) -> int:
 
 
 async def _ready(http: aiohttp.ClientSession, port: int) -> object:
-    """Return what `/ready` says of the store."""
+    """Return the state of the store according to `/ready`."""
     async with http.get(f"http://127.0.0.1:{port}/ready") as answer:
         return (await answer.json()).get("store")
 

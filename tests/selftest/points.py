@@ -1,7 +1,8 @@
-"""``python -m tests.selftest.points HOW serve …``: the gateway's command line whose workers kill themselves when ordered.
+"""``python -m tests.selftest.points HOW serve …``: the gateway's command line, with workers that kill themselves on
+order.
 
-SIGKILL, so that nothing is tidied up. Leases are short, so that nobody waits half a minute for them to run out. HOW is USUAL
-or OFTEN: then the parent replaces workers at once, however short they live.
+They use SIGKILL, so that nothing is cleaned up. Leases are short, so that they expire without a wait of half a minute.
+HOW is USUAL or OFTEN; with OFTEN, the parent replaces workers immediately, however short they live.
 """
 
 import os
@@ -22,11 +23,11 @@ POINTS: Final = (
 )
 USUAL: Final = "usual"
 OFTEN: Final = "often"
-ORDER: Final = "die-at"  # the name of the file that holds the point
+ORDER: Final = "die-at"  # name of the file that contains the point
 
 
 def shorten() -> None:
-    """Short leases and pauses in this process."""
+    """Shorten leases and pauses in this process."""
     from gateway.refresh import backoff, protocol, recovery, save_tokens
     from gateway.store import journal_recovery
 
@@ -38,7 +39,7 @@ def shorten() -> None:
 
 
 def order(point: str, folder: Path) -> None:
-    """Let the worker of a gateway in `folder` that comes to `point` next kill itself there."""
+    """Make the next worker of a gateway in `folder` that reaches `point` kill itself there."""
     (folder / ORDER).write_text(point)
 
 
@@ -50,7 +51,7 @@ def die_if_ordered(point: str) -> None:
 
 
 def arm() -> None:
-    """Put the kills in their places."""
+    """Install the kill points."""
     from gateway.refresh import protocol
     from gateway.refresh.auth_exchange import Attempt
     from gateway.store import refreshes
@@ -77,14 +78,14 @@ def arm() -> None:
 
 
 def arm_workers() -> None:
-    """In the parent."""
+    """Make the parent start workers with kill points."""
     from gateway.process import start
 
     start.WORKER = ("-m", "tests.selftest.points", "worker")
 
 
 def replace_at_once() -> None:
-    """In the parent: no pause before a replacement, no end after many short lives, and `worker_serves` in the log."""
+    """Make the parent replace workers without a pause or a limit, and log `worker_serves`."""
     from gateway.process import workers
     from gateway.process.parent import Parent, log
 

@@ -1,7 +1,7 @@
-"""`kill -9` at random moments of many refreshes, again and again on one database: of a worker, of its parent, of both.
+"""`kill -9` at random moments of many refreshes, repeatedly on one database: of a worker, of its parent, or of both.
 
-A kill of a worker costs the start of its replacement and no more, since the parent goes on. Each connection is judged
-afterwards: a call on it and a forced refresh must succeed, or its state must report the loss.
+Killing a worker costs only the start of its replacement, since the parent continues. Each connection is checked
+afterwards: a call and a forced refresh must succeed, or its state must report the loss.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tests.selftest.seen import Seen
 
 CROWD: Final = 16  # refreshes at a time
 WORKERS: Final = 2
-SPREAD_S: Final = 0.3  # over which they begin, so that they are at different steps when the kill comes
+SPREAD_S: Final = 0.3  # in this time they begin, so that they are at different steps when the kill happens
 LONGEST_S: Final = 0.4  # until the kill
 WORKER: Final = "worker"
 PARENT: Final = "parent"
@@ -36,10 +36,10 @@ WEIGHTS: Final = {WORKER: 70, PARENT: 15, BOTH: 15}
 
 @dataclass(slots=True)
 class Count:
-    """Counts over the kills of one kind of process.
+    """Counts for the kills of one kind of process.
 
-    `cut`: calls that ended with the process. `reported`: connections lost whose state says `rotation_lost`, `silent`: lost ones
-    whose state says anything else.
+    `cut`: calls that ended with the process. `reported`: lost connections with the reason `rotation_lost`. `silent`:
+    lost connections with any other reason.
     """
 
     kills: int = 0
@@ -53,7 +53,7 @@ class Count:
 
 @dataclass(slots=True)
 class RefreshTally:
-    """`what`: of each loss that must not be, the connection and what was seen of it."""
+    """`what`: for each forbidden loss, the connection and what was observed."""
 
     worker: Count = field(default_factory=Count)
     parent: Count = field(default_factory=Count)
@@ -81,7 +81,7 @@ class RefreshTally:
 
     @property
     def fine(self) -> bool:
-        """Only an exchange in flight may be lost, with its parent, and its connection says so."""
+        """Whether only exchanges in flight were lost, with their parent, and were reported."""
         return not self.what
 
     def add(self, other: "RefreshTally") -> None:
@@ -92,7 +92,7 @@ class RefreshTally:
         self.what += other.what
 
     def judge(self, victim: str, connection_id: str, status: int, reason: str | None) -> None:
-        """Count one connection. `status`: of what was asked of it last, `reason`: of its state."""
+        """Count one connection. `status`: of the last request. `reason`: of its state."""
         if status == 200:
             return
         count = self.of(victim)
@@ -119,7 +119,7 @@ async def kills_during_refreshes(
     victims: Callable[[random.Random], str] = lambda dice: dice.choices(list(WEIGHTS), list(WEIGHTS.values()))[0],
     step: Callable[[RefreshTally], None] = lambda _: None,
 ) -> RefreshTally:
-    """`url`: of the store; `victims` chooses whom to kill."""
+    """Run the trial. `url`: of the store. `victims`: chooses the process to kill."""
     tracker, tally = Distant(), RefreshTally()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
@@ -153,7 +153,7 @@ class _Trial:
         self._folder, self._config, self._tracker, self._tally = folder, config, tracker, tally
         self._dice, self._stack = dice, stack
         self._serving: Serving | None = None
-        self._started = 0  # workers of the process that runs
+        self._started = 0  # number of workers of the running process
         self._made = 0
         self.reported = set[str]()
 
@@ -185,7 +185,7 @@ class _Trial:
                 self.reported.add(name)
 
     async def all_at_rest(self) -> None:
-        """Nothing that was well after its kill is lost later."""
+        """Check that no connection that was fine after its kill is lost later."""
         port = (await self._running()).port
         async with _client(port) as http, http.get("/connections") as answer:
             states = {one["connection_id"]: one["state"] for one in (await answer.json())["connections"]}
@@ -197,7 +197,7 @@ class _Trial:
         ]
 
     async def _running(self) -> Serving:
-        """Return the gateway once all its workers serve; one that was killed is replaced by a new one."""
+        """Return the gateway once all its workers serve. A killed gateway is replaced by a new one."""
         if self._serving is None:
             self._config["server"]["workers"] = self._started = WORKERS
             file = written(self._folder, self._config)
@@ -206,10 +206,10 @@ class _Trial:
         return self._serving
 
     async def _imported(self, port: int) -> list[str]:
-        """New connections whose tokens have ended."""
+        """Import new connections with expired tokens."""
         names = [f"c{self._made + number}" for number in range(CROWD)]
         self._made += CROWD
-        self._tracker.grants.clear()  # so that the provider stays quick; it refuses what is not there
+        self._tracker.grants.clear()  # so that the provider stays fast; it rejects unknown tokens
         async with _client(port) as http:
             for name in names:
                 ended = {part: text for part, text in self._tracker.grant().items() if part.endswith("_token")}
@@ -227,21 +227,21 @@ class _Trial:
 
 @asynccontextmanager
 async def _client(port: int) -> AsyncIterator[aiohttp.ClientSession]:
-    """Without connections from before a kill."""
+    """Return a client without connections from before a kill."""
     headers = {"Authorization": f"Bearer {SECRET_KEY}"}
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as http:
         yield http
 
 
 async def _status(http: aiohttp.ClientSession, name: str) -> int:
-    """Return the status of one call: a POST, which the client does not send again by itself when its worker dies."""
+    """Return the status of one call: a POST, which the client does not retry automatically when its worker dies."""
     async with http.post("/proxy/x", headers={"Provider-Config-Key": "tracker", "Connection-Id": name}) as answer:
         await answer.read()
         return answer.status
 
 
 async def _settled(port: int, name: str) -> tuple[int, str | None]:
-    """Return the status of a call and a forced refresh, and the reason of the connection's state; 0 if nothing comes in time."""
+    """Return the status of a call and a forced refresh, and the reason of the connection's state; 0 after a timeout."""
     status, end = 0, time.monotonic() + PATIENCE_S
     shown = f"/connections/{name}?provider_config_key=tracker"
     while status not in (200, 424) and time.monotonic() < end:
@@ -252,7 +252,7 @@ async def _settled(port: int, name: str) -> tuple[int, str | None]:
                     async with http.get(f"{shown}&force_refresh=true") as answer:
                         await answer.read()
                         status = 503 if "Gateway-Refresh-Failed" in answer.headers else answer.status
-        except aiohttp.ClientError:  # its worker is the one that was killed
+        except aiohttp.ClientError:  # the killed worker handled the call
             status = 0
         if status not in (200, 424):
             await asyncio.sleep(0.02)

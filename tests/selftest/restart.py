@@ -1,4 +1,4 @@
-"""PostgreSQL is restarted under two nodes at work."""
+"""PostgreSQL is restarted while two nodes are in use."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ LIMIT_S: Final = 30.0
 
 
 async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: float) -> Seen:
-    """`seconds` of calls before it goes and as many after it is back."""
+    """Make calls for `seconds` before the restart and for as long afterwards."""
     tracker = Tracker()
     provider = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{provider.port}"
@@ -37,7 +37,7 @@ async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: flo
             await asyncio.sleep(seconds)
             await asyncio.to_thread(server.stop)
             away = await _write(running, tracker)
-            server.launch()  # not in a thread: it ends with the thread that has started it
+            server.launch()  # not in a thread: the server ends with the thread that started it
             await server.answers()
             began, healed = time.monotonic(), 0
             while healed != 201 and time.monotonic() - began < LIMIT_S:

@@ -1,4 +1,4 @@
-"""The result of one trial, in the words of the table that `make selftest` prints."""
+"""The result of one trial, for the table that `make selftest` prints."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`lost`: what is gone, told or not. `fine`: whether all of it is as it must be."""
+    """`lost`: number of losses, reported or not. `fine`: whether the result is as required."""
 
     trial: str
     outcome: str

@@ -1,4 +1,4 @@
-"""The process that holds a refresh's lease stands still until the lease has run out, and wakes when another has renewed."""
+"""The process that holds a refresh's lease is blocked until the lease expires, and wakes after another has refreshed."""
 
 import asyncio
 import os
@@ -12,9 +12,11 @@ from tests.selftest.seen import Seen
 
 
 async def stalled_holder(folder: Path, *, parent: bool = False) -> Seen:
-    """The provider answers the first while it stands still. Its parent journals the reply, and the second one finds it.
+    """The provider answers the first process while it is blocked. Its parent journals the reply, and the second process
+    finds it.
 
-    `parent`: that stands still too, so nobody has the reply; the second one waits, and does not send the token again.
+    `parent`: the parent is blocked too, so no process has the reply. The second process waits, and does not send the
+    token again.
     """
     tracker = Forgiving()
     server = await tracker.serve()

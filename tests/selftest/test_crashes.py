@@ -1,4 +1,4 @@
-"""Killed at every step of a refresh, a gateway loses a token nowhere but where nobody could know it, and says so."""
+"""A gateway killed at any step of a refresh loses a token only where the reply existed nowhere, and reports the loss."""
 
 import random
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ import pytest
 from tests.selftest.crash import ALONE, AT_PROVIDER, PARENT_ALONE, ROTATING, Outcome, crash, crash_at_each
 from tests.selftest.refreshes import BOTH, PARENT, WORKER, RefreshTally, kills_during_refreshes
 
-# What was not asked can be asked, and the parent journals the reply to what was. How many requests the provider gets in all.
+# The number of token requests that the provider gets, by the point of the kill. The parent journals the reply to a sent
+# request.
 KEPT = {
     "before the claim": 1,
     "after the intent": 1,
@@ -63,7 +64,7 @@ async def test_where_the_provider_has_a_grace_time_not_even_that_is_lost(point: 
     assert (seen.status, seen.state, seen.requests) == (200, "active", 2), seen
 
 
-@pytest.mark.timeout(300)  # processes are started in turn
+@pytest.mark.timeout(300)  # processes are started one after the other
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 async def test_kills_amid_many_refreshes_lose_nothing_silently_and_a_workers_nothing(
     store: str, tmp_path: Path, empty_database: str

@@ -1,4 +1,4 @@
-"""Kills during writes, cut networks, stalled holders, full disks and restarted databases: what must be there still is."""
+"""Kills during writes, cut networks, stalled lease holders, full disks and restarted databases lose nothing acknowledged."""
 
 import random
 from pathlib import Path
@@ -13,14 +13,14 @@ from tests.selftest.stall import stalled_holder
 from tests.selftest.writes import Writer, kills_during_writes
 
 
-@pytest.mark.timeout(300)  # three processes are started in turn
+@pytest.mark.timeout(300)  # three processes are started one after the other
 async def test_no_acknowledged_write_is_lost_to_a_kill(tmp_path: Path) -> None:
     tally = await kills_during_writes(tmp_path, 2, random.Random(5))
     assert (tally.kills, tally.lost, tally.unsound, tally.unreadable) == (2, [], 0, 0)
     assert tally.acknowledged > 0
 
 
-def test_a_write_that_is_missing_would_be_seen() -> None:
+def test_missing_write_is_detected() -> None:
     writer = Writer("w", {"a": 1, "b": 2, "c": None, "d": 1}, under_way=("d", None))
     assert writer.missing({"a": 1, "b": 1, "c": 3}) == ["b", "c"]
     assert writer.missing({"a": 1, "b": 2, "d": 1}) == []

@@ -1,4 +1,4 @@
-"""`kill -9` at random moments while callers import, change and delete connections, again and again on one database."""
+"""`kill -9` at random moments while callers import, change and delete connections, repeatedly on one database."""
 
 import asyncio
 import contextlib
@@ -25,9 +25,9 @@ READY_S: Final = 5.0
 
 @dataclass(slots=True)
 class Writer:
-    """`sure`: what was acknowledged last of each connection, its metadata, or None for one that was deleted.
+    """`sure`: the last acknowledged metadata of each connection, or None if it was deleted.
 
-    `under_way`: what was asked when the process died; either may be found of it.
+    `under_way`: the request in flight when the process died; both results are allowed.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Writer:
 
 @dataclass(slots=True)
 class Tally:
-    """`slowest_s`: from the start of a process on what another left behind, until it was ready; `clean_s`: on nothing."""
+    """`slowest_s`: start time of a process on the files of a killed one. `clean_s`: start time without files."""
 
     kills: int = 0
     acknowledged: int = 0
@@ -80,9 +80,7 @@ class Tally:
     clean_s: float = 0.0
 
     def seen(self) -> Seen:
-        in_time = self.slowest_s < max(
-            READY_S, 2 * self.clean_s
-        )  # where the machine itself is slow, that is not the kill's
+        in_time = self.slowest_s < max(READY_S, 2 * self.clean_s)  # a slow machine is not the kill's fault
         fine = in_time and not (self.lost or self.unsound or self.unreadable)
         result = f"{self.acknowledged} writes acknowledged, {len(self.lost)} lost; {self.unsound} databases unsound, "
         result += f"{self.unreadable} credentials unreadable; ready again within {self.slowest_s:.1f} s "
@@ -93,7 +91,7 @@ class Tally:
 async def kills_during_writes(
     folder: Path, kills: int, dice: random.Random, *, step: Callable[[Tally], None] = lambda _: None
 ) -> Tally:
-    """Each round ends with a kill, and the next one begins on what it left."""
+    """Run rounds that each end with a kill and start from the files of the previous one."""
     files, tally = Files(folder, 9), Tally()
     writers: list[Writer] = []
     for number in range(kills + 1):
@@ -121,7 +119,7 @@ async def _killed(process: Serving, writers: list[Writer], after_s: float) -> No
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
         tasks = [asyncio.create_task(one.run(http, f"http://127.0.0.1:{process.port}")) for one in writers]
         while not any(one.sure for one in writers) and not any(task.done() for task in tasks):
-            await asyncio.sleep(0.005)  # so that there is something to lose
+            await asyncio.sleep(0.005)  # so that there are writes to lose
         await asyncio.sleep(after_s)
         process.kill_all()
         await process.ended()
@@ -130,7 +128,7 @@ async def _killed(process: Serving, writers: list[Writer], after_s: float) -> No
 
 
 def _left(database: Path) -> tuple[bool, dict[str, int]]:
-    """Whether SQLite finds its file in order, and what is in it."""
+    """Return whether SQLite's integrity check passes, and the rows."""
     with closing(sqlite3.connect(database)) as db:
         sound = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         sound = sound and not db.execute("PRAGMA foreign_key_check").fetchall()
@@ -139,7 +137,7 @@ def _left(database: Path) -> tuple[bool, dict[str, int]]:
 
 
 async def _unreadable(process: Serving, writers: list[Writer]) -> int:
-    """Return how many of the last credentials, one for each writer, are not the acknowledged ones."""
+    """Return how many of each writer's last credentials differ from the acknowledged ones."""
     wrong = 0
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
         for writer in writers:

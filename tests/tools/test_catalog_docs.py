@@ -1,11 +1,11 @@
-"""Pages and blocks that are made from code are as the code would make them."""
+"""Generated pages and blocks are up to date."""
 
 from gateway.catalog.provider import Provider
 from gateway.catalog.template import FUNCTIONS
 from tools.catalog_docs import ROOT, SECTIONS, blocks, catalog_page, pages
 
 
-def test_every_page_is_as_the_models_would_have_it() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     assert [path.name for path, text in pages().items() if path.read_text(encoding="utf-8") != text] == [], (
         "run: make docs"
     )
@@ -26,7 +26,7 @@ def test_every_function_of_templates_is_reported() -> None:
     assert [name for name in FUNCTIONS if f"`${{{name}(" not in page] == []
 
 
-def test_what_is_written_by_hand_stays() -> None:
+def test_hand_written_prose_is_kept() -> None:
     assert catalog_page("before\n<!-- begin: categories -->\nold\n<!-- end -->\nbehind").startswith(
         "before\n<!-- begin"
     )

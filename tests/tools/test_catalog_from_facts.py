@@ -1,4 +1,4 @@
-"""Facts become entries; corrections stay corrections however often the entries are made again."""
+"""Facts become entries; corrections are kept when the entries are generated again."""
 
 import json
 from pathlib import Path
@@ -190,5 +190,5 @@ def test_the_shipped_corrections_belong_to_entries_that_are_made() -> None:
 
 
 def test_each_field_of_an_entry_has_its_place_in_the_file() -> None:
-    """Else a correction that sets the field stops the generator, and the next run removes what the file had."""
+    """Otherwise a correction that sets the field would stop the generator, and the next run would remove it from the file."""
     assert {key for group in GROUPS for key in group} == set(Provider.model_fields) - {"name", "logo_url"}

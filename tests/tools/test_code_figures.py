@@ -1,4 +1,4 @@
-"""The figures on the code count what they say."""
+"""The figures on the code are counted correctly."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Compares the claims of the shipped entries with what sources state, both from files of the repository."""
+"""Compares the claims of the shipped entries with the statements of sources, both from files of the repository."""
 
 import json
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def test_each_difference_has_its_reason_in_the_entry(
 
 
 def test_no_entry_claims_more_than_its_sources_state(entries: dict[str, dict[str, Any]]) -> None:
-    """Made again from the statements, each entry's evidence is what its file says."""
+    """Generated again from the statements, each entry's evidence equals that of its file."""
     assert {name for name, one in entries.items() if one.get("evidence", {}) != evidence_of(name, one)} <= {"sandbox"}
 
 
@@ -62,7 +62,7 @@ def test_the_hundred_most_used_assume_nothing_of_addresses_and_placement(entries
         assert found.get("placement") != "assumed", name
 
 
-def test_general_knowledge_bears_out_nothing() -> None:
+def test_general_knowledge_confirms_nothing() -> None:
     entry: Mapping[str, Any] = {
         "auth_mode": "API_KEY",
         "proxy": {"base_url": "https://api.example.com", "query": {"k": "${apiKey}"}},
@@ -95,5 +95,5 @@ def test_addresses_are_compared_as_patterns(ours: str, theirs: str, same: bool) 
     assert agrees(entry, Statement("x", "revocation_url", (theirs,), ("grant",))) is None
 
 
-def test_an_address_without_what_varies() -> None:
+def test_address_is_normalised_without_variable_parts() -> None:
     assert address_of("https://${connectionConfig.x}.Example.com:443/v2/token?y=1") == "*.example.com/token"

@@ -1,4 +1,4 @@
-"""Facts about further providers ▸ the shape that all entries are made from."""
+"""Conversion of facts about further providers to the common format."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_a_setting_is_called_by_what_it_is_in_the_address(base: str, name: str, 
     assert "${connectionConfig." + name + "}" in entry["proxy"]["base_url"]
 
 
-def test_where_the_credential_goes() -> None:
+def test_place_of_the_credential_is_converted() -> None:
     entry = made(auth_mode="API_KEY", base_url="https://api.acme.com", placement=BEARER)
     assert entry["proxy"]["headers"] == {"authorization": "Bearer ${apiKey}"}
     entry = made(auth_mode="API_KEY", base_url="https://api.acme.com", placement={"in": "query", "name": "key"})
@@ -54,7 +54,7 @@ def test_a_proof_below_the_base_address_and_elsewhere() -> None:
     assert entry["proxy"]["verification"] == {"endpoints": ["/v1/me"], "base_url_override": "https://api.acme.com"}
 
 
-def test_what_nobody_has_seen_is_not_taken() -> None:
+def test_fact_without_a_source_is_not_used() -> None:
     told = {"display_name": "Acme", "categories": ["crm"], "sources": [{"id": "knowledge"}], "confidence": "knowledge"}
     assert further_facts({"facts": {"acme": told | {"auth_mode": "API_KEY", "base_url": "https://a.example"}}}) == []
 

@@ -1,4 +1,4 @@
-"""Calls that prove a credential, laid over entries that say nothing of it."""
+"""Verification calls that are added to entries without one."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_a_call_and_the_account_that_it_names() -> None:
         {"headers": {"authorization": "OAuth ${accessToken}"}},
     ],
 )
-def test_what_could_refuse_a_right_credential_is_no_proof(fact: dict[str, Any]) -> None:
+def test_call_that_may_reject_a_valid_credential_is_not_used(fact: dict[str, Any]) -> None:
     assert "verification" not in made(**fact)["proxy"]
 
 

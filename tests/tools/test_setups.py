@@ -1,4 +1,4 @@
-"""Steps in a provider's console ▸ the `setup` of the entries that they serve."""
+"""Conversion of steps in a provider's console to the `setup` of its entries."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Signatures of webhooks, laid over entries that say nothing of them."""
+"""Webhook signatures that are added to entries without one."""
 
 from typing import Any
 

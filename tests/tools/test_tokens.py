@@ -1,4 +1,4 @@
-"""Lifetimes and rotation of tokens, laid over entries that say nothing of them."""
+"""Token lifetimes and rotation that are added to entries without them."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-def test_what_an_entry_says_itself_stays() -> None:
+def test_existing_lifetimes_are_kept() -> None:
     entry = {"auth_mode": "OAUTH2", "refresh": {"access_token_lifetime_s": 60}}
     assert with_lifetimes("acme", entry, FACTS)["refresh"] == {"rotating": True, "access_token_lifetime_s": 60}
 

@@ -1,4 +1,4 @@
-"""The requests to a deployment, for the script that records the answers and the test that compares them."""
+"""The requests to a deployment, for the script that records the answers and for the test that compares them."""
 
 import json
 import re
@@ -10,18 +10,18 @@ from urllib.parse import quote
 from tests.upgrade.deployment import KEYS, Answer, Client, Deployment
 
 MOVES = "(moves)"
-"""Stands in expected.json for what was not the same in two runs of one version."""
+"""Replaces values in expected.json that differed between two runs of one version."""
 
-# Sentences may change with any version, codes may not. A diagnosis is advice on what the history holds.
+# Messages may change with any version, codes may not. A diagnosis is advice derived from the history.
 PROSE = frozenset({"message", "fix", "changed_by", "diagnosis"})
-# Asked in another test, since the question changes it: its token is refreshed.
+# Requested in another test, since a request changes it: its token is refreshed.
 CHANGED_BY_A_LOOK = ("expired",)
 PROXIED = ("valid", "mail", "ledger", "machine", "signed", "steps", "cloud", "open", "git", "made")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 
 
 async def answers(deployment: Deployment, client: Client, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answers by question: status and body. `known` has the secrets that the script noted."""
+    """Return the answers by request: status and body. `known`: the secrets that the script recorded."""
     found = dict[str, Any]()
 
     async def ask(path: str, **options: Any) -> Any:
@@ -84,7 +84,7 @@ def _without_prose(value: Any) -> Any:
 
 
 def fixed(one: Any, other: Any) -> Any:
-    """`one`, with MOVES in place of each member that `other` has not the same."""
+    """Return `one`, with MOVES in place of each member that differs in `other`."""
     if isinstance(one, dict) and isinstance(other, dict):
         return {name: fixed(value, other.get(name)) for name, value in one.items()}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
@@ -93,7 +93,7 @@ def fixed(one: Any, other: Any) -> Any:
 
 
 def differences(expected: Any, found: Any, by: timedelta, path: str = "") -> list[str]:
-    """Where `found` is not as expected. Members that are new are no difference; a time may have been moved `by` or not."""
+    """Return where `found` differs from `expected`. New members are allowed; a time may be moved `by` or not."""
     if expected == MOVES:
         return []
     if isinstance(expected, dict) and isinstance(found, dict):
@@ -109,7 +109,7 @@ def differences(expected: Any, found: Any, by: timedelta, path: str = "") -> lis
 
 
 def _same(expected: str, found: str, by: timedelta) -> bool:
-    """Whether the texts are the same but for times that were moved."""
+    """Return whether the texts are equal except for moved times."""
     if _TIME.sub("", expected) != _TIME.sub("", found):
         return False
     times = zip(_TIME.finditer(expected), _TIME.finditer(found), strict=True)

@@ -1,4 +1,4 @@
-"""A deployment in a folder: its files, its store, `gateway serve` on it, and commands beside that."""
+"""A deployment in a folder: its files, its store, `gateway serve`, and commands."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Deployment:
-    """`folder` has gateway.yaml; `store_url` is the address of its store."""
+    """`folder` contains gateway.yaml. `store_url`: of its store."""
 
     folder: Path
     provider: Provider
@@ -53,7 +53,7 @@ class Deployment:
         }
 
     async def command(self, *words: str, expect: int = 0, stdin: str = "") -> str:
-        """Run `gateway …` in this process, one at a time, and return what it prints."""
+        """Run `gateway …` in this process, one at a time, and return the output."""
         environ = {**self.environ, "PASSPHRASE": "a passphrase for tests"}
         with patch.dict(os.environ, environ), chdir(self.folder):
             output = await command_output(*words, stdin=stdin)
@@ -62,7 +62,7 @@ class Deployment:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Client"]:
-        """`gateway serve`, ended by SIGTERM with the block."""
+        """Run `gateway serve` for the duration of the block, then stop it with SIGTERM."""
         log = self.folder / "serve.log"
         with log.open("ab") as sink:
             process = await asyncio.create_subprocess_exec(
@@ -113,14 +113,14 @@ class Client:
 
 
 def copied(source: Path, folder: Path) -> None:
-    """The files of a version, as an operator has them."""
+    """Copy the files of a version, with the permissions that an operator uses."""
     shutil.copytree(source, folder, dirs_exist_ok=True)
     for path in folder.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def move_sqlite(path: Path, by: timedelta) -> None:
-    """Move every time that the store holds, as if it had been written so much later: its rows must not have expired since."""
+    """Move every time in the store by `by`, since its rows would have expired."""
     with closing(sqlite3.connect(path)) as db, db:
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             for column in db.execute(f"PRAGMA table_info({table})").fetchall():
@@ -131,12 +131,12 @@ def move_sqlite(path: Path, by: timedelta) -> None:
 def _move_column(db: sqlite3.Connection, table: str, column: str, by: timedelta) -> None:
     rows = db.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
     moved = [((datetime.fromisoformat(old) + by).strftime("%Y-%m-%d %H:%M:%S.%f"), old) for (old,) in rows]
-    order = sorted(moved, reverse=by > timedelta())  # so that no time is moved onto one that is yet to be moved
+    order = sorted(moved, reverse=by > timedelta())  # so that no time is moved onto one that is moved later
     db.executemany(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", order)
 
 
 async def load_postgres(url: str, dump: Path, by: timedelta) -> None:
-    """Run the dump there, and move its times as `move_sqlite` does."""
+    """Load the dump, and move its times as `move_sqlite` does."""
     db = await asyncpg.connect(url)
     try:
         await db.execute(dump.read_text())

@@ -1,8 +1,8 @@
-"""A provider at https://127.0.0.1, wherever it really listens: gateways reach it through `egress.proxy`.
+"""A provider at https://127.0.0.1 on any real port: gateways reach it through `egress.proxy`.
 
-So its address, which stores and catalogs hold, is the same in every run. Tokens name their person and their generation,
-`rt-ann-1` and `at-ann-1`, so that a provider of today knows those of a store from long ago. Refresh tokens rotate; one that is
-sent twice ends the grant.
+So its address, which stores and catalogs contain, is the same in every run. Tokens contain their person and their
+generation, `rt-ann-1` and `at-ann-1`, so that today's provider knows the tokens of an old store. Refresh tokens rotate;
+sending one twice ends the grant.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from cryptography.x509.oid import NameOID
 from tests.fakes.patience import PATIENCE_S
 
 ORIGIN = "https://127.0.0.1"
-TOKEN_LIVES_S = 3650 * 86400  # sealed with a grant that is pending, where a test cannot move it
+TOKEN_LIVES_S = 3650 * 86400  # sealed with a pending grant, where a test cannot move it
 
 
 @dataclass
 class Provider:
-    """`proxy_port` and `certificate` are for the gateway: PROXY_PORT and SSL_CERT_FILE."""
+    """`proxy_port` and `certificate`: the gateway's PROXY_PORT and SSL_CERT_FILE."""
 
     certificate: Path
     proxy_port: int = 0
@@ -45,21 +45,21 @@ class Provider:
     _spent: set[str] = field(default_factory=set)
 
     def authorized(self, address: str, person: str) -> str:
-        """The query of the callback, once `person` has said yes at `address`."""
+        """Return the query of the callback after `person` has consented at `address`."""
         asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
         assert address.startswith(f"{ORIGIN}/oauth/authorize?"), address
         self._challenges[f"code-{person}"] = asked["code_challenge"]
         return f"code=code-{person}&state={asked['state']}"
 
     def starts_over(self) -> None:
-        """Forget everything, as if no gateway had called yet."""
+        """Forget everything, as before the first call of a gateway."""
         self.hooks.clear()
         self.token_requests.clear()
         self._challenges.clear()
         self._spent.clear()
 
     def knows_code(self, person: str, challenge: str) -> None:
-        """A code that was given out in an earlier run."""
+        """Register a code that was issued in an earlier run."""
         self._challenges[f"code-{person}"] = challenge
 
     async def token(self, request: web.Request) -> web.Response:
@@ -107,17 +107,17 @@ class Provider:
             return web.Response(status=503, headers={"Retry-After": "600"})
         body = await request.read()
         came = self.hooks.setdefault(request.headers["webhook-id"], asyncio.Future())
-        if not came.done():  # the second address gets the same event
+        if not came.done():  # the second webhook URL gets the same event
             came.set_result((dict(request.headers), body))
         return web.Response()
 
     async def delivered(self, message: str) -> tuple[dict[str, str], bytes]:
-        """Head and body of the event of that id, once it has come."""
+        """Wait for the event with that id. Return its head and body."""
         async with asyncio.timeout(PATIENCE_S):
             return await self.hooks.setdefault(message, asyncio.Future())
 
     async def api(self, request: web.Request) -> web.Response:
-        """Answer with what the credential adds to the request, except what a clock or chance puts into a signature."""
+        """Answer with the credential that the request contains, without signature parts that depend on time or chance."""
         shown = {name: request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers}
         if shown.get("Authorization", "").startswith(("OAuth ", "AWS4-")):
             shown["Authorization"] = shown["Authorization"].split()[0]

@@ -1,6 +1,6 @@
-"""Each released version's files under the present code: nothing is lost, and what was begun can be ended.
+"""The files of each released version with the present code: nothing is lost, and started processes can be completed.
 
-A store's times are moved to today first, since its sessions, flows and waiting events would have expired.
+A store's times are first moved to today, since its sessions, flows and pending events would have expired.
 """
 
 import json
@@ -47,11 +47,11 @@ def deployment(version: Path, other: Provider, tmp_path: Path) -> Deployment:
     return Deployment(tmp_path / "deployment", other)
 
 
-def test_there_are_versions(version: Path) -> None:
+def test_version_folder_is_complete(version: Path) -> None:
     assert (version / "expected.json").stat().st_size > 10_000
 
 
-async def test_a_sqlite_store_serves_on(version: Path, deployment: Deployment) -> None:
+async def test_sqlite_store_of_an_earlier_version_works(version: Path, deployment: Deployment) -> None:
     expected, by = _expected(version, "sqlite")
     move_sqlite(deployment.folder / "gateway.db", by)
     assert json.loads(await deployment.command("check", "--json"))["faults"] == []
@@ -81,14 +81,14 @@ async def test_a_bundle_and_json_lines_are_imported(version: Path, deployment: D
 
 
 def _expected(version: Path, backend: str) -> tuple[dict[str, Any], timedelta]:
-    """Return what was recorded, and how long ago."""
+    """Return the recorded answers and their age."""
     expected = json.loads((version / "expected.json").read_text())[backend]
     age = datetime.now(UTC) - datetime.fromisoformat(expected["written_at"])
     return expected, timedelta(seconds=int(age.total_seconds()))
 
 
 def _lines(path: Path) -> dict[str, Any]:
-    """The entries of an export by what they are, without its head, which has its date."""
+    """Return the entries of an export by their identity, without the header, which contains a date."""
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     names = ("kind", "provider_config_key", "unique_key", "connection_id")
     return {"/".join(str(entry.get(name)) for name in names): entry for entry in entries if entry["kind"] != "bundle"}

@@ -1,6 +1,6 @@
-"""Write the folder of this version: `python -m tests.upgrade.write_fixture`. Refuses to replace one that is there.
+"""Write the folder of this version: `python -m tests.upgrade.write_fixture`. Refuses to replace an existing one.
 
-`given/` is what an operator has written. The stores, the bundle and expected.json come of real processes.
+`given/` contains what an operator wrote. The stores, the bundle and expected.json come from real processes.
 """
 
 import asyncio
@@ -138,13 +138,13 @@ def _deployment(folder: Path, other: Provider, store_url: str = "sqlite:///gatew
 
 async def _recorded(deployment: Deployment, known: dict[str, Any]) -> dict[str, Any]:
     deployment.provider.starts_over()
-    deployment.provider.refuses_hooks_of.clear()  # what waits is not due yet
+    deployment.provider.refuses_hooks_of.clear()  # pending deliveries are not due yet
     async with deployment.serving() as client:
         return await answers(deployment, client, known)
 
 
 async def _filled(deployment: Deployment) -> dict[str, Any]:
-    """Fill an empty store with something of everything. Returns what cannot be read from it: keys, tokens, cookies."""
+    """Fill an empty store with data of every kind. Return what cannot be read from it: keys, tokens, cookies."""
     other = deployment.provider
     other.refuses_hooks_of.clear()
     other.starts_over()
@@ -267,18 +267,18 @@ async def _sessions(client: Client) -> dict[str, dict[str, str]]:
     answer = await client.call("POST", "/connect/sessions/reconnect", json=again, expect=201)
     made["reconnect"] = {**answer.body["data"], "environment": "production"}
     path = f"/oauth/connect/crm?connect_session_token={made['single']['token']}"
-    await client.call("GET", path, key="", expect=302)  # the browser that keeps the session
+    await client.call("GET", path, key="", expect=302)  # opened in the browser that claims the session
     return made
 
 
 async def _flow(client: Client, token: str) -> dict[str, Any]:
-    """An authorization whose end user is at the provider."""
+    """Start an authorization whose end user is still at the provider."""
     answer = await client.call("GET", f"/oauth/connect/crm?connect_session_token={token}", key="", expect=302)
     return {"address": answer.headers["Location"], "cookies": dict(answer.cookies)}
 
 
 async def _pending(client: Client, other: Provider, sessions: dict[str, dict[str, str]]) -> None:
-    """A grant and a key that the application has yet to complete."""
+    """Create a grant and a key that the application has not completed yet."""
     going = await _flow(client, sessions["bound"]["token"])
     query = other.authorized(going["address"], "pending")
     cookies = "; ".join(f"{name}={value}" for name, value in going["cookies"].items())
@@ -296,7 +296,7 @@ async def _provider_webhooks(client: Client) -> None:
 
 
 async def _delivered(deployment: Deployment, environment: str) -> None:
-    """Waits until no event waits."""
+    """Wait until no delivery is pending."""
     words = ("events", "list", "--environment", environment, "--state", "pending", "--json")
     async with asyncio.timeout(PATIENCE_S):
         while json.loads(await deployment.command(*words))["events"]:

@@ -1,10 +1,11 @@
-"""The gateway under test: the whole application on our own runner, with one integration for each way of injecting.
+"""The gateway under test: the whole application on the gateway's runner, with one integration for each way of
+injection.
 
-wire      Authorization: Bearer <credential>
-slotted   X-Api-Key and the query's `key` hold the credential; Accept and Content-Type have defaults
-based     as `wire`, its base address has the path /v1, and it wants the provider's cookies
-decoding  as `wire`, and undoes content codings
-nowhere   as `wire`, with an address that nobody listens on
+    wire      Authorization: Bearer <credential>
+    slotted   X-Api-Key and the query's `key` contain the credential; Accept and Content-Type have defaults
+    based     as `wire`, with a base address with the path /v1, and with the provider's cookies
+    decoding  as `wire`, and decodes content codings
+    nowhere   as `wire`, with an address on which nothing listens
 """
 
 import socket
@@ -36,12 +37,12 @@ def proxies(origin: str, nowhere: str) -> dict[str, dict[str, Any]]:
 
 @asynccontextmanager
 async def gateway_before(recorder: Recorder, folder: Path, *, fast_path: bool = True) -> AsyncIterator[Bench]:
-    """A running gateway whose integrations all lead to `recorder`, with connection `c1` in each.
+    """Run a gateway whose integrations all lead to `recorder`, with connection `c1` in each.
 
-    `fast_path`: plain requests take the fast path; without it all go through the chain.
+    `fast_path`: plain requests take the fast path; without it, all requests take the chain.
     """
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # bound, never listening: nobody else gets this port
+        closed.bind(("127.0.0.1", 0))  # bound, never listening: no other process gets this port
         port: int = closed.getsockname()[1]
         entries = proxies(f"http://127.0.0.1:{recorder.port}", f"http://127.0.0.1:{port}")
         for name, proxy in entries.items():
@@ -64,7 +65,7 @@ async def gateway_before(recorder: Recorder, folder: Path, *, fast_path: bool = 
 
 
 async def connect(running: RunningGateway, integration: str, connection: str = "c1", key: str = "") -> None:
-    """A connection whose credential is `key`."""
+    """Create a connection whose credential is `key`."""
     credentials = {"type": "API_KEY", "apiKey": key or CREDENTIAL.decode()}
     body = {"provider_config_key": integration, "connection_id": connection, "credentials": credentials}
     await running.json("POST", "/connections", json=body, expect=201)

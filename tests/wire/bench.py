@@ -1,8 +1,8 @@
-"""Raw bytes into a real gateway, a recorder behind it, and what must hold of every message that passes, whatever the case.
+"""Sends raw bytes to a real gateway in front of a recorder, and checks what must hold for every message.
 
 passes      one request arrives, its answer comes back, and the same connection serves the next request
-refuses     nothing arrives, the answer is ours, and the connection is closed (or kept, where that is said)
-answered    what the caller gets for what the provider says; afterwards nobody's answer is anybody else's
+refuses     nothing arrives, the gateway answers, and the connection is closed (or kept, if the test says so)
+answered    what the caller gets for the provider's answer; later answers are never mixed up
 """
 
 import asyncio
@@ -34,7 +34,7 @@ STAYS_HERE_PREFIXES: Final = (b"nango-", b"gateway-", b"x-forwarded-")
 
 
 def table(*rows: tuple[Any, ...]) -> list[ParameterSet]:
-    """Rows of (name, value, …) as parameters that go by their names."""
+    """Return rows of (name, value, …) as parameters whose ids are their names."""
     cases = [row if isinstance(row, ParameterSet) else pytest.param(*row[1:], id=row[0]) for row in rows]
     assert len({case.id for case in cases}) == len(cases), "two cases of one name"
     return cases
@@ -59,17 +59,17 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """Return the message of an error of ours."""
+        """Return the message of the gateway's error."""
         body: str = json.loads(self.body.data)["error"]["message"]
         return body
 
     @property
     def passed_on(self) -> list[bytes]:
-        """The provider's lines: without those that the gateway writes in any case."""
+        """The provider's lines, without those that the gateway always writes."""
         ours = (
             b"gateway-request-id:",
             b"gateway-attempts:",
-            b"server-timing: gateway;dur=",  # a provider's own says something else
+            b"server-timing: gateway;dur=",  # a provider's own field differs
             b"content-length:",
             b"transfer-encoding:",
             b"connection:",
@@ -92,7 +92,7 @@ class Caller:
             self.writer.write(piece)
 
     async def answer(self, method: bytes = b"GET") -> Answer:
-        """The next answer, with the interim ones before it."""
+        """Return the next answer, with the interim answers before it."""
         interim = []
         async with asyncio.timeout(PATIENCE_S):
             while True:
@@ -115,7 +115,7 @@ class Caller:
         cut(self.writer.transport)
 
     async def rest(self) -> bytes:
-        """Return what else comes until the connection ends, in whichever manner."""
+        """Return all bytes until the connection ends, in any way."""
         seen = bytearray()
         async with asyncio.timeout(PATIENCE_S):
             try:
@@ -131,7 +131,7 @@ class Bench:
     port: int
     public_url: str
     recorder: Recorder
-    write_batch: WriteBatch | None = None  # of the fast path, where there is one
+    write_batch: WriteBatch | None = None  # of the fast path, if there is one
     asked: int = 0
 
     @property
@@ -139,7 +139,7 @@ class Bench:
         return b"/after-%d" % self.asked
 
     def next_target(self) -> bytes:
-        """A target of a follow-up that nobody has used yet."""
+        """Return an unused target for a follow-up request."""
         self.asked += 1
         return self.last_target
 
@@ -157,7 +157,7 @@ class Bench:
         self.recorder.faults.clear()
 
     async def passes(self, *pieces: bytes, script: Says = FINE, kept: bool = True) -> tuple[Heard, Answer]:
-        """`kept`: whether the connection goes on after the answer."""
+        """Send a request that must reach the provider. `kept`: whether the connection stays open after the answer."""
         self.set(script)
         async with self.dial() as caller:
             await caller.send(*pieces)
@@ -171,14 +171,14 @@ class Bench:
 
     @asynccontextmanager
     async def talk(self, *pieces: bytes, script: Says | Script = FINE) -> AsyncIterator[Caller]:
-        """A connection on which `pieces` have been sent, for cases that look for themselves."""
+        """Yield a connection on which `pieces` have been sent, for tests with their own checks."""
         self.set(script)
         async with self.dial() as caller:
             await caller.send(*pieces)
             yield caller
 
     async def refused(self, *pieces: bytes) -> Answer:
-        """Whatever the refusal: it is ours, nothing arrives, and the connection is closed."""
+        """Send a request that must be refused: the gateway answers, nothing arrives, and the connection is closed."""
         async with self.talk(*pieces) as caller:
             answer = await caller.answer()
             assert answer.code, answer
@@ -205,14 +205,14 @@ class Bench:
         return answer
 
     async def answered(self, script: Says | Script, asked: bytes | None = None, kept: bool = True) -> Answer:
-        """The answer to `asked` when the provider does as `script` says."""
+        """Return the answer to `asked` when the provider acts as `script` says."""
         self.set(script)
         asked = request() if asked is None else asked
         async with self.dial() as caller:
             await caller.send(asked)
             answer = await caller.answer(asked.split(b" ", 1)[0])
             assert CREDENTIAL not in answer.head.raw + answer.body.data
-            await turns(120)  # whatever the provider goes on to say arrives while nobody waits for an answer
+            await turns(120)  # further bytes of the provider arrive while no answer is awaited
             await self.goes_on(caller, kept=kept and answer.end == "framed")
         if answer.code:
             check_ours(answer)
@@ -221,7 +221,7 @@ class Bench:
         return answer
 
     async def goes_on(self, caller: Caller, *, kept: bool) -> None:
-        """The next request on the connection is served and nothing else; or the connection is at its end."""
+        """Check that the connection serves the next request and nothing else, or that it has ended."""
         if kept:
             target = self.next_target()
             await caller.send(request(b"/proxy" + target, CLOSE))
@@ -230,7 +230,7 @@ class Bench:
         assert await caller.rest() == b""
 
     async def serves_others(self) -> None:
-        """Another connection gets its own answer."""
+        """Check that another connection gets its own answer."""
         target = self.next_target()
         async with self.dial() as caller:
             await caller.send(request(b"/proxy" + target, CLOSE))
@@ -243,7 +243,7 @@ class Bench:
 
 
 def check_arrival(heard: Heard, authority: bytes) -> None:
-    """Check the rules for every request that leaves towards a provider, no matter what caused it."""
+    """Check the rules for every request that is sent to a provider, whatever caused it."""
     head = heard.head
     assert SECRET_KEY.encode() not in head.raw
     assert head.start.endswith(b" HTTP/1.1")
@@ -259,7 +259,7 @@ def check_arrival(heard: Heard, authority: bytes) -> None:
 
 
 def check_second_reader(heard: Heard) -> None:
-    """h11 reads the same message, to the last byte."""
+    """Check that h11 reads the same message, to the last byte."""
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     reader.receive_data(heard.head.raw + (heard.body.raw or heard.body.data))
     seen = reader.next_event()
@@ -274,7 +274,7 @@ def check_second_reader(heard: Heard) -> None:
 
 
 def check_ours(answer: Answer) -> None:
-    """Check the rules for every error that the gateway authors."""
+    """Check the rules for every error that the gateway itself sends."""
     body = json.loads(answer.body.data)["error"] if answer.body.framing != "none" else {"code": answer.code}
     assert body["code"] == answer.code
     assert answer.head.start.startswith(b"HTTP/1.1 ")

@@ -1,5 +1,7 @@
-"""Starts one gateway and one recorder for each module, on the loop that `gateway serve` runs on. Every test runs through the fast
-path, where it takes the request, and again through the chain."""
+"""Starts one gateway and one recorder per module, on the loop of `gateway serve`.
+
+Every test runs once with the fast path, for requests that can take it, and once through the chain.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -33,7 +35,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(autouse=True)
 def company(request: pytest.FixtureRequest) -> Iterator[None]:
-    """On the fast path every other case is as if others were on their way: what may leave together does."""
+    """Simulate other requests in flight for every second test on the fast path, so that messages leave in batches."""
     write_batch = request.getfixturevalue("bench").write_batch if "bench" in request.fixturenames else None
     others = crc32(request.node.nodeid.encode()) % 2 if write_batch is not None else 0
     if write_batch is not None:

@@ -1,7 +1,7 @@
-"""Many callers at once, some of whom leave at any moment: whose answer does each one get?
+"""Many concurrent callers, some of which disconnect at random: does each one get its own answer?
 
-Every request carries a number of its own in its path and in its body, and the provider gives both back; so an answer
-that was meant for somebody else shows itself.
+Every request has a unique number in its path and in its body, and the provider returns both. So a mixed-up answer is
+noticed.
 """
 
 import asyncio
@@ -16,13 +16,17 @@ from tests.wire.messages import CHUNKED, Misframed, request, upload
 from tests.wire.recorder import Heard, Says, ok, says, turns
 
 CONNECTIONS: Final = 50
-ABORTS: Final = 0.03  # of the batches
+ABORTS: Final = 0.03  # share of the batches
 PIPELINED: Final = 8
 
 
 @dataclass
 class Tally:
-    """`done` got their own answer, `left` did not wait for it; `foreign` got another's, `odd` anything else."""
+    """`done`: callers that got their own answer. `left`: those that did not wait. `foreign`: those that got another's
+    answer.
+
+    `odd`: any other result.
+    """
 
     done: int = 0
     left: int = 0
@@ -31,7 +35,7 @@ class Tally:
 
 
 def answer_to(heard: Heard) -> Says:
-    """Path and body of the request, in a framing that varies with its number."""
+    """Return path and body of the request, in a framing that depends on its number."""
     body = heard.target + b"|" + heard.body.data
     match int(heard.target[1:]) % 5:
         case 0:
@@ -47,7 +51,7 @@ def answer_to(heard: Heard) -> Says:
 
 
 def message(number: int) -> tuple[bytes, bytes]:
-    """A request, and the body that its answer must have."""
+    """Return a request, and the body that its answer must have."""
     target = b"/%d" % number
     text = b"body of %d " % number * (1 + number % 50)
     if number % 3 == 0:
@@ -60,7 +64,7 @@ def message(number: int) -> tuple[bytes, bytes]:
 
 
 async def crowd(bench: Bench, total: int, seed: int) -> Tally:
-    """`total` requests over CONNECTIONS connections, up to PIPELINED on their way on each."""
+    """Send `total` requests over CONNECTIONS connections, with up to PIPELINED requests in flight on each."""
     tally, chance = Tally(), random.Random(seed)
     numbers = takewhile(lambda number: number <= total, count(1))
 
@@ -79,7 +83,7 @@ async def crowd(bench: Bench, total: int, seed: int) -> Tally:
 
 
 async def _batch(caller: Caller, batch: list[int], chance: random.Random, tally: Tally) -> bool:
-    """Send all, read all, or leave in between. Whether the connection can be used again."""
+    """Send a batch and read its answers, or disconnect in between. Return whether the connection can be used again."""
     messages = [message(number) for number in batch]
     leaves_at = chance.randrange(len(batch)) if chance.random() < ABORTS else len(batch)
     caller.writer.write(b"".join(sent for sent, _ in messages))

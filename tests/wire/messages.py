@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages as bytes: a writer that adds nothing unasked, and a reader that takes only what has one meaning."""
+"""HTTP/1.1 messages as bytes: a writer that adds nothing by itself, and a reader that accepts only unambiguous messages."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ def request(
     version: bytes = b"HTTP/1.1",
     ours: bytes = OURS,
 ) -> bytes:
-    """A request's bytes; `fields` are whole lines, and stand below `ours`."""
+    """Return a request's bytes. `fields`: whole lines, written after `ours`."""
     return method + b" " + target + b" " + version + b"\r\n" + ours + fields + b"\r\n" + body
 
 
@@ -43,17 +43,17 @@ def upload(fields: bytes = b"", body: bytes = b"", *, method: bytes = b"POST", t
 
 
 def sized(body: bytes, fields: bytes = b"") -> bytes:
-    """An upload whose length is declared."""
+    """Return an upload with a declared length."""
     return upload(fields + b"Content-Length: %d\r\n" % len(body), body)
 
 
 class Misframed(Exception):
-    """The message can be read in two ways, or in none."""
+    """The message is ambiguous or invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`raw` is everything up to and with the empty line."""
+    """`raw`: all bytes up to and including the empty line."""
 
     raw: bytes
     start: bytes
@@ -74,7 +74,7 @@ class Head:
 
 
 def parse_head(raw: bytes) -> Head:
-    """Raises Misframed for whatever a strict reader of RFC 9112 refuses."""
+    """Parse a head. Raises Misframed for everything that a strict reader of RFC 9112 refuses."""
     start, *lines = raw.removesuffix(b"\r\n\r\n").split(b"\r\n")
     fields = []
     for line in lines:
@@ -89,7 +89,7 @@ def parse_head(raw: bytes) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`framing` is ``none``, ``length``, ``chunks`` or ``close``; `raw` holds the chunks as they stood on the wire."""
+    """`framing`: ``none``, ``length``, ``chunks`` or ``close``. `raw`: the chunks as received."""
 
     data: bytes
     framing: str
@@ -98,9 +98,9 @@ class Body:
 
 
 async def read_body(reader: asyncio.StreamReader, head: Head, *, without: str) -> Body:
-    """The body that follows `head`; `without` is the framing when none is declared: ``none`` or ``close``.
+    """Read the body after `head`. `without`: the framing if none is declared, ``none`` or ``close``.
 
-    Raises Misframed, and asyncio.IncompleteReadError with what there was of it.
+    Raises Misframed, and asyncio.IncompleteReadError with the received part.
     """
     codings, length = head.all("transfer-encoding"), head.one("content-length")
     if codings:

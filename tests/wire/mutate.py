@@ -1,11 +1,11 @@
-"""Random mutations of requests, read by three readers: us, h11, and nginx where it is installed.
+"""Random mutations of requests, read by three readers: the gateway, h11, and nginx if it is installed.
 
     python -m tests.wire.mutate --seconds 300 --seed 1
 
-Each mutated request is sent through the gateway to a recorder, given to h11, and sent through an nginx to a recorder of its
-own. A finding is a request that we forward while another reader takes the same bytes for something else: another number
-of messages, another method, target or body. What the others refuse and we forward is counted as `only we`. What leaves
-us is read by h11 to the last byte in any case.
+Each mutated request is sent through the gateway to a recorder, given to h11, and sent through an nginx to its own
+recorder. A finding is a request that the gateway forwards while another reader reads the same bytes differently:
+another number of messages, another method, target or body. Requests that the others refuse and the gateway forwards are
+counted as `only we`. h11 always reads what leaves the gateway, to the last byte.
 """
 
 import argparse
@@ -51,7 +51,7 @@ PIECES: Final = (
 
 
 def mutated(chance: random.Random) -> bytes:
-    """Return one of SEEDS with one to three faults in it."""
+    """Return one of SEEDS with one to three faults."""
     data = bytearray(chance.choice(SEEDS))
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         at = chance.randrange(len(data) + 1)
@@ -64,7 +64,7 @@ def mutated(chance: random.Random) -> bytes:
                 data[at : at + 1] = bytes([chance.randrange(256)])
             case 3:
                 data[at : at + 1] = chance.choice(PIECES)
-            case 4:  # a line twice, or elsewhere
+            case 4:  # repeats a line, or moves it
                 lines = bytes(data).splitlines(keepends=True)
                 lines.insert(chance.randrange(len(lines) + 1), chance.choice(lines))
                 data = bytearray(b"".join(lines))
@@ -84,7 +84,7 @@ async def ours(bench: Bench, data: bytes) -> list[Heard]:
 
 
 def by_h11(data: bytes) -> Reading:
-    """Return h11's reading of the same bytes, up to the end of the last whole message."""
+    """Return h11's reading of the same bytes, up to the end of the last complete message."""
     seen: list[tuple[bytes, bytes, bytes]] = []
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     reader.receive_data(data)
@@ -109,10 +109,11 @@ def by_h11(data: bytes) -> Reading:
 
 
 def differs(forwarded: list[Message], read: Reading) -> bool:
-    """Whether we forwarded what the other read otherwise: our messages are among its own, in the same order.
+    """Return whether the gateway forwarded what the other reader reads differently.
 
-    Where it has refused what follows, we may have read on, if that is where our message stands: we may have refused all
-    before it (for its key, say) without closing, and take what some do not (an empty line before a head).
+    The gateway's messages must be among the other's, in the same order. If the other refused the following bytes, the
+    gateway may have read a message from them: it may have refused earlier messages (for the key, say) without closing
+    the connection, and it accepts what some readers do not (an empty line before a head).
     """
     rest = iter([(method, as_sent(target), body) for method, target, body in read.messages])
     for at, mine in enumerate(forwarded):
@@ -122,7 +123,7 @@ def differs(forwarded: list[Message], read: Reading) -> bool:
 
 
 def stands_in(left: bytes | None, message: Message) -> bool:
-    """Whether its request line, as it may have been sent, is among the bytes in `left`."""
+    """Return whether the message's request line, as it may have been sent, is among the bytes in `left`."""
     method, target, _ = message
     return left is not None and any(
         b"%b %b%b%b " % (method, start, mount, target) in left
@@ -132,7 +133,7 @@ def stands_in(left: bytes | None, message: Message) -> bool:
 
 
 def as_sent(target: bytes) -> bytes:
-    """The target as it would leave us: without our authority and our mount."""
+    """Return the target as the gateway would send it: without its own authority and mount."""
     for start in (b"http://gw.example", b"https://gw.example"):
         if target.lower().startswith(start):
             target = target[len(start) :]
@@ -141,7 +142,7 @@ def as_sent(target: bytes) -> bytes:
 
 
 async def run(seconds: float, seed: int) -> int:
-    """The number of findings; each is one line of JSON on stdout."""
+    """Return the number of findings. Each is printed as one line of JSON."""
     chance, counts, findings = random.Random(seed), Counter[str](), 0
     recorder = Recorder()
     await recorder.start()

@@ -1,4 +1,4 @@
-"""The provider of the wire suite: a bare socket that keeps every byte it gets, and says what a case tells it to say."""
+"""The provider of the wire suite: a bare socket that records every byte, and sends what a test defines."""
 
 import asyncio
 import socket
@@ -12,14 +12,15 @@ from gateway.process.sockets import BACKLOG
 from tests.wire.messages import Body, Head, Misframed, parse_head, read_body
 
 AFTER: Final = b"/after-"
-"""How the targets of follow-ups begin: always answered properly, with the target as body, whatever the script."""
+"""Prefix of the targets of follow-up requests, which are always answered with the target as body, whatever the script."""
 
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """`pieces` one after the other, then what becomes of the connection. `early`: before the request's body is read.
+    """Sends `pieces` one after the other, then does `then` with the connection. `early`: before it reads the request's
+    body.
 
-    ``{origin}`` stands for the recorder's own origin.
+    ``{origin}`` is replaced with the recorder's own origin.
     """
 
     pieces: tuple[bytes, ...]
@@ -42,7 +43,7 @@ Script = Callable[["Heard", asyncio.StreamReader, asyncio.StreamWriter], Awaitab
 
 @dataclass(slots=True)
 class Heard:
-    """A request as it arrived. `partial`: the bytes of a body that broke off, else None."""
+    """A request as received. `partial`: the received bytes of a truncated body, else None."""
 
     connection: int
     head: Head
@@ -59,16 +60,16 @@ class Heard:
 
     @property
     def passed_on(self) -> list[bytes]:
-        """The caller's lines: without Host, Authorization and framing, which are the gateway's to write."""
+        """The caller's lines: without Host, Authorization and framing, which the gateway writes."""
         ours = (b"host:", b"authorization:", b"content-length:", b"transfer-encoding:")
         return [line for line in self.head.lines if not line.lower().startswith(ours)]
 
 
 @dataclass
 class Recorder:
-    """`heard` in order of arrival; `faults` are messages that no strict reader would take.
+    """`heard`: requests in order of arrival. `faults`: messages that a strict reader refuses.
 
-    With `answer_to` each request is answered by what it returns, and none is kept.
+    With `answer_to`, each request is answered with its result, and none is recorded.
     """
 
     says: Says | Script = FINE
@@ -108,7 +109,7 @@ class Recorder:
             while await self._exchange(number, reader, writer):
                 pass
         except (ConnectionError, asyncio.CancelledError):
-            pass  # the gateway left, or the suite is over
+            pass  # the gateway closed the connection, or the suite is over
         except Misframed as fault:
             self.faults.append(str(fault))
         finally:
@@ -159,7 +160,7 @@ class Recorder:
         try:
             heard.body = await read_body(reader, heard.head, without="none")
         except asyncio.IncompleteReadError:
-            return False  # its caller left
+            return False  # its caller disconnected
         script = answer_to(heard)
         await self._say(script, writer)
         return script.then == "keep"
@@ -171,7 +172,7 @@ class Recorder:
             writer.write(piece.replace(b"{origin}", b"http://" + self.authority))
             await writer.drain()
         if script.then == "reset":
-            await turns()  # what was said shall arrive before the reset does
+            await turns()  # sent bytes must arrive before the reset
             peer: socket.socket = writer.get_extra_info("socket")
             with suppress(OSError):
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -179,6 +180,6 @@ class Recorder:
 
 
 async def turns(count: int = 30) -> None:
-    """Turns of the loop, in which what was written arrives and is acted on."""
+    """Let the loop run `count` times, so that written bytes arrive and are processed."""
     for _ in range(count):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""nginx between two sockets, so that what it makes of a message can be seen in what it passes on."""
+"""nginx between two sockets, to see how it reads a message from what it forwards."""
 
 import asyncio
 import shutil
@@ -22,14 +22,14 @@ http {{
   }}
 }}
 """
-QUIET_S = 0.04  # a reader that has said nothing for so long waits for more of the message
+QUIET_S = 0.04  # a reader that has sent nothing for this time waits for more of the message
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Messages as (method, target, body). `refused`: the reader took what follows them for no HTTP at all.
+    """Messages as (method, target, body). `refused`: the reader refused the bytes after them.
 
-    `left`: the bytes that follow them, where the reader tells.
+    `left`: the bytes after them, if the reader reports them.
     """
 
     messages: list[tuple[bytes, bytes, bytes]]
@@ -38,7 +38,7 @@ class Reading:
 
 
 async def until_quiet(reader: asyncio.StreamReader, quiet_s: float = QUIET_S) -> bytes:
-    """Return what comes until the end, or until nothing more comes. A half-close would do, but it is taken for leaving."""
+    """Return all bytes until the end, or until nothing more arrives. A half-close would be treated as a disconnect."""
     seen = bytearray()
     with suppress(ConnectionError, TimeoutError):
         while True:
@@ -60,7 +60,7 @@ class Nginx:
     @classmethod
     @asynccontextmanager
     async def running(cls, folder: Path) -> AsyncIterator["Nginx | None"]:
-        """None where nginx is not installed."""
+        """Yield None if nginx is not installed."""
         binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
         if binary is None:
             yield None
@@ -100,7 +100,7 @@ class Nginx:
         writer.close()
 
     async def read(self, data: bytes, quiet_s: float = QUIET_S) -> Reading:
-        """The messages that it passes on."""
+        """Return the messages that nginx forwards."""
         self._seen = []
         reader, writer = await asyncio.open_unix_connection(self._folder / "in.sock")
         try:

@@ -1,4 +1,4 @@
-"""The way back: a provider's answer passes as it is, in a framing of ours, and nobody's answer is anybody else's."""
+"""Answers: a provider's answer is forwarded unchanged, in the gateway's framing, and answers are never mixed up."""
 
 import pytest
 
@@ -212,7 +212,7 @@ async def test_a_body_passes_in_whatever_framing_it_came(
 
 
 async def test_two_lengths_that_agree_are_one_or_none(bench: Bench) -> None:
-    """RFC 9112 §6.3 lets a recipient do either."""
+    """RFC 9112 §6.3 allows both."""
     answer = await bench.answered(says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"))
     assert (answer.status, answer.body.data) == (200, b"ok") or answer.code == "upstream_protocol"
 

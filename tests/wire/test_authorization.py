@@ -1,4 +1,4 @@
-"""Authorization: the key, the two names of a connection, and where a credential may travel."""
+"""Authorization: the key, the two names of a connection, and the addresses that may get a credential."""
 
 import pytest
 
@@ -109,7 +109,7 @@ NAMED = table(
 
 
 @pytest.mark.parametrize(("ours", "status", "code"), NAMED)
-async def test_what_is_not_named_well_is_reported(bench: Bench, ours: bytes, status: int, code: str) -> None:
+async def test_invalid_connection_name_is_reported(bench: Bench, ours: bytes, status: int, code: str) -> None:
     answer = await bench.refuses(request(ours=ours), status=status, code=code, kept=True)
     assert any(name in answer.message for name in ("Provider-Config-Key", "Connection-Id", "integration", "connection"))
 

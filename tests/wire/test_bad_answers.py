@@ -1,4 +1,4 @@
-"""A provider that answers badly: 502 before the first byte, a torn answer after it, and no harm to anybody else."""
+"""Bad answers of a provider: 502 before the first byte, a truncated answer after it, and no effect on other callers."""
 
 import pytest
 
@@ -146,7 +146,7 @@ async def test_nobody_listening_is_a_502(bench: Bench) -> None:
 
 
 async def test_an_answer_before_it_was_requested_is_nobodys(bench: Bench) -> None:
-    """The provider speaks on a kept connection between two calls."""
+    """The provider sends on an idle connection between two calls."""
     await bench.answered(says(ok(b"one")))
     await bench.answered(says(ok(b"two"), EVIL))
     await turns()
@@ -157,7 +157,7 @@ async def test_an_answer_before_it_was_requested_is_nobodys(bench: Bench) -> Non
 
 
 async def test_a_broken_answer_leaves_a_whole_one_on_the_same_connection_alone(bench: Bench) -> None:
-    """A 502 of ours is complete, so the client's connection goes on; the provider's does not."""
+    """The gateway's 502 is complete, so the client's connection stays open; the provider's is closed."""
     answer = await bench.answered(says(b"this is not HTTP\r\n\r\n", then="keep"))
     assert answer.status == 502
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection

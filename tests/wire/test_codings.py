@@ -1,4 +1,4 @@
-"""Content codings: untouched both ways, undone where it is asked, and never past the limit."""
+"""Content codings: unchanged in both directions, decoded on request, and never beyond the limit."""
 
 import gzip
 import zlib

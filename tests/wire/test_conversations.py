@@ -1,4 +1,4 @@
-"""Several messages on one connection: each is answered in its turn, and after a fault nothing more is read."""
+"""Several messages on one connection: each is answered in order, and after a fault nothing more is read."""
 
 import pytest
 
@@ -15,7 +15,7 @@ NO_KEY = request(ours=HOST + naming())
 UNKNOWN = request(ours=HOST + KEY + naming(connection=b"nobody"))
 ELSEWHERE = request(b"/nowhere")
 
-# What is sent at once, then the statuses that come back, and whether the connection is closed after them.
+# The bytes sent together, then the expected statuses, and whether the connection is closed after them.
 TALKS = table(
     ("three requests", A + B + C, [b"/after-A", b"/after-B", b"/after-C"], False),
     ("an upload between two", A + upload(CHUNKED, b"3\r\nabc\r\n0\r\n\r\n", target=b"/proxy/after-B") + C,

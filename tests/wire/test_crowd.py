@@ -1,6 +1,6 @@
-"""A crowd in a hurry: nobody gets another's answer, no socket stays open, and memory does not grow.
+"""Many concurrent callers: no caller gets another's answer, no socket stays open, and memory does not grow.
 
-The short form belongs to the suite; `make crowd` asks for 100,000 requests (WIRE_CROWD).
+The suite runs the short form; `make crowd` sends 100,000 requests (WIRE_CROWD).
 """
 
 import gc
@@ -29,17 +29,17 @@ def resident_bytes() -> int:
 def sockets() -> int:
     count = 0
     for entry in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # the one that this very look has opened
+        with suppress(FileNotFoundError):  # the descriptor that this listing has opened
             count += str(entry.readlink()).startswith("socket:")
     return count
 
 
 @pytest.mark.heavy
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-async def test_a_crowd_with_random_aborts(bench: Bench) -> None:
+async def test_concurrent_callers_with_random_aborts_get_their_own_answers(bench: Bench) -> None:
     recorder = bench.recorder
     outside = sockets() - 2 * len(recorder.open)
-    await crowd(bench, TOTAL // 4, seed=1)  # so that pools, caches and allocators have their size
+    await crowd(bench, TOTAL // 4, seed=1)  # so that pools, caches and allocators have their final size
     before = resident_bytes()
     tally = await crowd(bench, TOTAL, seed=2)
     await turns(500)
@@ -50,6 +50,6 @@ async def test_a_crowd_with_random_aborts(bench: Bench) -> None:
     assert recorder.faults == []
     assert tally.done + tally.left == TOTAL
     assert tally.left > 0
-    assert sockets() <= outside + 2 * len(recorder.open)  # what is kept for reuse has both of its ends in this process
+    assert sockets() <= outside + 2 * len(recorder.open)  # both ends of idle connections are in this process
     assert len(recorder.open) <= 2 * 50
     assert grown < GROWTH_BYTES

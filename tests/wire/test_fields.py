@@ -1,4 +1,4 @@
-"""Header fields on their way out: what is end-to-end arrives as it was sent, and what is not stays here."""
+"""Request header fields: end-to-end fields arrive unchanged, and others are not forwarded."""
 
 import pytest
 
@@ -107,7 +107,7 @@ HOP_BY_HOP = table(
 
 
 @pytest.mark.parametrize("lines", HOP_BY_HOP)
-async def test_what_is_hop_by_hop_stays_here(bench: Bench, lines: bytes) -> None:
+async def test_hop_by_hop_fields_are_not_forwarded(bench: Bench, lines: bytes) -> None:
     heard, _ = await bench.passes(request(fields=lines + b"X-Kept: 1\r\n"))
     assert heard.passed_on == [b"X-Kept: 1"]
     assert heard.head.one("authorization") == b"Bearer " + CREDENTIAL

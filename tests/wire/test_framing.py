@@ -1,4 +1,4 @@
-"""Framing on its way in: a message with two readings is refused, its connection closed, and nobody sees what follows."""
+"""Request framing: an ambiguous message is refused, its connection closed, and the bytes after it are not read."""
 
 import pytest
 
@@ -155,14 +155,14 @@ async def test_a_message_sent_byte_by_byte_is_the_same_message(bench: Bench) -> 
 
 @pytest.mark.parametrize("at", [100_000, 3000, 300])
 async def test_a_long_chunk_extension_is_dropped(bench: Bench, at: int) -> None:
-    """Up to 16 KB, in one piece with the head or cut in two."""
+    """Up to 16 KB, in one piece with the head or split."""
     data = upload(CHUNKED, b"3\r\nabc\r\n3;" + b"x" * 10_000 + b"\r\ndef\r\n0\r\n\r\n")
     heard, _ = await bench.passes(*filter(None, (data[:at], data[at:])))
     assert heard.body.data == b"abcdef"
 
 
 async def test_a_request_line_that_comes_in_pieces_is_watched_too(bench: Bench) -> None:
-    """RFC 9112 §3 lets a reader take two spaces for one; not all do, and one reading only is to be had here."""
+    """RFC 9112 §3 lets a reader treat two spaces as one. Not all readers do, so the gateway refuses the line."""
     rest = request().removeprefix(b"GET /proxy/x HTTP/1.1")
     pieces = (b"GET ", b" /pro", b"xy/x HTTP/1.1" + rest[:9], rest[9:])
     answer = await bench.refuses(*pieces, status=400, code="bad_framing")

@@ -1,4 +1,4 @@
-"""The target: path and query arrive byte for byte, or the request is refused before a byte leaves."""
+"""The target: path and query arrive byte for byte, or the request is refused before a byte is sent."""
 
 import pytest
 
@@ -82,7 +82,7 @@ async def test_what_follows_the_mount_is_appended_to_the_base(
     bench: Bench, integration: bytes, asked: bytes, arrives: bytes
 ) -> None:
     heard, _ = await bench.passes(request(asked, ours=HOST + KEY + naming(integration)))
-    # The follow-up on the same connection is one of `wire`, so the last target tells that they do not mix.
+    # The follow-up on the same connection uses `wire`, so the last target shows that requests do not mix.
     assert heard.target == arrives
 
 
@@ -116,7 +116,7 @@ DOTS = table(
 
 
 @pytest.mark.parametrize("path", DOTS)
-async def test_a_path_that_some_server_would_climb_is_refused(bench: Bench, path: bytes) -> None:
+async def test_path_that_some_server_reads_with_dot_segments_is_refused(bench: Bench, path: bytes) -> None:
     answer = await bench.refuses(request(b"/proxy" + path), status=400, code="bad_path", kept=True)
     assert answer.message.startswith("The path holds a '.' or '..' segment")
 

@@ -1,4 +1,4 @@
-"""Bodies that take their time: each piece passes when it comes, and a client that leaves frees the provider's connection."""
+"""Slow bodies: each piece is forwarded when it arrives, and a client that disconnects frees the provider's connection."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ async def test_each_piece_passes_before_the_next_is_said(
         for n in range(5):
             said = piece % n
             writer.write(b"%x\r\n%s\r\n" % (len(said), said))
-            await heard_of.get()  # the caller has it: nothing was held back for more
+            await heard_of.get()  # the caller has the piece: nothing was buffered
         writer.write(b"0\r\n\r\n")
         await heard_of.get()
 
@@ -80,11 +80,11 @@ async def test_a_head_passes_before_its_body(bench: Bench) -> None:
         go.set()
         assert await caller.reader.readexactly(2) == b"ok"
     await turns()
-    await bench.serves_others()  # the provider's connection is gone; an upload must not meet it
+    await bench.serves_others()  # the provider's connection is closed; an upload must not use it
 
 
-async def test_both_ways_at_once(bench: Bench) -> None:
-    """The provider echoes an upload while it comes."""
+async def test_bytes_pass_in_both_directions_at_the_same_time(bench: Bench) -> None:
+    """The provider echoes an upload while it receives it."""
 
     async def script(_heard: Heard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD + CHUNKED + b"\r\n")
@@ -135,7 +135,7 @@ async def test_a_caller_that_leaves_frees_the_provider(bench: Bench, leaves: str
 
 
 async def test_a_caller_that_does_not_read_holds_the_provider_back(bench: Bench) -> None:
-    """Bounded memory: what is on its way is no more than a few buffers, however much the provider would say."""
+    """Memory is bounded: no more than a few buffers are in flight, however much the provider sends."""
     said = 0
     stuck = asyncio.Event()
 

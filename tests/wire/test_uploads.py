@@ -1,4 +1,4 @@
-"""Bodies on their way out: the same bytes in a framing of ours, whole or visibly torn."""
+"""Request bodies: the same bytes in the gateway's framing, complete or visibly truncated."""
 
 import gzip
 from typing import Any

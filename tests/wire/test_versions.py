@@ -1,4 +1,4 @@
-"""Versions, forms of the target, methods, and who is asked: what may begin a request."""
+"""Versions, forms of the target, methods, and authorities: how a request may begin."""
 
 import pytest
 
@@ -109,7 +109,7 @@ PREFLIGHTS = table(
 
 
 @pytest.mark.parametrize(("fields", "ours", "arrives"), PREFLIGHTS)
-async def test_options(bench: Bench, fields: bytes, ours: bytes, arrives: bool) -> None:
+async def test_options_is_answered_or_forwarded(bench: Bench, fields: bytes, ours: bytes, arrives: bool) -> None:
     async with bench.talk(request(fields=fields, ours=ours, method=b"OPTIONS")) as caller:
         answer = await caller.answer()
     assert answer.status == (200 if arrives else 204)

@@ -1,1 +1,1 @@
-"""Makes catalog entries from a file of bare facts and the corrections kept beside it."""
+"""Generates catalog entries from a file of facts about providers and the corrections in tools/corrections."""

@@ -1,8 +1,8 @@
 """``python -m tools.catalog_from_facts FACTS``: write catalog/<name>.yaml for every provider of a folder of facts.
 
-FACTS is a folder with providers.json and new-providers.json, or one file as providers.json (docs/catalog.md). Entries
-made by hand, which do not say in their second line that they were made here, are kept as they are; entries that the facts
-no longer have are removed.
+FACTS is a folder with providers.json and new-providers.json, or one file in the format of providers.json
+(docs/catalog.md). The second line of a generated entry says so. Entries without that line are hand-written and stay as
+they are. Generated entries that the facts no longer contain are removed.
 """
 
 import argparse
@@ -32,7 +32,7 @@ MADE: Final = "# Made from facts; correct it in tools/corrections/"
 
 
 def main() -> int:
-    """0, also where nothing changed; 1 with ``--check`` where something would."""
+    """Return 0. With ``--check``, return 1 if a file would change."""
     asked = _arguments().parse_args()
     facts = all_facts(asked.facts)
     folder = None if asked.facts.is_file() else asked.facts
@@ -63,7 +63,7 @@ def _read(path: Path) -> Any:
 
 
 def all_facts(place: Path) -> list[dict[str, Any]]:
-    """The facts of every provider in `place`, a folder or a file, in the shape of providers.json."""
+    """Return the facts of every provider in `place`, a folder or a file, in the format of providers.json."""
     if place.is_file():
         return list(json.loads(place.read_text(encoding="utf-8")))
     return _of_folder(place)
@@ -84,7 +84,7 @@ def catalog_texts(
     lifetimes: Mapping[str, Any] = NOTHING,
     webhooks: Mapping[str, Any] = NOTHING,
 ) -> dict[str, str]:
-    """The file of every provider in `facts`, by name; those in `hand_made` and those left out are not among them."""
+    """Return the file text of every provider in `facts`, by name, except those in `hand_made` and those left out."""
     made = {
         one["name"]: with_lifetimes(one["name"], entry_of(one), lifetimes)
         for one in facts
@@ -110,7 +110,7 @@ def catalog_texts(
 
 
 def _bear_out(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> None:
-    """Give each its `evidence`, in place of names of sources, which bear out nothing in particular."""
+    """Add `evidence` to each entry, in place of its names of sources, which confirm no particular field."""
     for entry in entries.values():
         pages = [one for one in entry.pop("sources", None) or [] if "://" in one]
         entry.pop("provenance", None)
@@ -127,10 +127,10 @@ def _bear_out(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> None
 
 
 def _said(name: str, made: Mapping[str, Entry], corrections: Corrections, hand_made: Mapping[str, Entry]) -> Entry:
-    """The entry as its file will say it: corrected, and without what it inherits.
+    """Return the entry as its file will contain it: corrected, and without inherited fields.
 
-    What an entry has in common with its family is found before either is corrected, so that correcting the family's head
-    corrects all of it.
+    The fields that an entry shares with its family are found before corrections are applied. So a correction of the
+    family's base applies to the whole family.
     """
     entry = made[name]
     if entry.get("family") not in {*made, *hand_made}:
@@ -147,12 +147,12 @@ def _said(name: str, made: Mapping[str, Entry], corrections: Corrections, hand_m
 
 
 def _remark(entry: Entry) -> str:
-    """The comment on the whole entry stands under the key ``#``."""
+    """Return the comment on the whole entry, which is stored under the key ``#``."""
     return f"# {entry.pop('#')}\n" if "#" in entry else ""
 
 
 def by_hand(catalog: Path) -> dict[str, Entry]:
-    """Values of the entries that people wrote whole."""
+    """Return the values of the hand-written entries."""
     paths = [path for path in sorted(catalog.glob("*.yaml")) if not is_made(path)]
     return {path.stem: read(path).value for path in paths}
 

@@ -1,10 +1,11 @@
-"""The corrections by people who know better than the facts: one file a provider, laid over the entry made from facts.
+"""The corrections of facts by hand: one file per provider, merged into the entry generated from facts.
 
-A correction has the fields of an entry, `null` takes one away, and a key such as ``token_url#`` is the comment on `token_url`;
-``sources+`` adds sources.
-``_left_out.yaml`` names the providers that are not to be in the catalog, with the reason; ``_verifications.yaml``,
-``_retries.yaml`` and ``_names.yaml`` hold, for many providers at once, the path that proves a credential, the header fields
-that say when to come back, and a better display name.
+A correction has the fields of an entry. `null` removes a field. A key such as ``token_url#`` is the comment on
+`token_url`. ``sources+`` adds sources.
+
+``_left_out.yaml`` names the providers that the catalog leaves out, with the reason. ``_verifications.yaml``,
+``_retries.yaml`` and ``_names.yaml`` hold, for many providers at once, the path that verifies a credential, the header
+fields that say when to retry, and a better display name.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ MORE_SOURCES: Final = "sources+"
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """All of a folder: by provider, and what is left out with the reason."""
+    """All corrections of a folder, by provider, and the providers left out with the reason."""
 
     entries: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, str]
@@ -33,7 +34,7 @@ class Corrections:
     retries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def over(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """`entry` as corrected."""
+        """Return the corrected `entry`."""
         if (path := self.verifications.get(name)) is not None:
             entry = merged(entry, {"proxy": {"verification": {"endpoints": [path]}}})
         if (retry := self.retries.get(name)) is not None:
@@ -47,7 +48,7 @@ class Corrections:
 
 
 def load_corrections(folder: Path) -> Corrections:
-    """The folder's corrections. Raises Unreadable, ValueError for YAML faults."""
+    """Return the folder's corrections. Raises Unreadable, ValueError for YAML errors."""
     found = {path.stem: _value(path) for path in sorted(folder.glob("*.yaml")) if not path.name.startswith("_")}
     lists = (_value(folder / name) for name in (LEFT_OUT, VERIFICATIONS, NAMES, RETRIES))
     return Corrections(found, *lists)

@@ -1,6 +1,6 @@
-"""Turns one provider's facts into its entry, field by field.
+"""Converts one provider's facts to its entry, field by field.
 
-Nothing is guessed: what the facts leave out is left out.
+Fields that the facts do not contain are left out, not guessed.
 """
 
 from typing import Any, Final
@@ -25,16 +25,16 @@ _RENAMED: Final = {
     "webhook_secret_set_by_user": "webhook_user_defined_secret",
 }
 _PARAMETERS: Final = ("authorization_params", "request_params", "token_params", "refresh_params")
-# General knowledge alone confirms nothing.
+# General knowledge is not a source that confirms a value.
 _NO_OUTSIDE_SOURCE: Final = frozenset({"curated", "requirement"})
 
 
 def entry_of(facts: Facts) -> Entry:
-    """The entry that `facts` (one object of providers.json) makes."""
+    """Return the entry for `facts` (one object of providers.json)."""
     entry: Entry = {key: facts[key] for key in _AS_THEY_ARE if key in facts}
     entry |= {ours: facts[theirs] for theirs, ours in _RENAMED.items() if theirs in facts}
     entry |= {key: _texts(facts[key]) for key in _PARAMETERS if key in facts}
-    # A page whose address was only computed may not be there.
+    # A page with a computed address may not exist.
     entry |= {key: facts[key] for key in ("docs", "homepage") if key in facts and key not in facts.get("derived", ())}
     entry |= _token_requests(facts)
     if "jwt" in facts or "client_assertion" in facts:
@@ -61,11 +61,11 @@ def entry_of(facts: Facts) -> Entry:
 
 
 def _token_requests(facts: Facts) -> Entry:
-    """How tokens are requested."""
+    """Return how tokens are requested."""
     made: Entry = {}
     if facts.get("pkce") is False:
         made["disable_pkce"] = True
-    if facts.get("scope_separator", " ") not in {" ", "+"}:  # a plus is a blank, as forms encode it
+    if facts.get("scope_separator", " ") not in {" ", "+"}:  # a plus means a space, as in form encoding
         made["scope_separator"] = facts["scope_separator"]
     if facts.get("token_request_auth_method", "body") != "body":
         made["token_request_auth_method"] = facts["token_request_auth_method"]
@@ -74,7 +74,7 @@ def _token_requests(facts: Facts) -> Entry:
     asked = facts.get("token_request", {})
     if facts.get("token_request_format", asked.get("format", "form")) != "form":
         made["body_format"] = facts.get("token_request_format", asked.get("format"))
-    # The encoding brings its own content type.
+    # The body encoding sets its own content type.
     headers = {name: text for name, text in asked.get("headers", {}).items() if name != "content-type"}
     if headers:
         made["token_headers"] = headers
@@ -88,7 +88,7 @@ def _token_requests(facts: Facts) -> Entry:
 
 
 def _token_response(asked: Facts) -> Entry:
-    """Only what differs from the standard's own places."""
+    """Return only the places that differ from the standard's."""
     usual = {"token_path": "access_token", "expiry_path": "expires_in", "expiry_kind": "duration"}
     return {key: asked[key] for key, common in usual.items() if asked.get(key, common) != common}
 
@@ -113,7 +113,7 @@ def _proxy(facts: Facts) -> Entry:
 def _retry(facts: Facts) -> Entry:
     made = {key: names[0] if len(names) == 1 else names for key, names in facts.items() if key in {"after", "at"}}
     if made.get("after") == "retry-after":
-        del made["after"]  # that one is honoured anyway
+        del made["after"]  # the gateway always honours Retry-After
     if "remaining" in facts:
         made["remaining"] = facts["remaining"]
     if "status_codes" in facts:
@@ -132,7 +132,7 @@ def _verification(facts: Facts) -> Entry:
 
 
 def _in_seconds(facts: Facts, what: str) -> Entry:
-    """Our names end in the unit as the rest of the format has it."""
+    """Rename the keys: in entries, the unit is written ``_s``."""
     return {key.replace(f"{what}_seconds", f"{what}_s"): value for key, value in facts.items()}
 
 

@@ -1,4 +1,4 @@
-"""Settings and credentials: lists of facts ▸ the forms of an entry."""
+"""Converts the settings and credentials of the facts to the forms of an entry."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from tools.catalog_from_facts.words import description, hosts_with, suffix_of, t
 
 Form = dict[str, Any]
 
-# Patterns that the facts' own script wrote by rule, and what says the same better here.
+# Patterns that the script behind the facts generated; entries use a shorter equivalent.
 _HOST: Final = "^[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9](:[0-9]{1,5})?$"
 _LABEL: Final = "^[A-Za-z0-9][A-Za-z0-9_-]*$"
 _FORMATS: Final = {
@@ -16,14 +16,14 @@ _FORMATS: Final = {
     "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$": "uuid",
     "^[^@\\s]+@[^@\\s]+\\.[^@\\s]+$": "email",
 }
-_NO_EXAMPLE: Final = frozenset({"example"})  # says nothing
+_NO_EXAMPLE: Final = frozenset({"example"})  # carries no information
 
 _BLANK: Final = "(leave blank)"
 _NAMES: Final = {"username": "User name", "password": "Password"}
 
 
 def settings(facts: dict[str, Any]) -> dict[str, Form]:
-    """`connection_config` of the entry, by name."""
+    """Return the entry's `connection_config`, by name."""
     return {one["name"]: _setting(one, facts) for one in facts.get("connection_configuration", ())}
 
 
@@ -55,12 +55,12 @@ def _rule(one: dict[str, Any], *, in_host: bool) -> Form:
     if pattern in _FORMATS:
         return {"format": _FORMATS[pattern]}
     if pattern == _LABEL and in_host:
-        return {"pattern": "[A-Za-z0-9][A-Za-z0-9-]*"}  # what a DNS label may hold
+        return {"pattern": "[A-Za-z0-9][A-Za-z0-9-]*"}  # the characters allowed in a DNS label
     return {"pattern": pattern.removeprefix("^").removesuffix("$")} if pattern else {}
 
 
 def credentials(facts: dict[str, Any]) -> dict[str, Form]:
-    """`credentials` of the entry, by name; what stays blank is there, but hidden."""
+    """Return the entry's `credentials`, by name. A field that stays blank is included, but hidden."""
     found = {one["name"]: _field(one, facts) for one in facts.get("credentials", ())}
     if facts["auth_mode"] == "BASIC" and not found:
         found = {

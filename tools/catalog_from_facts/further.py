@@ -1,6 +1,7 @@
-"""``new-providers.json`` ▸ facts in the shape of ``providers.json``, so that one script makes all entries.
+"""Converts ``new-providers.json`` to the format of ``providers.json``, so that one script generates all entries.
 
-What its sources state or a public repository holds is taken; what nobody has seen anywhere (confidence ``knowledge``) is not.
+Facts that a source states or a public repository holds are taken. Facts that no source confirms (confidence
+``knowledge``) are not.
 """
 
 import re
@@ -14,9 +15,9 @@ _AS_THEY_ARE: Final = (
     "display_name", "auth_mode", "categories", "docs", "family", "authorization_url", "token_url",
     "token_request_auth_method", "scope_separator", "authorization_params", "token_request_format",
 )  # fmt: skip
-# Sources under the names that providers.json has for them.
+# Sources that have another name in providers.json.
 LABELS: Final = {"knowledge": "curated", "amp": "amp-labs", "aspnet": "aspnet-oauth"}
-# Names of inputs in the source ▸ ours; the rest by what the setting is in the address.
+# Names of inputs in the source ▸ the catalog's names. Other inputs are named after their place in the address.
 _NAMES: Final = {
     "host": "hostname", "talkdesk_api_domain": "apiDomain", "talkdesk_token_domain": "tokenDomain",
     "board_token": "boardToken", "project_id": "projectId", "company": "companyId", "talkdesk.workspace": "accountName",
@@ -30,7 +31,7 @@ _SETTING: Final = re.compile(r"\$\{connectionConfig\.([A-Za-z0-9_]+)\}")
 
 
 def further_facts(document: Mapping[str, Any]) -> list[Facts]:
-    """A fact as in providers.json for each provider of `document` (new-providers.json) that was seen somewhere."""
+    """Return the facts of each provider of `document` (new-providers.json) that a source confirms, as in providers.json."""
     seen = ((name, one) for name, one in document["facts"].items() if one["confidence"] in _SEEN)
     return [_as_first(name, one) for name, one in seen]
 
@@ -65,7 +66,7 @@ def _as_first(name: str, one: Mapping[str, Any]) -> Facts:
 
 
 def _place(made: Facts, one: Mapping[str, Any], rename: Mapping[str, str]) -> None:
-    """Where the credential goes, and the other header fields."""
+    """Add the place of the credential and the other header fields."""
     place, basic = one.get("placement") or {}, made["auth_mode"] == "BASIC"
     proxy = made["proxy"]
     value = "${apiKey}" if made["auth_mode"] == "API_KEY" else "${accessToken}"
@@ -124,11 +125,7 @@ def _our_name(provider: str, setting: str, one: Mapping[str, Any]) -> str:
 
 
 def _kind(setting: str, one: Mapping[str, Any]) -> str:
-    """Return the kind of the setting in the addresses: ``label`` or ``host``, the whole ``address``, or ``other``.
-
-    ``label`` or ``host``, the whole ``address``, or ``other``. ``label`` or ``host``, the whole ``address``, or
-    ``other``.
-    """
+    """Return the kind of the setting in the addresses: ``label`` or ``host``, the whole ``address``, or ``other``."""
     whole = "${connectionConfig." + setting + "}"
     for text in _addresses(one):
         host = text.partition("://")[2].partition("/")[0]

@@ -1,4 +1,4 @@
-"""Entries of one family say only what differs from the one they share an app with."""
+"""Reduces entries of one family to the fields that differ from the entry whose app they share."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 # Families whose members have the same consent, token requests and refresh rules.
 FAMILIES: Final = frozenset({"google", "microsoft", "microsoft-oauth2-cc", "zoho", "adp"})
 _OWN: Final = frozenset({"name", "alias", "display_name", "categories", "provenance", "review", "sources"})
-# What a base has of these is its own; an heir that says nothing of them has none. All else is the family's.
+# An entry does not inherit these fields from its base; it inherits all others.
 _NOT_THE_FAMILYS: Final = frozenset(
     {"homepage", "docs_connect", "default_scopes", "available_scopes", "path_form", "paginate"}
     | {"paginate_alternatives", "verification", "allowed_origins", "webhook_signature", "connection_config"}
@@ -15,7 +15,9 @@ MOST_NULLS: Final = 3
 
 
 def as_heir(entry: Mapping[str, Any], base_name: str, base: Mapping[str, Any]) -> dict[str, Any] | None:
-    """`entry` as what it says beyond `base`; None where so much must be taken away that it had better stand by itself."""
+    """Return the fields in which `entry` differs from `base`, or None if it would have to remove too many of the base's
+    fields.
+    """
     own = _beyond(entry, {key: value for key, value in base.items() if key not in _OWN})
     if _nulls(own) > MOST_NULLS or entry["auth_mode"] != base["auth_mode"]:
         return None

@@ -1,8 +1,8 @@
-"""``verification-account.json`` over entries that say nothing of it yet: the call that proves a credential, and whose account
-it is.
+"""Adds the call that verifies a credential, and the account it belongs to, from ``verification-account.json``.
 
-Left out is what could refuse a right credential: calls that no source has, and ids that lie in a list of several, since their
-order may change. What a 2xx must hold, where a wrong credential gets one too, stands in words in the facts.
+Entries that already have them are not changed. Left out is what could reject a valid credential: calls that no source
+confirms, and ids from a list with several items, since the order may change. For APIs that answer 2xx to an invalid
+credential, the facts describe in words what the answer must contain.
 """
 
 import json
@@ -15,11 +15,11 @@ Facts = Mapping[str, Any]
 
 _SEEN: Final = frozenset({"source", "source-partly", "source-address-only"})
 _IN_LIST: Final = re.compile(r"(^|\.)[0-9]+(\.|$)")
-# Lists that have one item by design.
+# Lists that always have one item.
 _SINGLE: Final = frozenset({"klaviyo", "klaviyo-oauth", "zoho-crm", "snowflake"})
-# Their ids are those of a key, which may be replaced.
+# The id in their answer identifies the key, which may be replaced.
 _NO_ACCOUNT: Final = frozenset({"ashby", "cloudflare"})
-# Apps of these may ask for an ID token, whose subject is the account's id already.
+# OAuth apps of these providers may request an ID token, whose subject is already the account's id.
 _WITH_ID_TOKEN: Final = ("google", "microsoft", "outlook", "one-", "youtube", "sharepoint")
 _IS: Final = re.compile(r"([\w.]+) is (\w+)")
 _ARE_TRUE: Final = re.compile(r"members ([\w.]+) and ([\w.]+) are true")
@@ -27,16 +27,16 @@ _NONE: Final = re.compile(r"no member ([\w.]+)")
 
 
 def with_proof(name: str, entry: Entry, fact: Facts | None, correction: Facts) -> Entry:
-    """`entry` with what `fact` adds to it, and `correction` does not say better."""
+    """Return `entry` with the fields that `fact` adds to it, unless `correction` sets them."""
     if fact is None or fact["method"] not in {"GET", "POST"}:
         return entry
     below = fact.get("path_below_base_url")
     if re.search(r"\$\{(?!connectionConfig\.)", below or fact["address"]) or not (below or "/").startswith("/"):
-        return entry  # names what no setting of the entry holds
+        return entry  # the address contains a name that is not a setting of the entry
     try:
         how = _request(fact)
     except ValueError:
-        return entry  # a body that is a form, or words
+        return entry  # the body is a form or plain text
     expect = expected(fact["expect"].get("body", ""))
     made = dict(entry)
     sure = fact["method"] == "GET" or fact["confidence"] in _SEEN
@@ -59,7 +59,7 @@ def with_proof(name: str, entry: Entry, fact: Facts | None, correction: Facts) -
 
 
 def _request(fact: Facts) -> Entry:
-    """`method` and `data`, where it is not a plain GET. Raises ValueError for a body that is not a JSON object."""
+    """Return `method` and `data`, if the request is not a plain GET. Raises ValueError if the body is not a JSON object."""
     if fact["method"] == "GET":
         return {}
     text = str(fact.get("body") or "null")
@@ -70,7 +70,7 @@ def _request(fact: Facts) -> Entry:
 
 
 def expected(words: str) -> dict[str, Any]:
-    """`words` such as ``member ok is true`` as the field `expect`; what stands in brackets is a remark."""
+    """Convert `words` such as ``member ok is true`` to the field `expect`; text in brackets is a remark."""
     plain = re.sub(r"\([^)]*\)", "", words)
     found: dict[str, Any] = {member: _value(text) for member, text in _IS.findall(plain)}
     for pair in _ARE_TRUE.findall(plain):

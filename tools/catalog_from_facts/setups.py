@@ -1,4 +1,4 @@
-"""``setup-steps.json`` ▸ the `setup` of entries: one console may serve a whole family."""
+"""Converts ``setup-steps.json`` to the `setup` of entries. One vendor console may serve a whole family."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,9 @@ Facts = Mapping[str, Any]
 
 
 def setups(document: Facts) -> dict[str, dict[str, Any]]:
-    """The `setup` of each entry that `document` names; where several name one, that of the fewest entries."""
+    """Return the `setup` of each entry in `document`. If several facts name an entry, the one with the fewest entries
+    wins.
+    """
     found: dict[str, dict[str, Any]] = {}
     for one in sorted(document["facts"].values(), key=lambda fact: -len(fact["entries"])):
         made = {key: one[key] for key in ("console", "app_type", "steps", "blocks_production") if one.get(key)}

@@ -1,5 +1,7 @@
-"""``subscriptions.json`` over entries that do not say how webhooks are signed: as other entries of the same API do, else as the
-facts state it, where a source was seen and the scheme is a plain HMAC.
+"""Adds webhook signatures from ``subscriptions.json`` to entries that have none.
+
+The signature is copied from other entries of the same API. Otherwise it is taken from the facts, if a source confirms
+it and the scheme is a plain HMAC.
 """
 
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ _SIGNED: Final = {
 
 
 def signatures(facts: Facts, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The `webhook_signature` of each entry that has none. Entries that inherit from another are left alone."""
+    """Return the `webhook_signature` of each entry that has none. Entries that inherit from another are not changed."""
     found: dict[str, Entry] = {}
     for fact in facts.values():
         there = [entries[name] for name in fact["entries"] if name in entries]
@@ -44,7 +46,7 @@ def _plain(fact: Facts) -> Entry | None:
 
 
 def _for_mode(known: Entry, entry: Entry) -> Entry:
-    """Without the client's secret where there is no client: a key of the operator's own signs then, if at all."""
+    """Remove the client secret as key from modes without a client: there, only the operator's own key can sign."""
     if entry.get("auth_mode") in _WITHOUT_CLIENT and known.get("key") in _OF_CLIENT:
         return {name: value for name, value in known.items() if name != "key"}
     return dict(known)

@@ -1,4 +1,6 @@
-"""``oauth-quirks.json`` over entries that say nothing of it yet: whether refresh tokens rotate, and how long tokens live."""
+"""Adds whether refresh tokens rotate, and how long tokens live, from ``oauth-quirks.json``, to entries without these
+fields.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,12 +11,12 @@ _FIELDS: Final = ("rotating", "access_token_lifetime_s", "expires_after_days_unu
 
 
 def with_lifetimes(name: str, entry: Entry, facts: Mapping[str, Any]) -> Entry:
-    """`entry` with what `facts`, by entry, add to its `refresh`. What it says itself stays."""
+    """Return `entry` with the fields that `facts` adds to its `refresh`. Existing fields keep their values."""
     fact = facts.get(name, {})
     if "same_as" in fact:
         fact = facts[fact["same_as"]]
     refresh = fact.get("refresh", {})
-    known = {key: refresh[key] for key in _FIELDS if isinstance(refresh.get(key), int)}  # a third of a day is not a day
+    known = {key: refresh[key] for key in _FIELDS if isinstance(refresh.get(key), int)}  # no fractions of days
     if not known or entry["auth_mode"] != "OAUTH2":
         return entry
     return {**entry, "refresh": {**known, **entry.get("refresh", {})}}

@@ -1,4 +1,4 @@
-"""Words for forms: titles as people write them, and where to find what a form asks for."""
+"""Texts of forms: titles in sentence case, and descriptions of where to find a value."""
 
 import re
 from typing import Any, Final
@@ -20,21 +20,20 @@ def title_case(title: str) -> str:
 
 
 def addresses(facts: dict[str, Any]) -> list[str]:
-    """Every address of the entry that a setting may stand in."""
+    """Return every address of the entry that may contain a setting."""
     found = [facts[key] for key in _ADDRESSES if key in facts] + [facts["proxy"]["base_url"]]
     return found + [form for forms in facts.get("alternatives", {}).values() for form in forms]
 
 
 def hosts_with(facts: dict[str, Any], name: str) -> list[str]:
-    """Authorities of its addresses in which the setting called `name` stands."""
+    """Return the authorities of the addresses that contain the setting `name`."""
     authorities = [address.partition("://")[2].partition("/")[0] for address in addresses(facts)]
     return [host for host in authorities if re.search(_PLACEHOLDER % re.escape(name), host)]
 
 
 def suffix_of(facts: dict[str, Any], name: str) -> str | None:
-    """Return the rest of the host that the setting begins: ``.example.com``. None if it begins none, or hosts differ.
-
-    ``.example.com``. ``.example.com``. None if it begins none, or hosts differ.
+    """Return the rest of the host after the setting: ``.example.com``. None if the setting is not its start, or hosts
+    differ.
     """
     begins = re.compile(_PLACEHOLDER % re.escape(name) + r"(?P<rest>\.[a-z0-9.-]+)")
     rests = {found["rest"] for host in hosts_with(facts, name) if (found := begins.fullmatch(host))}
@@ -42,7 +41,7 @@ def suffix_of(facts: dict[str, Any], name: str) -> str | None:
 
 
 def description(facts: dict[str, Any], name: str, title: str, form: dict[str, Any]) -> str:
-    """Return a sentence on where to find the value."""
+    """Return a sentence that says where to find the value."""
     who = facts["display_name"].partition(" (")[0]
     if any("login.microsoftonline.com" in address for address in addresses(facts)) and name in {"tenantId", "tenant"}:
         return "Directory (tenant) ID, on the overview page of the app registration in Microsoft Entra."

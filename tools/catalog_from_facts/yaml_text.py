@@ -1,4 +1,4 @@
-"""An entry as the YAML that people read: fields in a good order, small maps on one line, comments where corrections give them."""
+"""Formats an entry as readable YAML: ordered fields, small maps on one line, and the comments from corrections."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import Any, Final
 import yaml
 
 WIDTH: Final = 120
-COMMENT: Final = "#"  # a key `token_url#` holds the comment on `token_url`
+COMMENT: Final = "#"  # the key `token_url#` holds the comment on `token_url`
 
-# Groups of fields; a blank line stands between them.
+# Groups of fields, separated by a blank line.
 GROUPS: Final = (
     ("alias", "display_name", "categories", "auth_mode", "family", "homepage", "docs", "docs_connect", "setup_guide_url"),
     ("sunset",),
@@ -51,7 +51,7 @@ _PROXY: Final = (
 
 
 def written(entry: Mapping[str, Any], head: str) -> str:
-    """The file's text; `head` are its first lines. Raises KeyError for a field that no group has."""
+    """Return the file's text. `head`: its first lines. Raises KeyError for a field that belongs to no group."""
     unplaced = {key for key in entry if not key.endswith(COMMENT)} - {key for group in GROUPS for key in group}
     if unplaced:
         raise KeyError(", ".join(sorted(unplaced)))
@@ -64,7 +64,7 @@ def written(entry: Mapping[str, Any], head: str) -> str:
 
 
 def _field(within: Mapping[str, Any], key: str, indent: int) -> Iterator[str]:
-    """The lines of one key and what it holds."""
+    """Yield the lines of one key and its value."""
     value, pad, name = within[key], " " * indent, _scalar(key)
     if key == "evidence" and isinstance(value, Mapping):
         yield from evidence_lines(value)
@@ -84,7 +84,7 @@ def _field(within: Mapping[str, Any], key: str, indent: int) -> Iterator[str]:
 
 
 def evidence_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
-    """The `evidence` of an entry, one line a group where it fits."""
+    """Yield the entry's `evidence`, with one line per group where it fits."""
     yield "evidence:"
     for group, one in evidence.items():
         line = f"  {group}: {_flow(one)}"
@@ -110,7 +110,7 @@ def _flow(value: Any) -> str:
 
 
 def _ordered(key: str, value: Mapping[str, Any] | list[Any]) -> Mapping[str, Any] | list[Any]:
-    """The members of a shape in the order in which people look for them."""
+    """Return the members of a shape in the order in which people look for them."""
     if not isinstance(value, Mapping):
         return value
     if key in _FORMS:
@@ -124,7 +124,7 @@ def _in_order(value: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
 
 
 def _wrapped(begin: str, items: Sequence[str]) -> Iterator[str]:
-    """A flow list over as many lines as it takes."""
+    """Yield a flow list, wrapped over several lines if necessary."""
     line = begin
     for item in items:
         if line != begin and len(line) + len(item) + 2 > WIDTH:
@@ -147,7 +147,7 @@ def _block(value: Mapping[str, Any] | list[Any], indent: int) -> Iterator[str]:
 
 
 def _on_one_line(value: Mapping[str, Any] | list[Any]) -> str | None:
-    """Lists and maps of plain values as `[a, b]` and `{a: b}`; None for what reads better over several lines."""
+    """Return a list or map of plain values as `[a, b]` or `{a: b}`; None if it reads better on several lines."""
     inner = value.values() if isinstance(value, Mapping) else value
     if any(isinstance(one, Mapping | list) for one in inner) or any(str(key).endswith(COMMENT) for key in value):
         return None
@@ -161,7 +161,7 @@ def _on_one_line(value: Mapping[str, Any] | list[Any]) -> str | None:
 
 
 def _scalar(value: Any, *, flow: bool = False) -> str:
-    """Return the value written as plainly as YAML allows at this place."""
+    """Return the value in the plainest form that YAML allows at this place."""
     if value is None:
         return "null"
     if isinstance(value, bool | int | float):

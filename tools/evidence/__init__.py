@@ -1,11 +1,12 @@
-"""Compares the catalog's entries with what independent sources state, and grades how far each entry is borne out.
+"""Compares the catalog's entries with the statements of independent sources, and grades how well each entry is
+confirmed.
 
-    collect       a folder of facts ▸ statements.jsonl and sources.json, which stay in the repository as bare facts
+    collect       a folder of facts ▸ statements.jsonl and sources.json, which are kept in the repository
     statements    reads them
-    compare       does an entry agree with a statement? what both must look like to be compared
+    compare       whether an entry agrees with a statement, after both are normalised
     assess        an entry and the statements about it ▸ its `evidence`
-    drift         ``python -m tools.evidence.drift``: where entries differ from what sources state
-    by_hand       writes `evidence` into the entries that people wrote whole
+    drift         ``python -m tools.evidence.drift``: where entries differ from the sources
+    by_hand       writes `evidence` into the hand-written entries
 
-Always true: a source that was not looked up (general knowledge) bears out nothing.
+A source that was not looked up (general knowledge) never confirms anything.
 """

@@ -1,4 +1,4 @@
-"""An entry and what sources state about it ▸ its `evidence`, by group of fields."""
+"""Derives an entry's `evidence`, by group of fields, from the statements of sources about it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -10,11 +10,11 @@ from tools.evidence.statements import KNOWLEDGE, sources, statements
 
 Entry = Mapping[str, Any]
 
-# When the facts were read.
+# The day on which the facts were collected.
 DATE: Final = "2026-11-22"
 MOST_NAMED: Final = 6
 
-# A field as statements call it ▸ where it stands in an entry, by group.
+# A field's name in statements ▸ its place in an entry, by group.
 _ASSESSED: Final[Mapping[str, Mapping[str, str]]] = {
     "addresses": {
         "authorization_url": "authorization_url", "token_url": "token_url", "request_url": "request_url",
@@ -35,14 +35,14 @@ _ASSESSED: Final[Mapping[str, Mapping[str, str]]] = {
     "paging": {"paginate": "proxy.paginate"},
     "webhooks": {"webhook_signature.header": "webhook_signature.header"},
 }  # fmt: skip
-# Statements that bear out another field too.
+# Statements that confirm another field too.
 _ALSO: Final = {"paginate": ("paginate.parameters",), "disable_pkce": ("pkce",)}
-# Fields that have a default of ours, by the modes that read it.
+# Fields for which the gateway has a default, by the modes that read them.
 _DEFAULTED: Final = {"token_request_auth_method": {"OAUTH2", "OAUTH2_CC"}, "scope_separator": {"OAUTH2"}}
 
 
 def evidence_of(name: str, entry: Entry) -> dict[str, Any]:
-    """The `evidence` of the whole `entry`, called `name`."""
+    """Return the `evidence` of the whole `entry`, called `name`."""
     found = {}
     for group in GROUPS:
         levels: dict[str, str] = {}
@@ -57,7 +57,9 @@ def evidence_of(name: str, entry: Entry) -> dict[str, Any]:
 
 
 def of_heir(name: str, said_here: Entry, whole: Entry, inherited: Mapping[str, Any]) -> dict[str, Any]:
-    """The groups that an heir has to say itself: those whose fields it gives, and those that stand otherwise with it."""
+    """Return the groups that the inheriting entry writes itself: those whose fields it sets, and those with another
+    evidence.
+    """
     touched = {*said_here, *(f"proxy.{key}" for key in said_here.get("proxy") or {})}
     found = evidence_of(name, whole)
     own = {group: one for group, one in found.items() if one != inherited.get(group) or FIELDS[group] & touched}
@@ -88,12 +90,12 @@ def _differences(name: str, group: str) -> dict[str, str]:
 
 
 def _assessed(name: str, entry: Entry, field: str, place: str) -> tuple[str, set[str]] | None:
-    """Level and sources of one field; None where the entry does not have it."""
+    """Return level and sources of one field, or None if the entry does not have it."""
     written = _is_written(entry, place)
     if not written and entry["auth_mode"] not in _DEFAULTED.get(field, ()):
         return None
     if field == "placement" and not list(entry_values(entry, field)):
-        return None  # the whole request is signed
+        return None  # the mode signs the whole request
     explicit, implied = set[str](), set[str]()
     for one in statements().get(name, ()):
         if one.field in (field, *_ALSO.get(field, ())) and agrees(entry, one):
@@ -106,7 +108,7 @@ def _assessed(name: str, entry: Entry, field: str, place: str) -> tuple[str, set
 
 def _level(explicit: set[str], implied: set[str], *, written: bool, partial: bool) -> str:
     if explicit | implied:
-        vendor = any(map(is_vendor, explicit)) and not partial  # parameters of a document, not what the answer holds
+        vendor = any(map(is_vendor, explicit)) and not partial  # parameters do not show what the answer contains
         return "confirmed" if vendor or (explicit and len(explicit | implied) > 1) else "sourced"
     return "unconfirmed" if written else "assumed"
 
@@ -121,7 +123,9 @@ def _is_written(entry: Entry, place: str) -> bool:
 
 
 def levels(entry: Entry) -> Iterator[tuple[str, str, str]]:
-    """Group, field and level of every field that an entry's evidence names; the group itself where all are alike."""
+    """Yield group, field and level of every field in the entry's evidence; the group itself if all its fields have one
+    level.
+    """
     for group, one in entry.get("evidence", {}).items():
         for field, level in one.get("fields", {group: one["level"]}).items():
             yield group, field, level

@@ -1,7 +1,7 @@
-"""``python -m tools.evidence.by_hand``: write `evidence` into the entries that people wrote whole, and into no other.
+"""``python -m tools.evidence.by_hand``: write `evidence` into the hand-written entries, and into no other.
 
-The block stands at the end of the file, is made again each time, and takes the place of `provenance`, `review` and names of
-sources there.
+The block is at the end of the file and is generated again each time. It replaces `provenance`, `review` and names of
+sources.
 """
 
 import re
@@ -20,7 +20,7 @@ _REPLACED: Final = re.compile(r"^(provenance|review|sources|evidence):[^\n]*\n(?
 
 
 def text_with_evidence(name: str, text: str, values: Mapping[str, Mapping[str, Any]]) -> str:
-    """`text`, the file of the entry `name`, with its evidence. `values`: what the files of all entries say."""
+    """Return `text`, the file of the entry `name`, with its evidence. `values`: the contents of all entries' files."""
     pages = [one for one in values[name].get("sources") or [] if "://" in one]
     evidence = entry_evidence(name, values)
     bare = _REPLACED.sub("", text).rstrip("\n") + "\n"
@@ -29,7 +29,7 @@ def text_with_evidence(name: str, text: str, values: Mapping[str, Mapping[str, A
 
 
 def entry_evidence(name: str, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The `evidence` that the file of an entry has to have."""
+    """Return the `evidence` that the entry's file must contain."""
     heirs = Heirs(values, {})
     whole, base = heirs.whole(name), values[name].get("alias")
     if base is None:
@@ -38,7 +38,7 @@ def entry_evidence(name: str, values: Mapping[str, Mapping[str, Any]]) -> dict[s
 
 
 def main() -> int:
-    """Write what differs, a line each."""
+    """Write the files that changed and print one line for each."""
     from tools.catalog_from_facts.__main__ import is_made
 
     paths = sorted((ROOT / "catalog").glob("*.yaml"))

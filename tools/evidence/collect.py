@@ -1,4 +1,4 @@
-"""``python -m tools.evidence.collect FACTS``: the statements of a folder of facts, as bare facts, into this folder.
+"""``python -m tools.evidence.collect FACTS``: extract the statements from a folder of facts into this folder.
 
 FACTS has providers.json, independent.json, oauth-quirks.json, verification-account.json, new-providers.json,
 subscriptions.json and operations/ (docs/catalog.md). tests/gateway/catalog/facts.json is read too.
@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 CURATED: Final = frozenset({"curated", "requirement", "knowledge", "code-index", "earlier-study"})
 Facts = Mapping[str, Any]
 
-# Sources under one name each.
+# Sources with several names ▸ one name.
 SAME: Final = {
     "amp": "amp-labs", "aspnet": "aspnet-oauth", "figma+rest-api-spec": "figma-oas", "box+box-openapi": "box-oas",
     "square+connect-api-specification": "square-oas", "pinterest+api-description": "pinterest-oas",
@@ -29,19 +29,19 @@ SAME: Final = {
     "docusign+OpenAPI-Specifications": "docusign-oas", "paypal+paypal-rest-api-specifications": "paypal-oas",
     "snowflakedb+snowflake-rest-api-specs": "snowflake-oas", "sonallux+spotify-web-api": "sonallux",
 }  # fmt: skip
-# Labels of providers.json that mean, in an OAuth mode, that the source has the addresses of the consent.
+# Labels of providers.json which, for an OAuth mode, mean that the source has the consent addresses.
 SIGN_IN: Final = frozenset(
     {"grant", "allauth", "hybridauth", "goth", "socialite", "arctic", "better-auth", "scribejava", "social-core"}
     | {"loginpass", "go-oauth2", "openiddict", "aspnet-oauth", "kratos", "oauthd", "next-auth", "provider-docs"}
 )
-# Vendors' documents in independent.json, whose name there is not ours.
+# Vendors' documents in independent.json ▸ the catalog's name of the provider.
 ENTRIES: Final = {
     "square-oas": "squareup", "sonallux": "spotify", "xero-oas": "xero", "adyen-oas": "adyen", "docusign-oas": "docusign",
     "snowflake-oas": "snowflake", "sendgrid-oas": "sendgrid", "twilio-oas": "twilio", "paypal-oas": "paypal-sandbox",
     "intercom-oas": "intercom", "box-oas": "box", "figma-oas": "figma", "klaviyo-oas": "klaviyo", "discord-oas": "discord",
     "openai-oas": "openai", "pinterest-oas": "pinterest",
 }  # fmt: skip
-# Vendors' documents that the operations were read from, with the base address in them (catalog/operations/).
+# Vendors' documents from which the operations (catalog/operations/) were read, and which contain the base address.
 OWN_BASE: Final = frozenset(
     {"box", "squareup", "xero", "figma", "intercom", "discord", "openai", "pinterest", "klaviyo", "asana", "pagerduty"}
     | {"front", "plaid", "okta", "adyen", "trello", "pipedrive", "notion", "webflow", "monday", "typeform", "mailchimp"}
@@ -52,12 +52,12 @@ _NOT_A_DOCUMENT: Final = re.compile(r"by hand|simstudioai|general knowledge|jent
 VENDORS: Final = re.compile(
     r".*-oas|google-discovery|vendor-(sdk|page|docs)|provider-docs|greenhouse-docs|vendor-operations"
 )
-# Marks of a page that was read (docs/catalog.md): `read: true` beside it.
+# Marks of pages that were read: the page has `read: true` (docs/catalog.md).
 _RECORDED: Final = frozenset({"token_url", "authorization_url", "refresh_url", "revocation_url", "proxy.base_url"})
 
 
 def collect(folder: Path, names: frozenset[str]) -> list[Statement]:
-    """Every statement about the entries called `names`."""
+    """Return every statement about the entries called `names`."""
     first = _read(folder / "providers.json")
     new = _read(folder / "new-providers.json")
     found = [
@@ -82,7 +82,7 @@ def _ids(ids: Any) -> tuple[str, ...]:
     return tuple(sorted({KNOWLEDGE if one in CURATED else SAME.get(one, one) for one in ids}))
 
 
-# ── providers.json and new-providers.json: a label beside the whole entry.
+# ── providers.json and new-providers.json: one label for the whole entry.
 
 
 def _labels(facts: Facts) -> Iterator[Statement]:
@@ -108,7 +108,7 @@ def _labels(facts: Facts) -> Iterator[Statement]:
 
 
 def placed(proxy: Facts, auth_mode: str) -> str | None:
-    """Where the credential goes, as ``header authorization: Bearer *``; None where no template says."""
+    """Return the place of the credential, such as ``header authorization: Bearer *``; None if no template contains it."""
     for kind, fields in (("header", proxy.get("headers", {})), ("query", proxy.get("query", {}))):
         for name, text in fields.items():
             if re.search(r"\$\{(?!connectionConfig)", text):
@@ -164,14 +164,14 @@ def _of_source(entry: str, source: str, one: Facts) -> Iterator[Statement]:
 
 
 def _is_old(one: Facts) -> bool:
-    """Return whether a fact is about OAuth 1.0 at a provider that has OAuth 2.0 since."""
+    """Return whether a fact is about OAuth 1.0 although the provider now has OAuth 2.0."""
     addresses = [*one.get("authorization_urls", ()), *one.get("token_urls", ())]
     requested = any(re.search(r"request_?token|oauth/request", text, re.IGNORECASE) for text in addresses)
     oauth1 = requested or "oauth1" in one.get("file", "").lower()
     return oauth1 and one.get("our_entry") not in {"twitter", "trello", "evernote", "discogs"}
 
 
-# Pages for people, which stand beside the addresses in some sources.
+# Pages for people, which some sources list beside the addresses.
 _PAGES: Final = re.compile(r"/build/reference|apis/credentials|/docs?/|example\.com|mycompany")
 
 
@@ -295,7 +295,7 @@ def _operations(one: Facts) -> Iterator[Statement]:
         yield Statement(name, "paginate.parameters", tuple(often[:60]), (source,))
 
 
-# ── tests/gateway/catalog/facts.json: values that were once wrong, each with its source in words.
+# ── tests/gateway/catalog/facts.json: values that were once wrong, each with its source as text.
 
 
 def _corrected(rows: list[Facts]) -> Iterator[Statement]:
@@ -308,11 +308,11 @@ def _corrected(rows: list[Facts]) -> Iterator[Statement]:
             yield Statement(row["entry"], field, (row["right"],), (KNOWLEDGE if knows else "corrections",))
 
 
-# ── What each source is.
+# ── Descriptions of the sources.
 
 
 def known_sources(folder: Path) -> dict[str, dict[str, Any]]:
-    """Where each was taken from, by its name in the statements."""
+    """Return where each source was taken from, by its name in the statements."""
     found: dict[str, dict[str, Any]] = {}
     for name in ("independent", "oauth-quirks", "verification-account", "new-providers", "subscriptions"):
         for key, one in _read(folder / f"{name}.json")["sources"].items():

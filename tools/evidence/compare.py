@@ -1,4 +1,6 @@
-"""Does an entry agree with a statement? Both are brought to one form first: templates as ``*``, no version numbers."""
+"""Whether an entry agrees with a statement. Both are normalised first: templates become ``*``, version numbers are
+removed.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -10,14 +12,14 @@ from tools.evidence.statements import Statement
 
 Entry = Mapping[str, Any]
 
-# Placeholders of ours, of Go templates, of PHP, Python, Ruby and JavaScript; format characters.
+# Placeholders of the catalog, Go templates, PHP, Python, Ruby and JavaScript; format characters.
 _BLANK: Final = re.compile(r"\$\{[^}]*\}|#\{[^}]*\}|\{\{[^}]*\}\}|\{[^}]*\}|<[^>]*>|%[sd@]|\$[a-z]\w*|:[a-z]\w+(?=/|$)")
 _VERSION: Final = re.compile(r"/v?[0-9]+(?:\.[0-9x]+)*(?=/|$)|/20[0-9]{2}-[0-9]{2}(?:-[0-9]{2})?(?=/|$)")
 ADDRESSES: Final = ("authorization_url", "token_url", "refresh_url", "revocation_url", "request_url")
 
 
 def agrees(entry: Entry, statement: Statement) -> bool | None:
-    """Return whether `entry`, whole, says one of the statement's values; None where it says nothing comparable."""
+    """Return whether the whole `entry` has one of the statement's values; None if it has nothing to compare."""
     ours = list(entry_values(entry, statement.field))
     if not ours:
         return None
@@ -25,7 +27,7 @@ def agrees(entry: Entry, statement: Statement) -> bool | None:
 
 
 def entry_values(entry: Entry, field: str) -> Iterator[Any]:
-    """Return what an entry says of a field, defaults included; nothing where the field does not concern it."""
+    """Yield an entry's values of a field, defaults included; nothing if the field does not apply to the entry."""
     if field in ADDRESSES:
         yield from _address(entry, field)
     elif (read := _READ.get(field)) is not None:
@@ -134,7 +136,7 @@ def address_of(text: str) -> str:
 
 
 def like(one: str, other: str) -> bool:
-    """Return whether `one` or `other` matches the other as a pattern."""
+    """Return whether one of the two matches the other as a pattern."""
     return fnmatchcase(one, other) or fnmatchcase(other, one)
 
 
@@ -146,7 +148,7 @@ def _same_base(one: str, other: str) -> bool:
 
 
 def _same_place(one: str, other: str) -> bool:
-    """``?`` stands for whatever stands before the key: a description of a scheme does not say."""
+    """Compare places. ``?`` matches any text before the key, because a description of a scheme does not contain that text."""
     kind, _, value = one.lower().partition(": ")
     other_kind, _, other_value = other.lower().partition(": ")
     bare, other_bare = (re.sub(r"[*].*", "", text).strip() for text in (value, other_value))

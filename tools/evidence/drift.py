@@ -1,7 +1,8 @@
-"""``python -m tools.evidence.drift``: the fields in which entries differ from what sources state, a line each.
+"""``python -m tools.evidence.drift``: list the fields in which entries differ from the sources, one per line.
 
-A field agrees when no other value has more sources than ours. The exit code is 1 where a difference has no explanation in
-differences.yaml, or fewer than 97 of 100 comparable fields agree. What a new collection changes shows up here first.
+A field agrees if no other value has more sources than the entry's value. The exit code is 1 if a difference has no
+explanation in differences.yaml, or if fewer than 97 of 100 comparable fields agree. Run it first after a new
+collection.
 """
 
 import json
@@ -23,13 +24,13 @@ LEAST: Final = 0.97
 
 @dataclass(frozen=True, slots=True)
 class FieldComparison:
-    """The values of one field of one entry: ours, and those of every source that was looked up and states it."""
+    """The values of one field: the entry's, and those of every source that was looked up and states the field."""
 
     entry: str
     field: str
     ours: tuple[Any, ...]
     alike: frozenset[str]
-    """Sources that state our value."""
+    """Sources that state the entry's value."""
     others: Mapping[str, frozenset[str]]
     """Other values, each with the sources that state it."""
 
@@ -40,20 +41,20 @@ class FieldComparison:
 
     @property
     def independent(self) -> bool:
-        """Whether one of the sources is one that no entry was made from."""
+        """Whether at least one of the sources was not used to generate an entry."""
         every = {*self.alike, *(source for by in self.others.values() for source in by)}
         return any(sources()[source].get("independent") for source in every)
 
 
 @cache
 def explanations() -> Mapping[str, Mapping[str, str]]:
-    """Why an entry differs, by entry and field: differences.yaml."""
+    """Return why an entry differs, by entry and field (differences.yaml)."""
     known: Mapping[str, Mapping[str, str]] = read(Path(__file__).with_name("differences.yaml")).value
     return known
 
 
 def compared(entries: Mapping[str, Mapping[str, Any]]) -> Iterator[FieldComparison]:
-    """Every field of `entries` that a source states which was looked up."""
+    """Yield every field of `entries` that at least one looked-up source states."""
     for name, entry in entries.items():
         alike: dict[str, set[str]] = {}
         others: dict[str, dict[str, set[str]]] = {}
@@ -73,12 +74,12 @@ def compared(entries: Mapping[str, Mapping[str, Any]]) -> Iterator[FieldComparis
 
 
 def shipped() -> dict[str, dict[str, Any]]:
-    """The shipped entries, whole."""
+    """Return the shipped entries with inherited fields."""
     return {name: json.loads(text) for name, text in load_catalog([ROOT / "catalog"]).providers.contents.items()}
 
 
 def main() -> int:
-    """Print the differences and the share that agrees."""
+    """Print the differences and the share of fields that agree."""
     found = [one for one in compared(shipped()) if one.independent]
     differing = [one for one in found if not one.agrees]
     unexplained = 0

@@ -1,4 +1,4 @@
-"""The statements that stay in the repository: entry, field, value, and who states it."""
+"""The statements kept in the repository: entry, field, value, and the sources that state it."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,31 +10,31 @@ from typing import Any, Final
 FOLDER: Final = Path(__file__).parent
 STATEMENTS: Final = FOLDER / "statements.jsonl"
 SOURCES: Final = FOLDER / "sources.json"
-# What nobody looked up.
+# Label of statements that nobody looked up.
 KNOWLEDGE: Final = "knowledge"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`values`: any of them, as one source may name several."""
+    """`values`: alternatives, since one source may name several."""
 
     entry: str
     field: str
     values: tuple[Any, ...]
     explicit: tuple[str, ...]
-    """Ids of the sources that write it down."""
+    """Ids of the sources that state the value explicitly."""
     implied: tuple[str, ...] = ()
-    """Ids of the sources that leave their own default in place, which proves little."""
+    """Ids of the sources that keep their own default value, which is weak evidence."""
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """All of them, what was not looked up too."""
+        """All sources, including statements that nobody looked up."""
         return (*self.explicit, *self.implied)
 
 
 @cache
 def statements() -> Mapping[str, tuple[Statement, ...]]:
-    """All statements by entry."""
+    """Return all statements by entry."""
     found: dict[str, list[Statement]] = {}
     for line in STATEMENTS.read_text(encoding="utf-8").splitlines():
         entry, field, values, explicit, *implied = json.loads(line)
@@ -45,11 +45,7 @@ def statements() -> Mapping[str, tuple[Statement, ...]]:
 
 @cache
 def sources() -> Mapping[str, Mapping[str, Any]]:
-    """Return the sources: `where`, `date`, `licence`, and `vendor` where it is the vendor's own document.
-
-    `where`, `date`, `licence`, and `vendor` where it is the vendor's own document. `where`, `date`, `licence`, and
-    `vendor` where it is the vendor's own document.
-    """
+    """Return the sources: `where`, `date`, `licence`, and `vendor` if it is the vendor's own document."""
     read: Mapping[str, Mapping[str, Any]] = json.loads(SOURCES.read_text(encoding="utf-8"))
     return read
 

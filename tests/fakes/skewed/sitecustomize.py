@@ -1,4 +1,4 @@
-"""Sets the clock of a gateway's processes, if PYTHON_TEST_SKEW_S says so: for what `tests.fakes.processes` starts."""
+"""Shifts the clock of the processes that `tests.fakes.processes` starts, by PYTHON_TEST_SKEW_S if it is set."""
 
 import os
 import sys

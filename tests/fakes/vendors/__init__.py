@@ -1,4 +1,6 @@
-"""Vendors' APIs in small: as much of each as its SDK needs to tell a right call from a wrong one, with all that came kept."""
+"""Small fakes of vendors' APIs: enough for each vendor's SDK to tell correct calls from wrong ones. All requests are
+recorded.
+"""
 
 from tests.fakes.vendors.anthropic import Anthropic
 from tests.fakes.vendors.github import GitHub

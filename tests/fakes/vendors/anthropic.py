@@ -1,4 +1,4 @@
-"""Anthropic's API: models by pages, messages whole and as a stream of named events."""
+"""Anthropic's API: paged models, and messages as one answer or as a stream of named events."""
 
 import json
 from collections.abc import Mapping

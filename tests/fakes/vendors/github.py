@@ -1,4 +1,4 @@
-"""GitHub's REST API: the user, repositories by Link pages, issues; bodies full of absolute addresses, as the real one's."""
+"""GitHub's REST API: the user, repositories with Link pages, issues. Bodies contain absolute addresses, like GitHub's."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

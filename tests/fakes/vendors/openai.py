@@ -1,4 +1,4 @@
-"""OpenAI's API: models, chat completions (whole, and as a stream that ends with [DONE]), files."""
+"""OpenAI's API: models, chat completions (as one answer, or as a stream that ends with [DONE]), files."""
 
 import email
 import json

@@ -1,6 +1,6 @@
-"""Slack's Web API: auth.test, conversations.list by cursor, chat.postMessage, an upload to an address of its own.
+"""Slack's Web API: auth.test, conversations.list by cursor, chat.postMessage, and an upload to a separate address.
 
-Its refusals are 200 with ``ok: false``.
+Errors are 200 with ``ok: false``.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ class Slack(Vendor):
 
 
 async def _members(request: web.Request) -> dict[str, Any]:
-    """Slack takes a form or JSON."""
+    """Return the parameters. Slack accepts a form or JSON."""
     if request.content_type == "application/json":
         body: dict[str, Any] = await request.json()
         return body

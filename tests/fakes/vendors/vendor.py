@@ -1,4 +1,4 @@
-"""A vendor: a real server that answers only the right credential, and keeps every request that came."""
+"""A vendor's API: a real server that accepts only the right credential, and records every request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as it arrived."""
+    """A request as received."""
 
     method: str
     target: str
@@ -19,7 +19,7 @@ class Seen:
 
     @property
     def text(self) -> str:
-        """All of it, for tests that look for what must not be there."""
+        """The whole request as text, for tests that search for data that must not be sent."""
         lines = [f"{self.method} {self.target}", *(f"{name}: {value}" for name, value in self.headers)]
         return "\n".join([*lines, self.body.decode("latin-1")])
 
@@ -28,10 +28,10 @@ class Seen:
 
 
 class Vendor:
-    """`name` is the shipped catalog entry's; `base_path` what its base URL has behind the origin.
+    """`name`: of the shipped catalog entry. `base_path`: path of its base URL.
 
-    `slot` is the one header field that carries the credential, with its whole value. `presigned` is where addresses begin
-    that carry their own proof, which callers are sent to directly.
+    `slot`: the header field that carries the credential, with its whole value. `presigned`: prefix of addresses that
+    contain their own credential, to which clients are sent directly.
     """
 
     name: ClassVar[str]
@@ -79,7 +79,7 @@ class Vendor:
 
 
 async def events(request: web.Request, lines: list[str]) -> web.StreamResponse:
-    """Server-sent events, each in a write of its own."""
+    """Send server-sent events, each with its own write."""
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
     await answer.prepare(request)
     for line in lines:

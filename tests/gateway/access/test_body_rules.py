@@ -1,4 +1,4 @@
-"""Rules that look into the body: how they are written, and what each allows of a body that has been read."""
+"""Rules that check the body: their syntax, and what each one allows in a body that has been read."""
 
 import json
 from fnmatch import fnmatchcase
@@ -54,7 +54,7 @@ def call(tool: Any, **more: Any) -> dict[str, Any]:
         "POST /graphql with subscription a",
     ],
 )
-def test_a_rule_that_cannot_be_held_is_refused_when_it_is_written(text: str) -> None:
+def test_rule_that_cannot_be_enforced_is_refused_at_creation(text: str) -> None:
     with pytest.raises(ValueError, match=" "):
         parse(text)
 
@@ -69,7 +69,7 @@ def test_a_tool_is_called_by_its_rule_alone() -> None:
         assert (refused.broken, refused.why) == ("body", f"it calls the tool '{tool}'")
 
 
-def test_what_a_client_says_before_it_calls_is_allowed_and_nothing_else() -> None:
+def test_only_mcp_setup_and_list_messages_are_allowed_beside_named_tools() -> None:
     key = policy(TOOLS)
     for method in ("initialize", "notifications/initialized", "tools/list", "ping", "server/discover"):
         assert decided(key, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method}) == TOOLS
@@ -78,7 +78,7 @@ def test_what_a_client_says_before_it_calls_is_allowed_and_nothing_else() -> Non
         assert isinstance(decided(key, "/mcp", body), Breach)
 
 
-def test_a_graphql_request_is_held_against_all_its_root_fields() -> None:
+def test_graphql_request_is_checked_by_all_its_root_fields() -> None:
     key = policy(QUERY, MUTATION)
     assert decided(key, "/graphql", {"query": "{ viewer { id } issues { id } __typename }"}) == QUERY
     assert decided(key, "/graphql", {"query": 'mutation { commentCreate(body: "x") { id } }'}) == MUTATION
@@ -97,15 +97,17 @@ def test_a_graphql_request_is_held_against_all_its_root_fields() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a*b*c", "*b*", "*b", "a*", "a*b", "*", "abc", "*bc*b", "*b*c", "a*a*a"])
-def test_a_star_is_any_run_of_characters(pattern: str) -> None:
-    """A rule agrees with shell patterns on every name of up to six letters."""
+def test_star_matches_any_characters(pattern: str) -> None:
+    """A rule matches like shell patterns on every name of up to six letters."""
     names = ["".join(letters) for length in range(1, 7) for letters in product("abc", repeat=length)]
     rule = parse_body_rule(f"query {pattern}")
     assert [one for one in names if rule.names.fullmatch(one)] == [one for one in names if fnmatchcase(one, pattern)]
 
 
 def test_a_name_takes_time_in_proportion_to_its_length() -> None:
-    """Not with the square of it: a long one that almost fits a pattern with two stars held up the gateway for seconds."""
+    """Matching is not quadratic: a long name that almost matched a pattern with two stars used to block the gateway for
+    seconds.
+    """
     rule = parse_body_rule("query issue*By*Id")
 
     def time_of(repeats: int) -> float:
@@ -115,10 +117,10 @@ def test_a_name_takes_time_in_proportion_to_its_length() -> None:
         return process_time() - begins
 
     short, long = (min(time_of(repeats) for _ in range(3)) for repeats in (1000, 16_000))
-    assert long < 100 * short, (short, long)  # 16 times, and with the square 256 times
+    assert long < 100 * short, (short, long)  # linear: 16 times; quadratic: 256 times
 
 
-def test_each_key_in_a_line_of_descent_must_allow_it() -> None:
+def test_body_must_be_allowed_by_the_key_and_all_its_ancestors() -> None:
     key = policy("POST /mcp with tools *", above=("POST /mcp with tools search_*", "GET /x"))
     assert isinstance(decided(key, "/mcp", call("get_issue")), Breach)
     assert decided(key, "/mcp", call("search_issues")) == "POST /mcp with tools search_*"

@@ -1,4 +1,4 @@
-"""The budget of a key: its calls count against parts that a worker sets aside in the store."""
+"""The budget of a key: a worker reserves parts of it in the store, and counts calls against them."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from gateway.errors import Forbidden, Unavailable
 
 
 class Budget:
-    """The store's side: `left` calls, a twentieth of them at a time, as `store.keys.set_aside` gives them."""
+    """The store's side: `left` calls. Like `store.keys.set_aside`, it returns a twentieth of them at a time."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -48,7 +48,7 @@ async def test_no_call_of_a_large_budget_waits_for_the_store_after_the_first() -
     assert budget.left == 100_000 - 5001
 
 
-async def test_a_small_budget_is_asked_for_when_it_is_needed() -> None:
+async def test_small_budget_is_reserved_only_when_needed() -> None:
     budget = Budget(30)
     meter = budget.meter()
     for _ in range(30):
@@ -59,7 +59,7 @@ async def test_a_small_budget_is_asked_for_when_it_is_needed() -> None:
         await meter.spend()
 
 
-async def test_what_is_being_set_aside_while_the_gateway_stops_goes_back() -> None:
+async def test_reservation_during_a_stop_is_returned() -> None:
     budget = Budget(100_000)
     meter = budget.meter()
     await meter.spend()
@@ -75,7 +75,7 @@ async def test_what_is_being_set_aside_while_the_gateway_stops_goes_back() -> No
     assert budget.left == 100_000 - 1 - MOST_AT_ONCE // 2
 
 
-async def test_a_store_that_is_away_is_told_to_the_call_that_finds_nothing() -> None:
+async def test_call_without_reserved_budget_gets_an_error_when_the_store_is_down() -> None:
     budget = Budget(100_000)
     meter = budget.meter()
     await meter.spend()

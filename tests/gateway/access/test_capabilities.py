@@ -1,4 +1,4 @@
-"""An address that stands for one connection: any client works with it, and none learns or tells more than it should."""
+"""A capability URL, which stands for one connection: every client works with it, and no client learns more than it should."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def get(token: str, rest: str = "/x", more: bytes = b"", method: bytes = b"GET")
     return method + f" /c/{token}{rest} HTTP/1.1\r\nHost: gw\r\n".encode() + more + b"\r\n"
 
 
-async def test_it_behaves_as_the_providers_own_base_url(gateway: Keyed) -> None:
+async def test_capability_url_behaves_like_the_providers_base_url(gateway: Keyed) -> None:
     result = await capability(gateway)
     token = result["secret"]
     assert re.fullmatch(r"gw_cap_[A-Za-z0-9_-]{49}", token)
@@ -67,7 +67,7 @@ async def test_its_answers_run_no_script_and_are_not_sniffed(tmp_path: Path, fas
                 assert answer.body.data == page
                 assert answer.head.all("content-security-policy") == [b"sandbox"]
                 assert answer.head.all("x-content-type-options") == [b"nosniff"]
-                assert answer.head.all("vary") == [b"Accept-Encoding"]  # its address alone chooses the credential
+                assert answer.head.all("vary") == [b"Accept-Encoding"]  # only the URL chooses the credential
 
 
 @pytest.mark.parametrize("name", [b"Service-Worker", b"service_worker"])
@@ -113,7 +113,7 @@ async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: Keyed)
     assert (await gateway.raw(get(token, more=b"Connection-Id: c1\r\nProvider-Config-Key: lane\r\n"))).status == 200
 
 
-async def test_one_of_another_environment_uses_that_ones_connection(gateway: Keyed) -> None:
+async def test_capability_of_another_environment_uses_that_environments_connection(gateway: Keyed) -> None:
     result = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
     assert (await gateway.raw(get(result["secret"]))).status == 200
     gateway.running.runtime.live.forget(ConnectionRef("other", "lane", "c1"))
@@ -123,7 +123,7 @@ async def test_one_of_another_environment_uses_that_ones_connection(gateway: Key
     assert (answer.status, answer.code) == (404, "unknown_connection")
 
 
-async def test_keys_are_no_addresses_and_addresses_no_keys(gateway: Keyed) -> None:
+async def test_keys_and_capability_urls_are_not_interchangeable(gateway: Keyed) -> None:
     token = (await capability(gateway))["secret"]
     key = (await gateway.key("k"))["secret"]
     named = b"Provider-Config-Key: lane\r\nConnection-Id: c1\r\n"
@@ -143,7 +143,7 @@ async def test_keys_are_no_addresses_and_addresses_no_keys(gateway: Keyed) -> No
     assert gateway.provider.heads == []
 
 
-async def test_its_rules_hold(gateway: Keyed) -> None:
+async def test_rules_of_a_capability_are_enforced(gateway: Keyed) -> None:
     token = (await capability(gateway, limits={"rules": ["GET /v1/**"]}))["secret"]
     for _ in range(2):
         assert (await gateway.raw(get(token, "/v1/a/b"))).status == 200
@@ -192,7 +192,7 @@ async def test_no_log_and_no_error_tells_it(gateway: Keyed) -> None:
         assert answer.head.one("referrer-policy") == b"no-referrer"
 
 
-def test_a_log_has_eight_characters_of_its_digest() -> None:
+def test_log_contains_eight_characters_of_the_capabilitys_digest() -> None:
     token = "gw_cap_" + "A" * 49
     short = digest(token)[:8]
     assert masked(f"/c/{token}/x") == f"/c/{short}/x"
@@ -225,7 +225,7 @@ async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Pat
         assert gateway.running.on_fast_path is fast_path
 
 
-async def test_a_slot_in_the_query_is_filled_over_what_the_sdk_put_there(tmp_path: Path) -> None:
+async def test_credential_in_the_query_replaces_the_sdks_value(tmp_path: Path) -> None:
     async with keyed(tmp_path, query={"key": "${apiKey}"}) as gateway:
         await gateway.warm()
         token = (await capability(gateway))["secret"]
@@ -254,7 +254,7 @@ async def test_a_websocket_passes(tmp_path: Path) -> None:
         assert (await gateway.raw(get(narrow["secret"], "/socket", asks))).status == 403
 
 
-async def test_a_host_application_gives_it_its_prefix(tmp_path: Path) -> None:
+async def test_capability_url_contains_the_host_applications_prefix(tmp_path: Path) -> None:
     from aiohttp import web
 
     import gateway as package

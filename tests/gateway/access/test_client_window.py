@@ -1,4 +1,6 @@
-"""Which requests count as one client's; its invalid keys are throttled, and its refusals are logged only a few times."""
+"""Which requests count as one client's. Invalid keys of a client are throttled, and its refusals are logged only a few
+times.
+"""
 
 from typing import Any
 
@@ -34,11 +36,11 @@ from tests.fakes.gateways import SECRET_KEY, RunningGateway
         ("/run/gateway.sock", "/run/gateway.sock"),
     ],
 )
-def test_an_ipv6_client_is_its_network(address: str | None, client: str) -> None:
+def test_ipv6_clients_of_one_network_count_together(address: str | None, client: str) -> None:
     assert client_network(address) == client
 
 
-# ── Invalid keys: many from one address are throttled, valid ones pass; what a key or an address in the wrong place is told.
+# ── Invalid keys: many from one address are throttled, valid ones pass; keys and capability URLs in the wrong place.
 
 WRONG = {"Authorization": "Bearer sk-test-of-nobody-at-all"}
 
@@ -141,7 +143,7 @@ async def test_a_key_in_a_capability_s_place_is_called_one(running: RunningGatew
     assert SECRET_KEY not in str(error)
 
 
-# ── Refusals that anybody can cause are logged a few times a minute for each client, then once more.
+# ── Refusals that any client can cause are logged a few times a minute per client, then once more.
 
 LATE = "192.0.2.1"
 
@@ -153,7 +155,7 @@ def lines(refusals: RefusalLog, times: int, client: str, subject: str = "") -> l
     return [line["event"] for line in logged]
 
 
-def test_each_client_and_subject_has_its_lines_and_one_that_says_so(clock: Clock) -> None:
+def test_each_client_and_subject_has_some_log_lines_and_one_about_omitted_ones(clock: Clock) -> None:
     refusals = RefusalLog()
     full = [*["refused"] * MOST_LINES, "refusals_not_logged"]
     assert lines(refusals, 50, LATE, "dev/a") == full

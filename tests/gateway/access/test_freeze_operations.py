@@ -1,4 +1,4 @@
-"""From a rule that names operations to its snapshot: what it may say, and that it is frozen."""
+"""From a rule that names operations to its snapshot: which rules are valid, and that the snapshot is frozen."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def names(rule: str, catalog: Catalog) -> list[str]:
     return [one.name for one in operation_set(rule, snapshot(rule, catalog)).rules]
 
 
-def test_terms_are_joined_by_commas_and_words_of_a_term_all_fit(catalog: Catalog) -> None:
+def test_operation_matches_one_term_with_all_its_words(catalog: Catalog) -> None:
     assert names("operations jira get_issue,add_comment", catalog) == ["get_issue", "add_comment"]
     starters = names("operations jira starter", catalog)
     assert len(starters) == 12
@@ -46,7 +46,7 @@ def test_terms_are_joined_by_commas_and_words_of_a_term_all_fit(catalog: Catalog
         ("operations jira " + "read," * 200, "is longer than 512 characters"),
     ],
 )
-def test_what_no_rule_can_say_is_refused_with_what_helps(catalog: Catalog, rule: str, message: str) -> None:
+def test_invalid_operation_rule_is_refused_with_a_hint(catalog: Catalog, rule: str, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         frozen(KeyLimits(rules=("GET /a", rule)), catalog)
     (issue,) = caught.value.errors or ()
@@ -91,7 +91,7 @@ def test_a_key_is_shown_with_the_number_of_its_operations_and_stored_with_all(ca
         ("/plain", "/plain"),
     ],
 )
-def test_places_have_names_that_rules_can_have(path: str, written_as: str) -> None:
+def test_path_placeholders_get_names_that_are_valid_in_rules(path: str, written_as: str) -> None:
     assert rule_path(path) == written_as
 
 
@@ -105,7 +105,7 @@ def test_places_have_names_that_rules_can_have(path: str, written_as: str) -> No
         ("bamboohr", ("api.bamboohr.com", "/api/gateway.php/${connectionConfig.subdomain}")),
     ],
 )
-def test_where_an_entry_leads(catalog: Catalog, name: str, place: tuple[str, str]) -> None:
+def test_entry_leads_to_its_host_and_path(catalog: Catalog, name: str, place: tuple[str, str]) -> None:
     provider = catalog.get(name)
     assert provider is not None
     assert host_and_path(provider) == place

@@ -1,4 +1,4 @@
-"""Rules: what a pattern takes in, and which paths are matched with none because they can be read in two ways."""
+"""Rules: what a pattern matches, and which ambiguous paths no rule matches."""
 
 import re
 import time
@@ -31,7 +31,7 @@ SEARCH = "GET /ex/*/rest/api/3/search*"
         ("GET /v1/*:cancel", "GET", "/v1/7:cancel"),
     ],
 )
-def test_a_rule_takes_in_what_it_describes(rule: str, method: str, path: str) -> None:
+def test_rule_matches_what_it_describes(rule: str, method: str, path: str) -> None:
     assert parse(rule).fits(method, path)
 
 
@@ -51,7 +51,7 @@ def test_a_rule_takes_in_what_it_describes(rule: str, method: str, path: str) ->
         ("GET /v1/(x|y)", "GET", "/v1/x"),
     ],
 )
-def test_a_rule_takes_in_nothing_else(rule: str, method: str, path: str) -> None:
+def test_rule_matches_nothing_else(rule: str, method: str, path: str) -> None:
     assert not parse(rule).fits(method, path)
 
 
@@ -71,7 +71,7 @@ def test_a_rule_takes_in_nothing_else(rule: str, method: str, path: str) -> None
         "GET /a;b",
     ],
 )
-def test_a_rule_that_could_never_fit_is_refused_in_words(text: str) -> None:
+def test_rule_that_can_never_match_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(ValueError, match=r"has|must|holds|may|never"):
         parse(text)
 
@@ -114,18 +114,18 @@ def test_a_rule_that_could_never_fit_is_refused_in_words(text: str) -> None:
         "/" + "a" * 2048,
     ],
 )
-def test_a_path_that_can_be_read_in_two_ways_is_not_compared(path: str) -> None:
+def test_ambiguous_path_matches_no_rule(path: str) -> None:
     assert ambiguous(path) is not None
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/a/b", "/a/", "/a.b/c", "/a%20b", "/caf%C3%A9", "/%40me", "/a,b:c@d", "/~a/(b)"]
 )
-def test_a_plain_path_is(path: str) -> None:
+def test_plain_path_is_compared_with_rules(path: str) -> None:
     assert ambiguous(path) is None
 
 
-def test_a_hostile_path_costs_no_time() -> None:
+def test_hostile_path_is_matched_fast() -> None:
     rule = parse("GET /*a*a*a*a*a*a*a*a*a*a/**b")
     began = time.process_time()
     assert not rule.fits("GET", "/" + "a" * 2000)
@@ -168,13 +168,13 @@ PIECES += [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map(lambda pieces: "/" + "".join(pieces)))
-def test_what_a_rule_lets_through_is_the_same_for_the_most_lenient_reader(path: str) -> None:
+def test_allowed_path_means_the_same_to_the_most_lenient_server(path: str) -> None:
     if ambiguous(path) is None and parse(SEARCH).fits("GET", path):
         assert re.fullmatch(r"/ex/[^/]*/rest/api/3/search[^/]*", leniently(path))
 
 
 def leniently(path: str) -> str:
-    """Return the path as a chain of servers might read it that decode twice, fold, and drop what they take for noise."""
+    """Return the path as a chain of lenient servers might read it: decode twice, fold characters, drop noise."""
     text = unicodedata.normalize("NFKC", unquote(unquote(path))).replace("\\", "/").partition("?")[0].partition("#")[0]
     out: list[str] = []
     for segment in text.split("\0")[0].split("/"):
@@ -187,7 +187,7 @@ def leniently(path: str) -> str:
 
 
 @pytest.mark.parametrize("path", ["/ex/a/rest/api/3/search", "/ex/%e2%80%a6x/rest/api/3/searchX"])
-def test_the_lenient_reader_reads_plain_paths_as_they_are(path: str) -> None:
+def test_lenient_reader_does_not_change_plain_paths(path: str) -> None:
     assert "/rest/api/3/search" in leniently(path)
 
 
@@ -198,7 +198,7 @@ def test_a_rule_may_have_a_name_and_name_its_places() -> None:
     assert not rule.fits("GET", "/issue/A-1/x/comment/7")
 
 
-def test_braces_of_a_rule_without_a_name_are_themselves() -> None:
+def test_braces_are_literal_in_a_rule_without_a_name() -> None:
     rule = parse("GET /issue/{issue}")
     assert rule.fits("GET", "/issue/{issue}")
     assert not rule.fits("GET", "/issue/7")
@@ -220,7 +220,7 @@ def test_braces_of_a_rule_without_a_name_are_themselves() -> None:
         "GET /{a as x",
     ],
 )
-def test_a_name_is_a_plain_word_and_each_place_is_told_apart(text: str) -> None:
+def test_rule_name_is_a_plain_word_and_placeholders_are_unique(text: str) -> None:
     with pytest.raises(ValueError, match=r"name|places|holds"):
         parse(text)
 

@@ -1,4 +1,4 @@
-"""Minted keys through the API: what they may do, what they may give away, how they end."""
+"""Minted keys through the API: what they may do, which rights they may give to other keys, and how they end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -69,7 +69,7 @@ async def test_published_clients_get_what_they_expect(gateway: Keyed) -> None:
     assert code(gone) == "not_found"
 
 
-async def test_every_fault_of_a_wish_is_reported_at_once(gateway: Keyed) -> None:
+async def test_all_faults_of_a_key_request_are_reported_together(gateway: Keyed) -> None:
     limits = {"rules": ["GET v1"], "connections": ["c1"], "hosts": ["https://x"], "tags": {"a\0": "v"}, "rate": 0}
     body = {
         "display_name": "x",
@@ -93,7 +93,7 @@ async def test_every_fault_of_a_wish_is_reported_at_once(gateway: Keyed) -> None
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
-async def test_an_end_outside_the_calendar_is_a_fault_of_the_wish(gateway: Keyed, moment: str) -> None:
+async def test_impossible_expiry_date_of_a_key_is_refused(gateway: Keyed, moment: str) -> None:
     body = {"display_name": "x", "scopes": ["environment:proxy"], "expires_at": moment}
     answer = await gateway.running.json("POST", KEYS, json=body, expect=400)
     assert [issue["path"] for issue in answer["error"]["errors"]] == [["expires_at"]]
@@ -267,7 +267,7 @@ async def test_a_key_limited_to_some_connections_leaves_the_integration_of_the_o
     await gateway.running.json("GET", "/connections/theirs?provider_config_key=made", expect=200)
 
 
-async def test_a_limited_key_is_reported_no_name_that_is_near(gateway: Keyed) -> None:
+async def test_limited_key_gets_no_closest_match_of_hidden_names(gateway: Keyed) -> None:
     key = (await gateway.key(scopes=["environment:*"], limits={"integrations": ["lanes"]}))["secret"]
     for ask in ("/proxy/x", "/connections/c1?provider_config_key=lanes"):
         named = {"Provider-Config-Key": "lanes", "Connection-Id": "c1"}
@@ -276,7 +276,7 @@ async def test_a_limited_key_is_reported_no_name_that_is_near(gateway: Keyed) ->
         assert "'lane'" not in answer["error"]["message"]
 
 
-async def test_no_integration_is_renamed_to_what_the_key_does_not_reach(gateway: Keyed) -> None:
+async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: Keyed) -> None:
     await gateway.running.json("POST", "/integrations", json={"provider": "lane", "unique_key": "mine"}, expect=200)
     limits = {"integrations": ["mine", "mine-too"]}
     key = (await gateway.key(scopes=["environment:integrations:*"], limits=limits))["secret"]
@@ -310,10 +310,10 @@ async def test_a_key_gives_away_no_more_than_it_has(gateway: Keyed) -> None:
     assert (await gateway.asked("POST", KEYS, counted["secret"], json={"display_name": "x"}))[0] == 403
 
 
-async def test_a_key_does_not_outlive_itself_in_what_takes_the_place_of_another(gateway: Keyed) -> None:
+async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gateway: Keyed) -> None:
     lasting = await gateway.key("lasting", scopes=["environment:proxy"])
     short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:create"], expires_in_s=60)
-    for one in (lasting, short):  # another's place, and its own
+    for one in (lasting, short):  # the place of another key, and its own
         wish = {"scopes": ["environment:proxy"], "replaces": one["id"], "overlap_s": 60}
         heir = await gateway.key("heir", key=short["secret"], **wish)
         assert heir["expires_at"] <= short["expires_at"]
@@ -321,7 +321,7 @@ async def test_a_key_does_not_outlive_itself_in_what_takes_the_place_of_another(
     assert "expires_at" not in result, "a key of gateway.yaml has no end that would bound it"
 
 
-async def test_what_a_key_had_take_the_place_of_another_ends_with_it(gateway: Keyed) -> None:
+async def test_replacement_key_ends_with_the_key_that_created_it(gateway: Keyed) -> None:
     other = await gateway.key("other", scopes=["environment:proxy"])
     thief = await gateway.key("thief", scopes=["environment:proxy", "environment:api_keys:create"])
     heir = await gateway.key("heir", key=thief["secret"], scopes=["environment:proxy"], replaces=other["id"])
@@ -331,7 +331,7 @@ async def test_what_a_key_had_take_the_place_of_another_ends_with_it(gateway: Ke
     assert [(await proxied(gateway, one["secret"]))[0] for one in (heir, thief, other)] == [401, 401, 200]
 
 
-async def test_no_key_takes_the_place_of_one_that_it_comes_from(gateway: Keyed) -> None:
+async def test_key_cannot_replace_its_ancestor(gateway: Keyed) -> None:
     top = await gateway.key("top")
     child = await gateway.key("child", key=top["secret"])
     grandchild = await gateway.key("grandchild", key=child["secret"])
@@ -363,7 +363,7 @@ async def test_no_key_reaches_into_another_environment(gateway: Keyed) -> None:
     assert (await proxied(gateway, mine["secret"]))[0] == 200
 
 
-async def test_a_key_ends_when_it_was_to_end(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_expires_on_time(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
     result = await gateway.key("short", expires_in_s=60)
     assert (await proxied(gateway, result["secret"]))[0] == 200
     later = clock.now() + timedelta(seconds=61)
@@ -372,7 +372,7 @@ async def test_a_key_ends_when_it_was_to_end(gateway: Keyed, monkeypatch: pytest
     assert (await gateway.asked("GET", KEYS, result["secret"]))[0] == 401
 
 
-async def test_two_keys_live_while_one_takes_the_place_of_the_other(
+async def test_replaced_key_and_its_replacement_are_both_valid_during_the_overlap(
     gateway: Keyed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await gateway.key("app", limits={"connections": ["lane/c1"], "rate": 100})
@@ -405,7 +405,7 @@ async def test_a_rate_is_reported_and_kept(gateway: Keyed) -> None:
     assert "X-RateLimit-Limit" not in (await proxied(gateway, other))[1]
 
 
-async def test_a_rate_begins_anew_each_minute(gateway: Keyed, clock: Any) -> None:
+async def test_rate_limit_is_counted_per_minute(gateway: Keyed, clock: Any) -> None:
     key = (await gateway.key("slow", limits={"rate": 1}))["secret"]
     assert (await proxied(gateway, key))[0] == 200
     assert (await proxied(gateway, key))[0] == 429
@@ -423,7 +423,7 @@ async def test_a_budget_is_never_exceeded(gateway: Keyed) -> None:
     assert (listed["data"][0]["calls"], listed["data"][0]["budget"]) == (30, 30)
 
 
-async def test_a_retry_is_a_call_of_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retry_counts_against_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)
 
@@ -436,14 +436,14 @@ async def test_a_retry_is_a_call_of_a_budget(tmp_path: Path, monkeypatch: pytest
         assert (await proxied(gateway, key))[0] == 403
 
 
-async def test_a_dry_run_costs_nothing_of_a_budget(gateway: Keyed) -> None:
+async def test_dry_run_does_not_count_against_the_budget(gateway: Keyed) -> None:
     key = (await gateway.key("task", limits={"budget": 1}))["secret"]
     assert (await proxied(gateway, key, **{"Gateway-Dry-Run": "true"}))[0] == 200
     assert (await proxied(gateway, key))[0] == 200
     assert (await proxied(gateway, key))[0] == 403
 
 
-async def test_its_last_use_is_written_down_behind_the_requests(gateway: Keyed) -> None:
+async def test_last_use_of_a_key_is_stored_in_the_background(gateway: Keyed) -> None:
     result = await gateway.key("used")
     assert "last_used_at" not in result
     await proxied(gateway, result["secret"])
@@ -461,7 +461,7 @@ async def test_a_list_of_keys_goes_on_by_its_cursor(gateway: Keyed) -> None:
     assert "next_cursor" not in rest
 
 
-async def test_a_key_outlives_a_reload_and_dies_with_its_environment(gateway: Keyed) -> None:
+async def test_key_survives_a_reload_and_ends_with_its_environment(gateway: Keyed) -> None:
     import copy
 
     import gateway as package
@@ -480,7 +480,7 @@ async def test_a_key_outlives_a_reload_and_dies_with_its_environment(gateway: Ke
     assert (await proxied(gateway, elsewhere))[0] == 401
 
 
-async def test_a_stranger_is_looked_up_once(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_key_is_looked_up_once(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
     store, asked = gateway.running.runtime.store, list[str]()
     get = store.keys.get
 

@@ -25,7 +25,7 @@ async def evil() -> AsyncIterator[RecordingServer]:
 
 @pytest.fixture
 async def gateway(ours: RecordingServer, evil: RecordingServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """Connection `c` of integration `forge` at `ours`, with an end user's e-mail, tags and metadata."""
+    """A gateway with connection `c` of integration `forge` at `ours`, with an end user's e-mail, tags and metadata."""
     write_entry(tmp_path, "forge", SELF_HOSTED)
     made = document(["127.0.0.1/32"], forge={"client_id": "client-1", "scopes": ["read", "write"]})
     made["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
@@ -138,7 +138,9 @@ async def test_a_narrow_key_s_link_leads_a_connection_nowhere_else(
     assert evil.received == []
 
 
-async def test_the_same_link_renews_it_where_it_is(gateway: RunningGateway, ours: RecordingServer) -> None:
+async def test_link_of_a_narrow_key_renews_the_connection_at_its_host(
+    gateway: RunningGateway, ours: RecordingServer
+) -> None:
     narrow = await minted(gateway, CONNECT, connections=["forge/c"])
     body = {"connection_id": "c", "integration_id": "forge"}
     _, answer = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **body)
@@ -218,7 +220,7 @@ async def test_a_minted_key_names_help_pages_of_the_provider_or_the_application(
     assert await status("https://help.customer.example/", gateway.headers) == 201
 
 
-async def test_a_key_without_the_scope_gives_it_to_nobody(gateway: RunningGateway) -> None:
+async def test_key_cannot_mint_a_key_with_a_scope_it_lacks(gateway: RunningGateway) -> None:
     parent = await minted(gateway, CONNECT, "environment:api_keys:create")
     body = {"display_name": "child", "scopes": [CONNECT, CONFIGURE]}
     status, answer = await asked(gateway, "POST", "/environment/api-keys", parent, **body)

@@ -1,4 +1,4 @@
-"""Rules that name operations: what their snapshots take in, for every provider that ships."""
+"""Rules that name operations: what their snapshots match, for every shipped provider."""
 
 import re
 
@@ -35,7 +35,7 @@ def made(*lines: str, others: tuple[str, ...] = (), host: str = "api.example.com
 
 
 def test_the_chosen_operations_of_every_provider_fit_and_nothing_else_does(catalog: Catalog) -> None:
-    """Each operation with ordinary values in its places; it is then written out as a rule too, and fits that."""
+    """Each chosen operation, with ordinary values in its path, matches. Written out as a plain rule, it matches too."""
     providers = operations = 0
     for name in catalog.providers:
         known = catalog.operations(name)
@@ -60,7 +60,7 @@ def test_the_chosen_operations_of_every_provider_fit_and_nothing_else_does(catal
     assert operations >= 15_000
 
 
-def test_a_key_sends_what_its_rule_stands_for_and_is_told_the_operation(catalog: Catalog) -> None:
+def test_call_allowed_by_an_operation_rule_returns_the_operation(catalog: Catalog) -> None:
     key = policy("operations jira read,add_comment", catalog)
     issue = "/ex/jira/4f1c/rest/api/3/issue/A-1"
     assert key.decision(sent("GET", issue)) == "operations jira read,add_comment: get_issue"
@@ -83,7 +83,7 @@ def test_a_key_sends_what_its_rule_stands_for_and_is_told_the_operation(catalog:
 
 
 def test_an_operation_that_was_left_out_is_not_sent_under_the_path_of_another(catalog: Catalog) -> None:
-    """Zoho's PUT /{module}/{id} is a write, and PUT /Contacts/roles changes roles."""
+    """Zoho's PUT /{module}/{id} is a write operation, but PUT /Contacts/roles changes roles."""
     key = policy("operations zoho-crm write", catalog)
     host = "www.zohoapis.eu"
     assert key.decision(sent("PUT", "/crm/v8/Contacts/77", host)) != ""
@@ -92,7 +92,7 @@ def test_an_operation_that_was_left_out_is_not_sent_under_the_path_of_another(ca
     assert isinstance(key.decision(sent("PUT", "/crm/v8/settings/roles/1", host)), Breach)
 
 
-def test_plain_rules_and_operations_stand_beside_each_other(catalog: Catalog) -> None:
+def test_key_may_have_plain_rules_and_operation_rules(catalog: Catalog) -> None:
     rules = ("GET /v1/extra", "operations github read", "operations jira get_issue")
     snapshots = {rule: snapshot(rule, catalog) for rule in rules[1:]}
     key = Policy(("environment:proxy",), (KeyLimits(rules=rules, operations=snapshots),))
@@ -103,7 +103,7 @@ def test_plain_rules_and_operations_stand_beside_each_other(catalog: Catalog) ->
     assert len(key.rules[-1]) == 1 + len(key.operation_sets["operations github read"].rules) + 1
 
 
-def test_each_key_in_a_line_of_keys_must_allow(catalog: Catalog) -> None:
+def test_call_must_be_allowed_by_the_key_and_all_its_ancestors(catalog: Catalog) -> None:
     own, above = "operations jira read,write", "operations jira read"
     limits = [KeyLimits(rules=(rule,), operations={rule: snapshot(rule, catalog)}) for rule in (own, above)]
     key = Policy(("environment:proxy",), limits)
@@ -133,20 +133,20 @@ def test_the_most_exact_operation_decides() -> None:
     ] == ["get_x", "get_me", None, None, None, None]
 
 
-def test_where_neither_is_more_exact_the_one_left_out_wins() -> None:
+def test_excluded_operation_wins_over_an_equally_exact_one() -> None:
     found = made("w POST /a/{x}/b do_b", others=("POST /a/c/{y}",))
     assert found.fitting("POST", "api.example.com", "/a/c/b") is None
     assert found.fitting("POST", "api.example.com", "/a/d/b") is not None
 
 
-def test_another_case_is_no_way_round_what_was_left_out() -> None:
+def test_excluded_operation_cannot_be_reached_in_another_case() -> None:
     found = made("w PUT /{module}/{id} update", "w PUT /a/Own own", others=("PUT /Contacts/roles", "PUT /a/own"))
     paths = ("/contacts/ROLES", "/CONTACTS/roles", "/Contacts/7", "/a/Own", "/A/Own")
     fitting = [found.fitting("PUT", "api.example.com", path) for path in paths]
     assert [one and one.name for one in fitting] == [None, None, "update", "own", "update"]
 
 
-def test_a_host_with_a_setting_takes_any_text_there_and_keeps_the_rest() -> None:
+def test_placeholder_in_a_host_matches_any_text_and_the_rest_exactly() -> None:
     found = made("r GET /a get_a", host="*.zendesk.com")
     assert found.fitting("GET", "Acme.zendesk.com", "/a") is not None
     assert found.fitting("GET", "zendesk.com", "/a") is None
@@ -162,9 +162,7 @@ _PATHS = st.lists(_SEGMENT, min_size=1, max_size=3).map(lambda parts: "/" + "/".
     st.lists(_PATHS, max_size=3),
     st.lists(st.sampled_from(["a", "b", "ab", "x.json", ".json", "v1-2", "v--", "", "a.json"]), min_size=1, max_size=3),
 )
-def test_the_tree_takes_in_what_the_paths_one_by_one_do(
-    allowed: list[str], left_out: list[str], segments: list[str]
-) -> None:
+def test_path_tree_matches_like_the_single_paths(allowed: list[str], left_out: list[str], segments: list[str]) -> None:
     lines = [f"r GET {path} op_{n}" for n, path in enumerate(allowed)]
     path = "/" + "/".join(segments)
 
@@ -186,5 +184,5 @@ def test_the_tree_takes_in_what_the_paths_one_by_one_do(
 
 
 @given(st.lists(st.text("ab", max_size=2), min_size=2, max_size=4), st.text("abc", max_size=8))
-def test_a_shape_takes_in_what_its_pattern_does(shape: list[str], text: str) -> None:
+def test_segment_shape_matches_like_its_pattern(shape: list[str], text: str) -> None:
     assert fits_shape(shape, text) is (re.fullmatch(".+".join(map(re.escape, shape)), text) is not None)

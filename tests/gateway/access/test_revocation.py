@@ -1,4 +1,4 @@
-"""A revoked key is refused everywhere within seconds: by other applications on the store, by other workers."""
+"""A revoked key is refused everywhere within seconds: by other applications on the store, and by other workers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ from tests.fakes.tracker import Tracker
 from tests.wire.bench import Caller
 
 LONG_S = 3600
-AROUND = 12  # calls on connections of their own: with two workers, practically never all to the same
+AROUND = 12  # calls on separate connections: with two workers, practically never all to the same one
 
 
 async def minted(http: aiohttp.ClientSession, url: str, headers: dict[str, str], **wish: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ async def minted(http: aiohttp.ClientSession, url: str, headers: dict[str, str],
 
 
 async def statuses(url: str, key: str, count: int) -> list[int]:
-    """Return the statuses of `count` calls with this key, each on a connection of its own."""
+    """Return the statuses of `count` calls with this key, each on a new connection."""
     names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0)) as http:
 
@@ -44,7 +44,7 @@ async def statuses(url: str, key: str, count: int) -> list[int]:
 
 
 async def until_refused(url: str, key: str, count: int = 1) -> None:
-    """Return once `count` calls in a row are 401."""
+    """Return when `count` calls in a row are answered with 401."""
     async with asyncio.timeout(PATIENCE_S):
         while set(await statuses(url, key, count)) != {401}:
             pass
@@ -133,7 +133,7 @@ async def test_a_stream_under_way_ends_with_its_key(
 
 @asynccontextmanager
 async def streaming(gateway: Keyed, ask: str, *, by_lane: bool) -> AsyncIterator[Caller]:
-    """A client with a stream open, over the fast path if so wished: that takes what is known from requests before."""
+    """A client with an open stream. `by_lane`: over the fast path, which needs data from earlier requests."""
     fast_path = gateway.running.fast_path if by_lane else None
     while True:
         async with dial(gateway.port) as client:

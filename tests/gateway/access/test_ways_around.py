@@ -1,6 +1,6 @@
-"""A key for ``GET /ex/*/rest/api/3/search*`` on one connection, and everybody who wants more of it.
+"""A key for ``GET /ex/*/rest/api/3/search*`` on one connection, and attempts to do more with it.
 
-Each way is tried through the fast path and through the chain; nothing but what the rule says reaches the provider.
+Each attempt is made through the fast path and through the chain. Only requests that the rule allows reach the provider.
 """
 
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ async def limited(gateway: Keyed) -> str:
     return secret
 
 
-async def test_the_key_does_what_it_is_for(gateway: Keyed) -> None:
+async def test_key_makes_the_calls_that_its_rule_allows(gateway: Keyed) -> None:
     key = await limited(gateway)
     for _ in range(3):
         answer = await gateway.raw(message(key))
@@ -152,7 +152,7 @@ async def test_no_other_method_gets_through(gateway: Keyed) -> None:
         assert gateway.provider.heads == [], method
 
 
-async def test_another_connection_and_one_that_is_not_there_look_alike(gateway: Keyed) -> None:
+async def test_forbidden_and_missing_connections_get_the_same_answer(gateway: Keyed) -> None:
     key = await limited(gateway)
     bodies = set()
     for connection_id in (b"c2", b"c9"):
@@ -170,7 +170,7 @@ async def test_another_connection_and_one_that_is_not_there_look_alike(gateway: 
     assert gateway.provider.heads == []
 
 
-async def test_the_rest_of_the_gateway_is_closed_to_it(gateway: Keyed) -> None:
+async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: Keyed) -> None:
     key = await limited(gateway)
     for method, path, body in (
         ("GET", "/connections", None),
@@ -204,7 +204,7 @@ async def test_a_refusal_names_the_rule_who_can_change_it_and_the_next_step(gate
     assert body["payload"]["fix"]
 
 
-async def test_a_list_of_pages_does_not_lead_out_of_the_rule(tmp_path: Path) -> None:
+async def test_pagination_does_not_follow_links_outside_the_rule(tmp_path: Path) -> None:
     from tests.fakes.raw_provider import read_message
 
     heads: list[bytes] = []

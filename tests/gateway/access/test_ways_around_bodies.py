@@ -1,6 +1,6 @@
-"""A key for two tools of an MCP server or two fields of a GraphQL API, and an outsider who wants more of it.
+"""A key for two tools of an MCP server or two fields of a GraphQL API, and attempts to do more with it.
 
-Each way is tried through the fast path and through the chain; nothing but what the rules name reaches the provider.
+Each attempt is made through the fast path and through the chain. Only requests that the rules name reach the provider.
 """
 
 import base64
@@ -58,7 +58,7 @@ EVIL = call()
 PARAMS = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
 ENCODED = base64.b64encode(b"delete_issue").decode()
 
-# What, the body, header fields beside Content-Type, the URL's end.
+# Name of the attempt, the body, header fields in addition to Content-Type, the end of the URL.
 MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
     ("another tool", EVIL, None, ""),
     ("other case of the tool", call("GET_ISSUE"), None, ""),
@@ -278,7 +278,7 @@ async def test_a_refusal_names_the_tool_and_the_rules(door: Agents) -> None:
     assert error["payload"]["allowed"] == [TOOLS]
 
 
-async def test_a_body_in_pieces_and_one_that_waits_to_be_invited_are_read(door: Agents) -> None:
+async def test_chunked_body_and_body_with_expect_100_continue_are_checked(door: Agents) -> None:
     key = await door.key(TOOLS)
 
     async def pieces(body: bytes) -> AsyncIterator[bytes]:
@@ -295,7 +295,7 @@ async def test_a_body_in_pieces_and_one_that_waits_to_be_invited_are_read(door: 
     assert [call[3] for call in door.provider.calls] == [GOOD, GOOD]
 
 
-async def test_a_retry_sends_the_bytes_that_were_looked_at(door: Agents) -> None:
+async def test_retry_sends_the_bytes_that_were_checked(door: Agents) -> None:
     key, seen = await door.key(TOOLS), []
     long = GOOD.replace(b"{}", b'{"a":"' + b"x" * 200_000 + b'"}')
 
@@ -360,7 +360,7 @@ async def test_a_list_that_cannot_be_read_in_one_way_is_not_passed_on(door: Agen
         assert (status, answer["error"]["code"]) == (502, "upstream_protocol"), text
 
 
-async def test_a_dry_run_is_decided_as_the_call(door: Agents) -> None:
+async def test_dry_run_gets_the_same_decision_as_the_call(door: Agents) -> None:
     key = await door.key(TOOLS)
     headers = {**JSON, "Gateway-Dry-Run": "true"}
     assert [(await post(door, key, "/mcp", body, headers))[0] for body in (GOOD, EVIL)] == [200, 403]

@@ -1,4 +1,4 @@
-"""Time that a test of the API moves."""
+"""Fixtures that move time."""
 
 from tests.gateway.connections.conftest import later
 

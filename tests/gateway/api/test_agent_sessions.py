@@ -1,4 +1,4 @@
-"""``POST /sessions`` from end to end: which connections and tools a session has, its MCP address, and how it ends."""
+"""``POST /sessions`` end to end: the connections and tools of a session, its MCP address, and how it ends."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ def at(session: Any) -> dict[str, str]:
     return {"path": f"/session/{session['session_id']}/mcp"}
 
 
-async def test_a_session_has_the_tenants_connection_and_the_tools_it_names(door: Agents) -> None:
+async def test_session_has_the_tenants_connection_and_the_requested_tools(door: Agents) -> None:
     session = await made(door, toolset={"lane": {"allow": {"tools": ["get_item", "list_items"]}}}, expires_in="15m")
     assert session["mcp_url"].endswith(at(session)["path"])
     assert session["toolset"] == {"lane": {"connected": True, "tools_pinned": 2, "tools_searchable": 0}}
@@ -47,7 +47,7 @@ async def test_a_session_has_the_tenants_connection_and_the_tools_it_names(door:
     assert [call[:3] for call in door.provider.calls] == [("GET", f"{BASE}/items/7", "Bearer key-of-c1")]
 
 
-async def test_deny_takes_away_and_no_list_is_everything(door: Agents) -> None:
+async def test_deny_removes_tools_and_no_list_allows_all(door: Agents) -> None:
     session = await made(door, toolset={"lane": {"deny": {"tools": ["delete_item"]}}})
     tools = await door.tools(session["session_token"], **at(session))
     assert {"create_item", "set_owner"} <= set(tools)
@@ -56,7 +56,7 @@ async def test_deny_takes_away_and_no_list_is_everything(door: Agents) -> None:
     assert set(await door.tools(everything["session_token"], **at(everything))) >= {"delete_item", *tools}
 
 
-async def test_several_connections_are_named_and_nothing_is_made(door: Agents) -> None:
+async def test_ambiguous_connections_are_listed_and_no_session_is_created(door: Agents) -> None:
     await door.connect("c3", tags={"team": "red"})
     fault = await made(door, 400)
     assert fault["code"] == "ambiguous_connections"
@@ -113,7 +113,7 @@ def pinned(connection_id: str) -> dict[str, Any]:
         ({"expires_in": "0s"}, 400, "invalid_body", None),
     ],
 )
-async def test_what_cannot_be_is_refused_with_its_reason(
+async def test_impossible_session_is_refused_with_a_reason(
     door: Agents, body: Any, status: int, code: str, payload: Any
 ) -> None:
     fault = await made(door, status, **body)

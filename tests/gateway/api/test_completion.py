@@ -1,4 +1,4 @@
-"""Connections that wait for the application: pending, not usable, and completed with the verifier of the code challenge."""
+"""Pending connections: unusable until the application completes them with the verifier of the code challenge."""
 
 import asyncio
 from collections.abc import Callable
@@ -50,7 +50,7 @@ async def pending_id(running: RunningGateway, session: dict[str, Any]) -> str:
 
 
 async def keyed(running: RunningGateway, tracker: Tracker) -> None:
-    """An integration whose key is typed in."""
+    """Declare an integration whose API key the end user types in."""
     entry = {"display_name": "Keyed", "categories": ["crm"], "docs": "https://docs.example.com", "auth_mode": "API_KEY"}
     proxy = {"base_url": tracker.url, "headers": {"x-api-key": "${apiKey}"}}
     write_entry(running.folder, "keyed", {**entry, "proxy": proxy})
@@ -93,7 +93,7 @@ async def test_completing_again_returns_the_same_and_changes_nothing(running: Ru
     assert answer["error"]["code"] == "invalid_code_verifier"
 
 
-async def test_the_client_completes(running: RunningGateway, tracker: Tracker) -> None:
+async def test_client_library_completes_a_connection(running: RunningGateway, tracker: Tracker) -> None:
     async with AsyncClient(running.url, SECRET_KEY) as client:
         session = await client.create_connect_session(
             end_user={"id": "u1"}, code_challenge=code_challenge(VERIFIER), expires_in=300, max_connections=1
@@ -150,7 +150,7 @@ async def test_five_wrong_verifiers_drop_it_and_end_its_grant(running: RunningGa
 
 
 @pytest.mark.parametrize("verifier", ["x" * 42, "x" * 129, "x" * 42 + "!", "x" * 42 + "é", "x" * 43 + "\n"])
-async def test_what_is_no_verifier_is_refused_and_not_counted(
+async def test_malformed_verifier_is_refused_and_not_counted(
     running: RunningGateway, tracker: Tracker, verifier: str
 ) -> None:
     session = await made(running, **BOUND)
@@ -162,7 +162,7 @@ async def test_what_is_no_verifier_is_refused_and_not_counted(
     await complete(running, session)
 
 
-async def test_nothing_is_completed_before_anybody_has_connected(running: RunningGateway) -> None:
+async def test_completion_before_the_end_user_connects_is_refused(running: RunningGateway) -> None:
     session = await made(running, **BOUND)
     assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
     answer = await complete(running, session, verifier=ANOTHER, expect=403)
@@ -222,7 +222,9 @@ async def test_a_limited_key_completes_what_it_reaches(running: RunningGateway, 
             assert answer.status == status, await answer.text()
 
 
-async def test_it_is_completed_also_after_its_session_has_ended(running: RunningGateway, tracker: Tracker) -> None:
+async def test_connection_can_be_completed_after_its_session_has_ended(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     session = await made(running, **BOUND)
     await arrive(running, session["token"])
     headers = {"Authorization": f"Bearer {session['token']}"}
@@ -263,7 +265,7 @@ async def test_what_is_not_completed_in_time_is_deleted_and_its_grant_ended(
     assert revoked(tracker)
 
 
-async def test_a_grant_that_another_connection_may_live_by_is_not_ended(
+async def test_grant_that_another_connection_may_use_is_not_revoked(
     running: RunningGateway, tracker: Tracker, later: Callable[[float], None]
 ) -> None:
     entry = tracker_entry(tracker.url, account={"id": "user"}, revocation_url=f"{tracker.url}/revoke")
@@ -408,7 +410,7 @@ async def test_two_tabs_make_no_more_than_one_connection_where_one_is_allowed(
         assert "1 connection" in (await answer.json())["error"]["message"]
 
 
-async def test_what_is_typed_in_counts_and_is_refused_before_it_is_tried(
+async def test_typed_in_credential_beyond_the_limit_is_refused_before_it_is_tried(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await keyed(running, tracker)
@@ -433,7 +435,7 @@ async def test_what_one_browser_keeps_is_not_typed_in_elsewhere(running: Running
     assert await listed(running) == []
 
 
-async def test_a_failed_attempt_does_not_use_a_session_up(running: RunningGateway, tracker: Tracker) -> None:
+async def test_failed_attempt_does_not_use_up_a_session(running: RunningGateway, tracker: Tracker) -> None:
     session = await made(running, max_connections=1)
     await arrive(running, session["token"], "&params[subdomain]=nowhere")
     assert (await arrive(running, session["token"]))[0] == 200

@@ -29,7 +29,7 @@ async def made(running: RunningGateway, **body: Any) -> dict[str, Any]:
     return data
 
 
-async def test_a_session_shows_itself_to_its_own_token(running: RunningGateway) -> None:
+async def test_session_is_readable_with_its_own_token(running: RunningGateway) -> None:
     defaults = {
         "tracker": {"connection_config": {"subdomain": "acme"}, "authorization_params": {"a": "b"}, "user_scopes": "x"}
     }
@@ -116,7 +116,9 @@ async def test_integrations_that_a_session_does_not_offer_are_not_listed(running
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_session_s_token_opens_nothing_else(shared: RunningGateway, method: str, path: str) -> None:
+async def test_session_token_is_valid_only_for_session_endpoints(
+    shared: RunningGateway, method: str, path: str
+) -> None:
     status, answer = await call(shared, method, path, (await made(shared))["token"])
     assert (status, answer["error"]["code"]) == (401, "unknown_account")
 
@@ -130,19 +132,19 @@ async def test_a_session_s_token_opens_nothing_else(shared: RunningGateway, meth
 )
 @pytest.mark.parametrize("path", ["/connect/session", "/providers", "/integrations", "/connect/session/result"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_looks_like_a_token_is_never_tried_as_a_key(
+async def test_string_in_token_format_is_never_tried_as_a_key(
     shared: RunningGateway, path: str, sent: str, code: str
 ) -> None:
     status, answer = await call(shared, "GET", path, sent)
     assert (status, answer["error"]["code"]) == (401, code)
 
 
-async def test_the_secret_key_is_no_session(running: RunningGateway) -> None:
+async def test_secret_key_is_not_accepted_as_a_session_token(running: RunningGateway) -> None:
     body = await running.json("GET", "/connect/session", expect=401)
     assert body["error"]["code"] == "invalid_connect_session_token_format"
 
 
-async def test_telemetry_is_taken_and_forgotten(running: RunningGateway) -> None:
+async def test_telemetry_is_accepted_and_discarded(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     body = {"token": token, "event": "open", "timestamp": "2026-01-01T00:00:00Z", "dimensions": {"integration": "x"}}
     async with running.http.post(f"{running.url}/connect/telemetry", json=body) as answer:
@@ -174,9 +176,7 @@ async def test_the_back_end_polls_for_the_outcome_without_the_token(running: Run
     await running.json("GET", "/connect/sessions/" + "0" * 64, expect=404)
 
 
-async def test_a_limited_key_hears_nothing_of_connections_out_of_its_reach(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_limited_key_polls_no_outcome_of_hidden_connections(running: RunningGateway, tracker: Tracker) -> None:
     reply = await made(running)
     path = reply["poll_url"].removeprefix(running.url)
     await arrive(running, reply["token"])
@@ -189,7 +189,7 @@ async def test_a_limited_key_hears_nothing_of_connections_out_of_its_reach(
         assert (answer.status, len(data["connections"])) == (200, seen), data
 
 
-async def test_what_was_typed_in_wrong_is_reported_to_who_polls(running: RunningGateway, tracker: Tracker) -> None:
+async def test_polling_reports_a_wrong_typed_in_credential(running: RunningGateway, tracker: Tracker) -> None:
     proxy = {
         "base_url": tracker.url,
         "headers": {"x-api-key": "${apiKey}"},
@@ -223,7 +223,7 @@ async def test_what_was_typed_in_wrong_is_reported_to_who_polls(running: Running
     assert (ended["status"], ended["error"]) == ("expired", result["error"])
 
 
-async def test_a_session_that_ended_is_known_for_a_while(
+async def test_outcome_of_an_ended_session_stays_readable_for_a_while(
     running: RunningGateway, later: Callable[[float], None]
 ) -> None:
     deleted, forgotten, expired = [await made(running) for _ in range(3)]
@@ -320,7 +320,9 @@ async def test_an_unknown_connection_cannot_be_reconnected(
     assert (body["error"]["code"], body["error"]["errors"][0]["path"]) == ("invalid_body", path)
 
 
-async def test_a_connection_that_goes_meanwhile_is_not_brought_back(running: RunningGateway, tracker: Tracker) -> None:
+async def test_connection_deleted_during_a_reconnect_is_not_created_again(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     connection_id = await connected(running, tracker)
     reply = await reconnect(running, connection_id)
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={reply['token']}"
@@ -331,10 +333,10 @@ async def test_a_connection_that_goes_meanwhile_is_not_brought_back(running: Run
         assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_connection")
     assert (await running.json("GET", "/connections"))["connections"] == []
     async with running.http.get(begin, allow_redirects=False) as answer:
-        assert answer.status == 401  # its session went with it
+        assert answer.status == 401  # the session was deleted with the connection
 
 
-async def test_another_account_does_not_take_a_connection_over(running: RunningGateway, tracker: Tracker) -> None:
+async def test_reconnect_with_another_account_is_refused(running: RunningGateway, tracker: Tracker) -> None:
     from gateway.records.connection import Account
 
     entry = tracker_entry(tracker.url, account={"id": "user", "label": ["mail"]})
@@ -360,16 +362,14 @@ async def test_another_account_does_not_take_a_connection_over(running: RunningG
     assert Account("1") != Account("2")
 
 
-async def test_nothing_waits_for_an_installation_that_nobody_will_tell_of(running: RunningGateway) -> None:
+async def test_outbound_authorization_of_another_auth_mode_is_refused(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     address = f"{running.url}/auth/oauth-outbound/tracker?connect_session_token={token}"
     async with running.http.post(address, json={}) as answer:
         assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_auth_mode")
 
 
-async def test_what_a_reconnect_is_reported_now_wins_over_what_it_was_reported_before(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_new_settings_of_a_reconnect_replace_earlier_ones(running: RunningGateway, tracker: Tracker) -> None:
     entry = tracker_entry(tracker.url, token_response_metadata=["shard"])
     del entry["post_connection_script"]
     write_entry(running.folder, "tracker", entry)

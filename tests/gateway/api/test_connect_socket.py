@@ -1,4 +1,4 @@
-"""The WebSocket that published browser clients wait on (docs/compatibility.md#browser-sdk)."""
+"""The WebSocket on which the Nango browser SDKs wait (docs/compatibility.md#browser-sdk)."""
 
 import asyncio
 from typing import Any
@@ -102,7 +102,7 @@ async def test_another_browser_s_callback_is_reported_and_spoils_nothing(
     await socket.close()
 
 
-async def test_an_integration_that_goes_meanwhile_is_reported(running: RunningGateway, tracker: Tracker) -> None:
+async def test_integration_removed_during_the_flow_is_reported(running: RunningGateway, tracker: Tracker) -> None:
     made = {"unique_key": "made", "provider": "tracker", "credentials": {"type": "OAUTH2", "client_id": "c"}}
     made["credentials"]["client_secret"] = "s-0123456789"
     await running.json("POST", "/integrations", json=made, expect=200)
@@ -118,7 +118,7 @@ async def test_an_integration_that_goes_meanwhile_is_reported(running: RunningGa
     await socket.close()
 
 
-async def test_only_the_window_that_was_named_hears_of_it(running: RunningGateway, tracker: Tracker) -> None:
+async def test_only_the_named_window_gets_the_result(running: RunningGateway, tracker: Tracker) -> None:
     other, _ = await opened(running)
     assert (await message_of(running))["message_type"] == "success"
     with pytest.raises(TimeoutError):
@@ -126,7 +126,7 @@ async def test_only_the_window_that_was_named_hears_of_it(running: RunningGatewa
     await other.close()
 
 
-async def test_a_client_that_only_knows_what_is_stored_cannot_listen(running: RunningGateway, tracker: Tracker) -> None:
+async def test_stored_result_does_not_contain_the_sockets_client_id(running: RunningGateway, tracker: Tracker) -> None:
     socket, client = await opened(running)
     await arrive(running, await running.session_token(), f"&ws_client_id={client}")
     await socket.close()
@@ -142,7 +142,7 @@ async def test_what_clients_send_is_not_read(running: RunningGateway, tracker: T
     await socket.close()
 
 
-async def test_the_path_is_the_configuration_s(running: RunningGateway) -> None:
+async def test_socket_path_is_configurable(running: RunningGateway) -> None:
     running.document["server"]["websocket_path"] = "/ws"
     await running.restart()
     socket, _ = await opened(running, "/ws")
@@ -152,7 +152,7 @@ async def test_the_path_is_the_configuration_s(running: RunningGateway) -> None:
     assert refused.value.status == 404
 
 
-async def test_without_an_upgrade_there_is_nothing(running: RunningGateway) -> None:
+async def test_socket_path_without_an_upgrade_is_404(running: RunningGateway) -> None:
     async with running.http.get(running.url + "/", headers=running.headers) as answer:
         assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
 
@@ -179,14 +179,14 @@ async def test_a_host_s_own_page_at_that_path_is_untouched(
             assert (await socket.receive_json(timeout=PATIENCE_S))["message_type"] == "connection_ack"
 
 
-async def test_windows_are_let_go_when_the_gateway_stops(running: RunningGateway) -> None:
+async def test_sockets_are_closed_when_the_gateway_stops(running: RunningGateway) -> None:
     socket, _ = await opened(running)
     running.runtime.serving = False
     async with asyncio.timeout(PATIENCE_S):
         assert (await socket.receive()).type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
 
 
-async def test_a_crowd_is_refused(running: RunningGateway) -> None:
+async def test_too_many_sockets_are_refused(running: RunningGateway) -> None:
     running.configure(connect=ConnectConfig(result_sockets=1))
     socket, _ = await opened(running)
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
@@ -200,7 +200,7 @@ async def test_a_crowd_is_refused(running: RunningGateway) -> None:
     await socket.close()
 
 
-async def test_one_address_holds_so_many_sockets_and_no_more(running: RunningGateway) -> None:
+async def test_sockets_of_one_address_are_limited(running: RunningGateway) -> None:
     running.configure(connect=ConnectConfig(result_sockets_per_address=1))
     socket, _ = await opened(running)
     async with running.http.get(running.url, headers=UPGRADE) as answer:

@@ -22,7 +22,7 @@ async def test_metadata_is_set_and_merged_for_one_or_several(running: RunningGat
     assert held == {"c1": {"a": {"c": 2}, "n": None}, "c2": {"a": {"b": 1}}}
 
 
-async def test_metadata_of_all_or_of_none(running: RunningGateway, tracker: Tracker) -> None:
+async def test_metadata_is_set_for_all_connections_or_none(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant(), metadata={"old": 1})
     for method in ("POST", "PATCH"):
         body = {"connection_id": ["c1", "nobody"], "provider_config_key": "tracker", "metadata": {"a": 1}}
@@ -83,7 +83,7 @@ async def test_metadata_reaches_the_next_request(running: RunningGateway, tracke
             assert ["x-team", team] in [[name.lower(), text] for name, text in (await answer.json())["headers"]]
 
 
-async def test_the_old_addresses_do_the_same(running: RunningGateway, tracker: Tracker) -> None:
+async def test_deprecated_metadata_endpoints_still_work(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
     flat = {
         "provider_config_key": "tracker",
@@ -192,7 +192,7 @@ async def test_a_setting_that_nobody_reads_is_kept_and_reported(running: Running
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_calls_without_a_body_take_none(running: RunningGateway, tracker: Tracker, method: str) -> None:
+async def test_body_is_refused_where_none_is_expected(running: RunningGateway, tracker: Tracker, method: str) -> None:
     await running.imported(tracker.grant())
     body = await running.json(method, ONE, json={"a": 1}, expect=400)
     assert body["error"]["code"] == "invalid_body"

@@ -159,7 +159,7 @@ async def test_a_list_without_a_limit_ends_too_and_says_where_it_goes_on(
     assert "from 1 to 2000" in refused["error"]["message"]
 
 
-async def test_a_list_ends_where_it_has_its_bytes(
+async def test_list_page_is_limited_in_bytes(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "PAGE_BYTES", 3000)

@@ -1,4 +1,4 @@
-"""Integrations made through the API (docs/compatibility.md#integrations)."""
+"""Integrations created through the API (docs/compatibility.md#integrations)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,9 @@ async def imported(running: RunningGateway, tracker: Tracker, connection_id: str
     return await running.json("POST", "/connections", json=body, expect=201)
 
 
-async def test_one_that_is_made_serves_at_once_and_after_a_restart(running: RunningGateway, tracker: Tracker) -> None:
+async def test_created_integration_works_immediately_and_after_a_restart(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     reply = await made(running, display_name="Mine", forward_webhooks=False)
     assert {name: reply[name] for name in ("unique_key", "provider", "display_name", "forward_webhooks")} == {
         "unique_key": "made",
@@ -65,7 +67,7 @@ async def test_the_secret_is_sealed_on_the_disk(running: RunningGateway) -> None
     await running.start()
 
 
-async def test_include_adds_what_is_requested(running: RunningGateway) -> None:
+async def test_include_adds_the_requested_fields(running: RunningGateway) -> None:
     await made(running, credentials={**CLIENT, "webhook_secret": "hook"})
     both = await running.json("GET", "/integrations/made?include=webhook&include=credentials", expect=200)
     assert both["data"]["credentials"] == {**CLIENT, "webhook_secret": "hook"}
@@ -111,7 +113,7 @@ WRONG: list[tuple[dict[str, Any], list[list[str]]]] = [
 ]
 
 
-async def test_a_wrong_one_names_every_fault_and_is_not_made(running: RunningGateway) -> None:
+async def test_invalid_integration_is_refused_with_all_faults(running: RunningGateway) -> None:
     await made(running, unique_key="there")
     for changes, paths in WRONG:
         body = await running.json("POST", "/integrations", json={**NEW, **changes}, expect=400)
@@ -130,7 +132,7 @@ async def test_a_key_provider_takes_no_credentials(running: RunningGateway) -> N
 
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-async def test_a_declared_one_is_read_only_and_says_where_it_stands(running: RunningGateway, method: str) -> None:
+async def test_declared_integration_is_read_only_and_names_its_file(running: RunningGateway, method: str) -> None:
     body = {"json": {"display_name": "x"}} if method == "PATCH" else {}
     answer = await running.json(method, "/integrations/tracker", expect=409, **body)
     assert answer["error"]["code"] == "conflict"
@@ -153,7 +155,7 @@ async def test_a_declared_one_names_its_line(tmp_path: Path, tracker: Tracker) -
     await gateway.stop()
 
 
-async def test_a_slip_in_the_provider_s_name_is_reported_with_the_nearest(running: RunningGateway) -> None:
+async def test_misspelt_provider_is_reported_with_the_closest_match(running: RunningGateway) -> None:
     for name, hint in (("githbu", "'githbu'; did you mean 'github'? GET"), ("no-such-thing", "'no-such-thing'. GET")):
         body = await running.json("POST", "/integrations", json={"unique_key": "x", "provider": name}, expect=400)
         assert body["error"]["errors"][0]["path"] == ["provider"]
@@ -179,7 +181,7 @@ async def test_a_change_takes_effect_and_leaves_the_rest(running: RunningGateway
     assert (await running.json("GET", f"{address}?include=credentials"))["data"]["credentials"]["scopes"] is None
 
 
-async def test_a_rename_is_for_those_without_connections(running: RunningGateway, tracker: Tracker) -> None:
+async def test_only_integrations_without_connections_can_be_renamed(running: RunningGateway, tracker: Tracker) -> None:
     await made(running)
     await made(running, unique_key="there")
     for taken in ("tracker", "there"):
@@ -194,7 +196,7 @@ async def test_a_rename_is_for_those_without_connections(running: RunningGateway
     await running.json("GET", "/integrations/other", expect=200)
 
 
-async def test_deleting_one_ends_its_connections_and_their_tokens(
+async def test_deleting_an_integration_deletes_connections_and_revokes_tokens(
     running: RunningGateway, tracker: Tracker, tmp_path: Path
 ) -> None:
     await made(running)
@@ -212,7 +214,7 @@ async def test_deleting_one_ends_its_connections_and_their_tokens(
     assert await running.json("DELETE", "/integrations/made", expect=200) == {"success": True}
 
 
-async def test_tokens_are_ended_with_the_client_of_the_integration_that_goes(
+async def test_tokens_are_revoked_with_the_client_of_the_deleted_integration(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     write_entry(running.folder, "tracker", tracker_entry(tracker.url, revocation_url=f"{tracker.url}/revoke"))
@@ -225,7 +227,7 @@ async def test_tokens_are_ended_with_the_client_of_the_integration_that_goes(
     assert [one.path for one in tracker.seen][-2:] == ["/revoke", "/revoke"]
 
 
-async def test_a_deletion_that_broke_off_is_gone_on_with(
+async def test_interrupted_deletion_is_resumed(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await made(running)
@@ -248,7 +250,7 @@ async def test_a_deletion_that_broke_off_is_gone_on_with(
     await made(running)
 
 
-async def test_a_look_at_the_store_from_before_a_deletion_does_not_bring_it_back(
+async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored, there = running.runtime.store.integrations, running.runtime.current.generation.integrations
@@ -264,7 +266,7 @@ async def test_a_look_at_the_store_from_before_a_deletion_does_not_bring_it_back
     monkeypatch.setattr(type(stored), "get", slow)
     await made(running)
     async with asyncio.timeout(PATIENCE_S):
-        await seen.wait()  # the change feed has it in its hands
+        await seen.wait()  # the change feed is processing the row
     await running.json("DELETE", "/integrations/made", expect=200)
     assert not there.has("dev", "made")
     put = list[Any]()
@@ -301,7 +303,7 @@ async def test_another_node_learns_of_every_change(
         assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_provider_config")
 
 
-async def test_a_reload_keeps_those_that_were_made_and_a_declared_one_wins(
+async def test_reload_keeps_created_integrations_and_declared_ones_win(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await made(running)

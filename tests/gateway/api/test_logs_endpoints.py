@@ -1,4 +1,4 @@
-"""``GET /logs``: what happened is found, by whom it may be seen, and with all that belongs to it."""
+"""``GET /logs``: finding operations, who may see them, and the operations below them."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ def expired(tracker: Tracker) -> dict[str, Any]:
 
 
 async def logged(running: RunningGateway, query: str = "", *, least: int = 1, key: str = "") -> list[dict[str, Any]]:
-    """The operations, as soon as so many are there. `key`: another than the environment's."""
+    """Return the operations, as soon as there are `least`. `key`: instead of the environment's."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             found = await shown(running, query, key)
@@ -59,7 +59,7 @@ async def test_a_call_is_found_with_its_trace_and_without_its_query(running: Run
     assert await call(running, "/proxy/me?secret=1", **names) == 200
     assert await call(running, "/proxy/me?secret=1", **{**names, "X-Request-Id": "two"}) == 200
     two, one = await logged(running, f"?kind=call&traceId={TRACE}", least=2)
-    for entry, request_id in ((one, "one"), (two, "two")):  # the first through the chain, the second on the fast path
+    for entry, request_id in ((one, "one"), (two, "two")):  # the first took the chain, the second the fast path
         assert (entry["request_id"], entry["trace_id"], entry["path"], entry["status"]) == (
             request_id,
             TRACE,
@@ -123,7 +123,7 @@ async def test_a_key_sees_the_operations_of_its_connections_alone(running: Runni
     assert refusal["payload"]["required"] == ["environment:logs:read"]
 
 
-async def test_by_end_user_and_by_tag(running: RunningGateway, tracker: Tracker) -> None:
+async def test_log_is_filtered_by_end_user_and_by_tag(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant(), "c1", end_user={"id": "ann"}, tags={"team": "red"})
     await running.imported(tracker.grant(), "c2", end_user={"id": "bob"}, tags={"team": "blue"})
     for name in ("c1", "c2"):
@@ -134,7 +134,7 @@ async def test_by_end_user_and_by_tag(running: RunningGateway, tracker: Tracker)
     assert (await running.json("GET", "/logs?endUserId=nobody"))["data"] == []
 
 
-async def test_page_by_page_and_after(running: RunningGateway, tracker: Tracker) -> None:
+async def test_log_is_paged_and_followed_by_after(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for number in range(7):
         assert await call(running, f"/proxy/items/{number}") == 200
@@ -172,9 +172,7 @@ async def test_wrong_filters_are_named(shared: RunningGateway, query: str, names
     assert names in answer["error"]["message"]
 
 
-async def test_no_more_is_logged_where_it_is_off_and_less_where_it_is_sampled(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_log_is_empty_when_off_and_partial_when_sampled(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     calls = running.runtime.call_queue
     calls.sample = 0.0

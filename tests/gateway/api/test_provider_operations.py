@@ -62,7 +62,5 @@ async def test_the_entity_tag_saves_the_body(client: Client) -> None:
         ("ji%20ra/operations", 400, "invalid_uri_params"),
     ],
 )
-async def test_a_wrong_question_is_answered_with_what_is_wrong(
-    client: Client, query: str, status: int, code: str
-) -> None:
+async def test_wrong_query_is_refused_with_a_reason(client: Client, query: str, status: int, code: str) -> None:
     assert (await body(client, query, status))["error"]["code"] == code

@@ -1,4 +1,4 @@
-"""The catalog over HTTP: list, one, and the neutral logos (docs/http-api.md#endpoints)."""
+"""The catalog over HTTP: the list, one provider, and the neutral logos (docs/http-api.md#endpoints)."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ Client = TestClient[web.Request, web.Application]
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """A handful of those that ship."""
+    """A catalog of a few shipped entries."""
     at = tmp_path_factory.mktemp("catalog")
     for name in NAMES:
         shutil.copy(SHIPPED / f"{name}.yaml", at)
@@ -84,7 +84,7 @@ async def test_the_list_without_a_limit_has_them_all_and_no_cursor(client: Clien
     assert body["data"] == [catalog.provider_json(name, PUBLIC) for name in catalog.providers]
 
 
-async def test_one_provider_stands_in_the_same_envelope(client: Client, catalog: Catalog) -> None:
+async def test_single_provider_has_the_same_envelope_as_the_list(client: Client, catalog: Catalog) -> None:
     response = await client.get("/providers/jira")
     assert response.status == 200
     assert await response.json() == {"data": catalog.provider_json("jira", PUBLIC)}
@@ -164,7 +164,7 @@ async def test_an_unknown_provider_is_404_and_a_malformed_one_400(client: Client
 
 
 @pytest.mark.parametrize("path", ["/providers", "/providers/jira", "/providers?limit=2"])
-async def test_what_the_caller_has_is_not_sent_again(client: Client, path: str) -> None:
+async def test_matching_entity_tag_returns_304(client: Client, path: str) -> None:
     first = await client.get(path)
     tag = first.headers["ETag"]
     for held in [tag, f"W/{tag}", f'"other", {tag}', "*"]:
@@ -191,12 +191,12 @@ def test_a_listing_is_made_once_for_a_catalog(catalog: Catalog, tmp_path: Path) 
     assert json.loads(listing_of(other, PUBLIC).page(Query()).content)["data"][0]["name"] == "mail"
 
 
-def test_a_cursor_outlives_the_provider_it_stands_on(catalog: Catalog) -> None:
+def test_cursor_stays_valid_when_its_provider_is_removed(catalog: Catalog) -> None:
     page = Listing(catalog, PUBLIC).page(Query(after=name_in(cursor_after("hubspoz")), limit=1))
     assert json.loads(page.content)["data"][0]["name"] == "jira"
 
 
-async def test_a_logo_is_an_image_that_can_do_nothing(client: Client) -> None:
+async def test_logo_is_an_image_without_scripts(client: Client) -> None:
     response = await client.get("/images/template-logos/google-mail.svg")
     assert response.status == 200
     assert response.content_type == "image/svg+xml"
@@ -230,7 +230,7 @@ async def test_an_operator_supplies_another_logo(client: Client, tmp_path: Path)
     assert b"<title>Slack</title>" in (await image(client, "slack"))[1], "a file that is too large is not shown"
 
 
-def test_a_light_brand_is_drawn_in_dark() -> None:
+def test_light_brand_colour_is_drawn_dark() -> None:
     assert 'fill="#1a1a1a" d=' in brand_svg(BrandIcon("#ffe01b", "M0 0z"), "Mailchimp")
     assert 'fill="#ffffff" d=' in brand_svg(BrandIcon("#181717", "M0 0z"), "GitHub")
 

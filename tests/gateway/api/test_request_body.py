@@ -1,4 +1,4 @@
-"""Our own API reads bodies and queries strictly, and reports every fault in our own words."""
+"""The gateway's API parses bodies and queries strictly, and reports every fault with its own messages."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ async def refused(running: RunningGateway, path: str, **sent: Any) -> dict[str, 
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_body_that_cannot_be_kept_is_refused(
+async def test_body_that_cannot_be_stored_is_refused(
     shared: RunningGateway, shared_tracker: Tracker, metadata: str, says: str
 ) -> None:
     await shared.imported(shared_tracker.grant())
@@ -53,7 +53,7 @@ async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> 
     assert (error["code"], error["message"]) == ("invalid_json", "The body is not UTF-8 (byte 8).")
 
 
-async def test_a_whole_pair_of_surrogates_is_a_character(running: RunningGateway, tracker: Tracker) -> None:
+async def test_complete_surrogate_pair_is_one_character(running: RunningGateway, tracker: Tracker) -> None:
     answer = await running.imported(tracker.grant(), metadata={"a": "\U0001f600"})
     assert answer["metadata"] == {"a": "\U0001f600"}
 
@@ -75,7 +75,7 @@ async def test_a_whole_pair_of_surrogates_is_a_character(running: RunningGateway
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_the_message_names_the_faults_in_our_words(shared: RunningGateway, body: Any, message: str) -> None:
+async def test_error_message_lists_the_faults(shared: RunningGateway, body: Any, message: str) -> None:
     error = await refused(shared, "/connect/sessions", json=body)
     assert (error["code"], error["message"]) == ("invalid_body", message)
 

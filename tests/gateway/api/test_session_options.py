@@ -1,4 +1,4 @@
-"""Limits and bindings of a connect session: its lifetime, connections, browser, code challenge and return URL."""
+"""Options of a connect session: lifetime, number of connections, browser, code challenge and return URL."""
 
 from datetime import datetime
 from typing import Any
@@ -116,7 +116,7 @@ async def test_wrong_options_are_named(shared: RunningGateway, given: dict[str, 
 
 
 @pytest.mark.parametrize("given", [{"code_challenge_method": "S256"}, {"state": "s"}])
-async def test_what_comes_in_pairs_is_refused_alone(running: RunningGateway, given: dict[str, Any]) -> None:
+async def test_option_without_its_counterpart_is_refused(running: RunningGateway, given: dict[str, Any]) -> None:
     body = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **given}, expect=400)
     assert "give" in body["error"]["message"]
 

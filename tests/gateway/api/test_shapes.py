@@ -1,4 +1,4 @@
-"""The members that several bodies of the API share."""
+"""The fields that several request bodies of the API share."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""From a connect session to a stored connection, through a browser's eyes, and all that must stop on the way."""
+"""From a connect session to a stored connection, as a browser does it, and every attack that must fail on the way."""
 
 import asyncio
 import re
@@ -16,19 +16,19 @@ from tests.fakes.tracker import Tracker
 
 
 async def depart(running: RunningGateway, token: str, query: str = "", integration: str = "tracker") -> Any:
-    """Begin as a browser would; the answer with its redirect unfollowed."""
+    """Start the flow as a browser does. Return the answer without following its redirect."""
     address = f"{running.url}/oauth/connect/{integration}?connect_session_token={token}{query}"
     return await running.http.get(address, allow_redirects=False)
 
 
 async def arrive(running: RunningGateway, token: str, query: str = "") -> tuple[int, str]:
-    """Walk the whole flow; the callback's status and page."""
+    """Walk the whole flow. Return the callback's status and page."""
     address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{query}"
     async with running.http.get(address) as answer:
         return answer.status, await answer.text()
 
 
-async def test_an_end_user_connects_and_the_application_calls(running: RunningGateway, tracker: Tracker) -> None:
+async def test_end_user_connects_and_the_application_calls_the_api(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token()
     status, html = await arrive(running, token)
     assert (status, "is connected" in html) == (200, True)
@@ -89,7 +89,7 @@ async def test_the_sessions_own_settings_win_over_the_browsers(running: RunningG
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_without_a_valid_session_nothing_begins(shared: RunningGateway, token: str, code: str) -> None:
+async def test_flow_without_a_valid_session_is_refused(shared: RunningGateway, token: str, code: str) -> None:
     answer = await depart(shared, token)
     assert (answer.status, (await answer.json())["error"]["code"]) == (401, code)
 
@@ -104,7 +104,7 @@ async def test_a_session_begins_only_what_it_offers(running: RunningGateway) -> 
 
 
 async def callback_of(running: RunningGateway, tracker: Tracker) -> str:
-    """The callback address of a flow that the browser has not followed yet."""
+    """Return the callback address of a flow, without opening it."""
     answer = await depart(running, await running.session_token())
     async with running.http.get(answer.headers["Location"], allow_redirects=False) as consent:
         return consent.headers["Location"]
@@ -142,7 +142,7 @@ async def test_another_browser_cannot_finish_and_does_not_spoil_the_flow(
 
 @pytest.mark.parametrize("query", ["", "?code=x", "?state=unknown&code=x", "?state=unknown"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_unknown_state_is_a_clear_page(shared: RunningGateway, query: str) -> None:
+async def test_unknown_state_shows_an_error_page(shared: RunningGateway, query: str) -> None:
     async with shared.http.get(f"{shared.url}/oauth/callback{query}") as answer:
         assert answer.status == 400
         assert answer.content_type == "text/html"
@@ -158,7 +158,7 @@ async def test_the_providers_refusal_is_shown_and_escaped(running: RunningGatewa
         html = await answer.text()
         assert answer.status == 400
         assert "access_denied" in html
-        assert "<dt>Connection</dt>" not in html  # there is none
+        assert "<dt>Connection</dt>" not in html  # no connection exists
         assert "<script>alert" not in html
         assert "script-src 'nonce-" in answer.headers["Content-Security-Policy"]
 
@@ -182,7 +182,7 @@ async def test_an_answer_of_another_issuer_is_not_used(running: RunningGateway, 
     ],
     ids=["html", "too large", "no token", "refused", "redirect", "500"],
 )
-async def test_a_bad_token_answer_is_a_clear_page_and_stores_nothing(
+async def test_bad_token_answer_shows_an_error_page_and_stores_nothing(
     running: RunningGateway, tracker: Tracker, answer: web.Response
 ) -> None:
     tracker.answer = answer
@@ -212,7 +212,7 @@ async def test_the_connect_link_lists_the_sessions_integrations(running: Running
         assert (answer.status, answer.content_type) == (401, "text/html")
 
 
-async def test_a_session_needs_somebody(running: RunningGateway) -> None:
+async def test_session_needs_an_end_user_or_tags(running: RunningGateway) -> None:
     body = await running.json("POST", "/connect/sessions", json={}, expect=400)
     assert body["error"]["code"] == "invalid_body"
     await running.json("POST", "/connect/sessions", json={"tags": {"team": "x"}}, expect=201)
@@ -237,7 +237,7 @@ async def test_nothing_of_a_flow_can_be_read_from_the_database(
         assert not [secret for secret in secrets if secret.encode() in content], path
 
 
-async def test_a_browser_sees_a_page_where_it_cannot_set_out(running: RunningGateway) -> None:
+async def test_browser_gets_a_page_when_a_flow_cannot_start(running: RunningGateway) -> None:
     address = f"{running.url}/oauth/connect/other?connect_session_token={await running.session_token()}"
     async with running.http.get(address, headers={"Accept": "text/html,*/*"}) as answer:
         assert (answer.status, answer.content_type) == (400, "text/html")
@@ -253,7 +253,7 @@ async def test_no_spelling_of_a_setting_gets_past_what_the_session_fixed(running
     assert "globex" in html
 
 
-async def test_a_browser_that_leaves_does_not_throw_the_grant_away(running: RunningGateway, tracker: Tracker) -> None:
+async def test_grant_is_stored_although_the_browser_disconnects(running: RunningGateway, tracker: Tracker) -> None:
     address = await callback_of(running, tracker)
     tracker.hold.clear()
     leaving = asyncio.create_task(running.http.get(address))
@@ -269,7 +269,7 @@ async def test_a_browser_that_leaves_does_not_throw_the_grant_away(running: Runn
     assert tracker.calls["authorization_code"] == 1
 
 
-async def test_a_session_that_ends_during_consent_still_tells_whose_connection_it_is(
+async def test_connection_keeps_the_end_user_of_a_session_that_ends_during_consent(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     token = await running.session_token(end_user={"id": "u7"}, tags={"team": "x"})

@@ -1,4 +1,4 @@
-"""Catalog files change under a gateway that serves: each takes effect by itself, and a faulty one harms nobody."""
+"""Catalog files change while the gateway runs: each change takes effect automatically, and a faulty file changes nothing."""
 
 import asyncio
 import shutil
@@ -62,7 +62,9 @@ def events(log_events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [entry for entry in log_events if entry["event"] == name]
 
 
-async def test_files_come_change_and_go(watched: RunningGateway, log_events: list[dict[str, Any]]) -> None:
+async def test_added_changed_and_deleted_files_take_effect(
+    watched: RunningGateway, log_events: list[dict[str, Any]]
+) -> None:
     write_entry(watched.folder, "mail", MAIL)
     await until(lambda: "mail" in names(watched))
     assert (await watched.json("GET", "/providers/mail", expect=200))["data"]["display_name"] == "Mail"
@@ -102,7 +104,9 @@ async def test_the_next_request_goes_by_the_new_entry_and_one_under_way_by_the_o
         assert (await answer.json())["path"] == "/slow"
 
 
-async def test_the_fast_lane_forgets_what_it_kept_of_a_connection(watched: RunningGateway, tracker: Tracker) -> None:
+async def test_fast_path_drops_cached_connection_data_on_a_catalog_change(
+    watched: RunningGateway, tracker: Tracker
+) -> None:
     await watched.imported(tracker.grant())
     for _ in range(3):
         async with watched.proxied("c1") as answer:
@@ -178,8 +182,8 @@ async def test_a_folder_that_is_taken_away_takes_no_entry_with_it(
     assert fault["kept"] == ["mail", "tracker"], "and not what ships besides"
 
 
-async def test_a_turned_link_is_a_change(watched: RunningGateway) -> None:
-    """Kubernetes changes the files of a ConfigMap this way."""
+async def test_replaced_symlink_is_noticed(watched: RunningGateway) -> None:
+    """Kubernetes changes the files of a ConfigMap by replacing a symlink."""
     catalog = watched.folder / "catalog"
     for version in ("one", "two"):
         (catalog / f"..{version}").mkdir()
@@ -222,7 +226,7 @@ async def test_nothing_is_read_while_nothing_changes(watched: RunningGateway, mo
     assert watched.runtime is before
 
 
-async def test_a_host_watches_by_one_line(tmp_path: Path) -> None:
+async def test_host_application_watches_the_catalog_with_one_line(tmp_path: Path) -> None:
     write_entry(tmp_path, "mail", MAIL)
     from tests.fakes.gateways import document
 
@@ -249,7 +253,7 @@ async def _started(app: web.Application) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-async def test_every_worker_takes_the_change_and_one_tells_of_it(tmp_path: Path) -> None:
+async def test_every_worker_applies_the_change_and_one_logs_it(tmp_path: Path) -> None:
     files = Files(tmp_path, 9, workers=2, port=0)
     async with serving(files) as process, aiohttp.ClientSession() as http:
         write_entry(tmp_path, "mail", MAIL)
@@ -263,7 +267,7 @@ async def test_every_worker_takes_the_change_and_one_tells_of_it(tmp_path: Path)
 
         async with asyncio.timeout(PATIENCE_S):
             in_a_row = 0
-            while in_a_row < 16:  # each on a connection of its own, so that either worker is met
+            while in_a_row < 16:  # each request on its own connection, so that both workers are reached
                 in_a_row = in_a_row + 1 if await served() else 0
         faults = [entry for entry in process.log if entry["event"] == "fault"]
         assert len(faults) == 1

@@ -1,4 +1,4 @@
-"""Metrics of a gateway that serves: its calls, its refreshes, and the use of its connections to providers."""
+"""Metrics of a running gateway: its calls, its refreshes, and the use of its connections to providers."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ from tests.fakes.tracker import Tracker
 
 
 def numbers(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
-    """Return the numbers of one metric family by the values of their labels, without zeros."""
+    """Return the values of one metric family by their label values, without zeros."""
     metrics = running.runtime.metrics
     metrics.publish()
     return {key[1:]: reported[0] for key, reported in total([metrics.page]).items() if key[0] == name and reported[0]}
@@ -136,9 +136,7 @@ async def test_records_that_were_dropped_are_reported(running: RunningGateway, t
     assert numbers(running, "gateway_request_log_dropped_total")[()] >= 1
 
 
-async def test_a_gateway_without_a_folder_for_its_journal_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_journal_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.sqlite.sqlite_backend.journal_beside", lambda _path: None)
     node = RunningGateway(tmp_path, document([]))
     write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
@@ -155,7 +153,7 @@ async def test_a_gateway_without_a_folder_for_its_journal_says_so(
         await node.stop()
 
 
-async def test_a_journal_that_can_be_written_is_counted_so(running: RunningGateway) -> None:
+async def test_writable_journal_is_reported_as_such(running: RunningGateway) -> None:
     assert numbers(running, "gateway_refresh_journal_unwritable") == {}
     async with running.http.get(f"{running.url}/ready") as answer:
         assert await answer.json() == {"result": "ok"}
@@ -260,10 +258,11 @@ async def test_waits_for_the_database_are_counted(running: RunningGateway, track
     assert numbers(running, "gateway_database_wait_seconds_total")[("write",)] >= waited + 0.05
 
 
-async def test_when_it_was_pruned_and_backed_up_is_reported(
+async def test_times_of_pruning_and_backup_are_reported(
     running: RunningGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert numbers(running, "gateway_prune_success_timestamp_seconds") == {}  # the start itself does not wait for it
+    # the start itself does not wait for pruning
+    assert numbers(running, "gateway_prune_success_timestamp_seconds") == {}
     monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_AFTER_S", 0.0)
     await running.restart()
     began = time.time()

@@ -1,4 +1,4 @@
-"""Another configuration while requests go on: all of it, or none of it."""
+"""A reload while requests are in flight applies the whole new configuration or nothing."""
 
 import asyncio
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def log_events() -> Iterator[list[dict[str, Any]]]:
 
 
 def write(running: RunningGateway) -> None:
-    """The document as it stands now, into the file that a reload reads."""
+    """Write the current document to the file that a reload reads."""
     (running.folder / "gateway.yaml").write_text(yaml.safe_dump(running.document))
 
 
@@ -56,7 +56,7 @@ async def test_keys_and_environments_come_and_go(running: RunningGateway, tracke
     assert await reloaded(running)
     assert await status(running) == 200
     running.headers = {"Authorization": f"Bearer {OTHER_KEY}"}
-    assert await status(running) == 404  # its own connections: none yet
+    assert await status(running) == 404  # the other environment has no connections yet
     await running.imported(tracker.grant())  # the new environment has its data key
     assert await status(running) == 200
     del environments["live"]
@@ -107,18 +107,18 @@ async def test_what_has_not_changed_stays_in_memory(running: RunningGateway, tra
     assert runtime.live.peek(ConnectionRef("dev", "tracker", "c1")) is not None
 
 
-async def test_networks_are_closed_and_opened(running: RunningGateway, tracker: Tracker) -> None:
+async def test_allowed_networks_are_removed_and_added(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await status(running) == 200
     allowed = running.document["egress"].pop("allow")
     assert await reloaded(running)
-    assert await status(running) == 400  # address_refused, also over a connection that was kept
+    assert await status(running) == 400  # address_refused, also on an idle connection
     running.document["egress"]["allow"] = allowed
     assert await reloaded(running)
     assert await status(running) == 200
 
 
-async def test_a_public_url_moves(running: RunningGateway) -> None:
+async def test_public_url_changes(running: RunningGateway) -> None:
     running.document["server"]["public_url"] = "http://localhost:4000/gw"
     assert await reloaded(running)
     made = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
@@ -128,7 +128,7 @@ async def test_a_public_url_moves(running: RunningGateway) -> None:
 async def test_a_request_begun_before_ends_under_the_configuration_it_began_with(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    """Its token is being renewed while the integration it needs is taken away."""
+    """Remove the integration while the request's token is being refreshed."""
     tracker.ttl_s = 0.001
     await running.imported(tracker.grant())
     tracker.ttl_s = 3600
@@ -216,11 +216,11 @@ async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(
     monkeypatch.undo()
     integrations["tracker"] = kept[0]
     assert await reloaded(running)
-    async with asyncio.timeout(PATIENCE_S):  # a lease that was left behind would hold it up for a day
+    async with asyncio.timeout(PATIENCE_S):  # a lease that was not released would block it for a day
         assert await status(running) == 200
 
 
-async def test_metrics_know_the_integrations_of_now(running: RunningGateway, tracker: Tracker) -> None:
+async def test_metrics_use_the_current_integrations(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await status(running) == 200
     integrations = running.document["environments"]["dev"]["integrations"]
@@ -250,7 +250,7 @@ async def test_reloads_follow_one_another(running: RunningGateway, log_events: l
     assert running.runtime.generation.config.live.ttl_s == 3
 
 
-async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(
+async def test_encryption_key_is_added_and_removed_without_a_restart(
     running: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
     await running.imported(tracker.grant())
@@ -266,7 +266,7 @@ async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(
     assert not [event for event in log_events if event["event"] in ("needs_a_restart", "reload_refused")]
 
 
-async def test_an_encryption_key_that_is_needed_does_not_go(
+async def test_encryption_key_in_use_is_not_removed(
     running: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
     await running.imported(tracker.grant())

@@ -1,4 +1,4 @@
-"""Encryption keys that a reload brings, and that requests wait for."""
+"""Encryption keys that a reload adds, and requests that wait for them."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 async def rotated(running: RunningGateway, *keys: str) -> None:
-    """Rotate to the first of `keys`, as another process with this list of keys does."""
+    """Rotate to the first of `keys`, as another process with these keys does."""
     keyring = Keyring([base64.b64decode(key) for key in keys])
     other = await open_store(running.runtime.generation.config.store.url, keyring, environments={"dev"})
     try:
@@ -30,7 +30,7 @@ async def rotated(running: RunningGateway, *keys: str) -> None:
 
 
 def asked(running: RunningGateway) -> list[asyncio.Task[None]]:
-    """Grows with each reload that a missing key is the cause of."""
+    """Return a list that grows with each reload caused by a missing key."""
     tasks: list[asyncio.Task[None]] = []
 
     async def read_again() -> None:

@@ -1,4 +1,4 @@
-"""A reload refuses a file with faults as a whole, and lists each setting that needs a restart."""
+"""A reload rejects a faulty file as a whole, and lists each setting that needs a restart."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -65,7 +65,7 @@ async def test_a_bad_file_changes_nothing_and_every_fault_is_reported(
     assert not await reload(running.app)
     assert running.runtime.generation is before
     faults = [event["detail"] for event in log_events if event["event"] == "fault"]
-    assert len(faults) == 3  # the third lies behind the file: an OAuth integration without a client
+    assert len(faults) == 3  # the third is not in the file: an OAuth integration without a client
     assert all("gateway.yaml:" in fault for fault in faults)
     assert log_events[-1]["event"] == "reload_refused"
     assert await status(running) == 200

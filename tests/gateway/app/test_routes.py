@@ -1,4 +1,4 @@
-"""The table of routes, asked on a running gateway."""
+"""The table of routes, tested on a running gateway."""
 
 import pytest
 
@@ -68,7 +68,7 @@ async def test_syncs_and_actions_of_the_nango_sdks_are_said_not_to_be_offered(
     await shared.json(method, "/recordings", expect=404)
 
 
-async def test_a_node_that_does_not_serve_says_so_as_we_say_it(running: RunningGateway) -> None:
+async def test_node_that_is_not_serving_answers_with_the_gateways_error(running: RunningGateway) -> None:
     running.runtime.serving = False
     async with running.http.get(f"{running.url}/ready") as answer:
         assert (answer.status, await answer.json()) == (503, {"result": "not ready"})
@@ -130,7 +130,7 @@ async def test_a_proxied_answer_can_be_read_and_so_can_its_refusal(running: Runn
 
 @pytest.mark.parametrize("path", ["/connect", "/oauth/callback", "/oauth/connect/tracker", "/health"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_pages_answer_no_other_origin(shared: RunningGateway, path: str) -> None:
+async def test_pages_allow_no_cross_origin_requests(shared: RunningGateway, path: str) -> None:
     async with shared.http.get(shared.url + path, headers=FROM_A_PAGE) as answer:
         assert "Access-Control-Allow-Origin" not in answer.headers
 

@@ -1,7 +1,7 @@
-"""Everything in the runtime survives a reload with its work: each part is found by walking the runtime.
+"""Every part of the runtime survives a reload with its work. The tests find the parts by walking the runtime.
 
-A new field of `Runtime` fails here until it is classified: by a test of its work (SURVIVES), or as an object that holds
-nothing of its own (HOLDS_NOTHING).
+A new field of `Runtime` fails here until it is classified: by a test of its work (SURVIVES), or as an object without
+own state (HOLDS_NOTHING).
 """
 
 import asyncio
@@ -49,7 +49,7 @@ KEYS: Final = "/environment/api-keys"
 
 
 async def reloaded(running: RunningGateway) -> tuple[Generation, Generation]:
-    """The generation before and after a reload in which every setting that a part of the runtime reads is another."""
+    """Reload with another value of every setting that parts of the runtime read. Return the generation before and after."""
     document, before = running.document, running.runtime.generation
     limits = before.config.egress.limits
     document["egress"]["timeouts"] = {"connect_s": before.config.egress.timeouts.connect_s + 1}
@@ -77,7 +77,7 @@ async def status(running: RunningGateway, **options: Any) -> int:
         return code
 
 
-# ── One test of its work for each part.
+# ── For each part, one test that its work survives.
 
 
 async def test_a_refresh_under_way_ends_once_and_is_stored(telling: RunningGateway, tracker: Tracker) -> None:
@@ -107,7 +107,7 @@ async def test_a_refresh_in_the_queue_keeps_its_turn(telling: RunningGateway, tr
     runtime, row = telling.runtime, await telling.runtime.store.connections.get(C1)
     assert row is not None
     queue = runtime.refresher._queue
-    queue._next_behind = clock.monotonic() + 3600  # nobody waits for it, so it waits for its turn
+    queue._next_behind = clock.monotonic() + 3600  # nobody waits for the refresh, so it stays in the queue
     task = runtime.refresher.start(row)
     await asyncio.sleep(0)
     await reloaded(telling)
@@ -127,11 +127,11 @@ async def test_an_opened_connection_stays_in_memory(telling: RunningGateway, tra
     assert live.provider_at == origins
 
 
-async def test_a_change_elsewhere_is_heard_of_after_a_reload(telling: RunningGateway, tracker: Tracker) -> None:
+async def test_change_by_another_process_is_noticed_after_a_reload(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
     await reloaded(telling)
-    await telling.runtime.store.connections.delete(C1, now=clock.now())  # behind the cache, as another process does
+    await telling.runtime.store.connections.delete(C1, now=clock.now())  # without the cache, as another process does
     await until(lambda: telling.runtime.live.kept == 0)
 
 
@@ -182,7 +182,7 @@ async def test_what_waits_to_be_delivered_stays_counted(
     assert [one.pending for one in keeper.backlog] == [1]
     await reloaded(telling)
     assert [one.pending for one in keeper.backlog] == [1]
-    await keeper.once()  # the lease on this task is still ours
+    await keeper.once()  # this task still holds the lease
     assert [one.pending for one in keeper.backlog] == [1]
 
 
@@ -246,7 +246,7 @@ async def test_a_budget_keeps_what_was_set_aside_and_is_never_exceeded(
     telling: RunningGateway, tracker: Tracker
 ) -> None:
     await telling.imported(tracker.grant())
-    headers = await minted(telling, "task", budget=60)  # of which three are set aside at first
+    headers = await minted(telling, "task", budget=60)  # three of them are reserved at first
     assert await status(telling, headers=headers) == 200
     await reloaded(telling)
     assert [await status(telling, headers=headers) for _ in range(60)] == [200] * 59 + [403]
@@ -270,11 +270,11 @@ async def test_an_authorization_that_is_being_finished_makes_its_connection(
     address = f"{telling.url}/oauth/connect/tracker?connect_session_token={await telling.session_token()}"
     async with telling.http.get(address, allow_redirects=False) as answer:
         consent = answer.headers["Location"]
-    await reloaded(telling)  # between its begin and its end
+    await reloaded(telling)  # between start and callback
     tracker.hold.clear()
     back = asyncio.ensure_future(telling.http.get(consent))
     await until(lambda: tracker.calls["authorization_code"])
-    await reloaded(telling)  # while its code is exchanged
+    await reloaded(telling)  # while the code is exchanged
     assert not back.done()
     tracker.hold.set()
     async with await back as answer:
@@ -340,7 +340,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
     begun = asyncio.create_task(telling.json("DELETE", "/integrations/made", expect=200))
     await until(lambda: begun_ends)
     await reloaded(telling)
-    again = asyncio.create_task(telling.runtime.made.go_on())  # joins the one under way
+    again = asyncio.create_task(telling.runtime.made.go_on())  # joins the deletion in progress
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(begun, again)
@@ -509,7 +509,7 @@ HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "session_connections", "t
 REPLACED: Final = "current"  # holds the generation, which is what a reload replaces
 
 
-# ── And the walk.
+# ── The walk through the runtime.
 
 
 def test_every_part_of_the_runtime_is_classified() -> None:
@@ -527,7 +527,7 @@ async def test_no_part_is_another_object_after_a_reload(telling: RunningGateway)
 
 
 async def test_a_part_that_is_said_to_hold_nothing_holds_nothing(telling: RunningGateway) -> None:
-    """Only other parts of the runtime, what is made of those alone, and functions."""
+    """It holds only other parts of the runtime, objects made only of those, and functions."""
     runtime = telling.runtime
     parts = [getattr(runtime, one.name) for one in dataclasses.fields(runtime)]
 
@@ -566,8 +566,8 @@ def test_the_runtime_is_made_whole() -> None:
     assert all(one.init for one in dataclasses.fields(Runtime))
 
 
-async def test_a_request_under_way_ends_on_the_way_it_began_with(telling: RunningGateway, tracker: Tracker) -> None:
-    """Its networks are closed by the reload: this request is answered, and the next one is refused."""
+async def test_request_in_flight_finishes_over_its_original_network(telling: RunningGateway, tracker: Tracker) -> None:
+    """The reload closes the network: this request is still answered, the next one is refused."""
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
     tracker.hold_api.clear()

@@ -1,4 +1,4 @@
-"""AWS's own examples: its signature test suite, the IAM example, and the examples of the S3 documentation."""
+"""AWS's own examples: the signature test suite, the IAM example, and the examples of the S3 documentation."""
 
 import hashlib
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Another package may bring a mode, and cannot take one of ours away."""
+"""Another package can add an auth mode, but cannot replace a built-in one."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -15,7 +15,7 @@ from gateway.secret import Secret
 
 
 class Ticket(AuthMode):
-    """The least that a mode must say."""
+    """A minimal auth mode."""
 
     name = "TICKET"
 
@@ -48,19 +48,19 @@ def point(name: str, what: str) -> EntryPoint:
     return EntryPoint(name, f"tests.gateway.auth.test_entry_point:{what}", auth.GROUP)
 
 
-def test_a_mode_of_another_package_stands_beside_ours(offered: list[EntryPoint]) -> None:
+def test_mode_of_another_package_is_added(offered: list[EntryPoint]) -> None:
     offered.append(point("TICKET", "Ticket"))
     mode = auth.modes()["TICKET"]
     assert (mode.types(), mode.revocable({}), mode.momentary) == (("TICKET",), (), False)
     assert len(auth.modes()) == 18
 
 
-def test_ours_cannot_be_replaced(offered: list[EntryPoint]) -> None:
+def test_built_in_mode_cannot_be_replaced(offered: list[EntryPoint]) -> None:
     offered.append(point("API_KEY", "Impostor"))
     assert type(auth.modes()["API_KEY"]) is ApiKey
 
 
-def test_what_is_no_mode_is_reported_by_the_name_of_its_entry_point(offered: list[EntryPoint]) -> None:
+def test_invalid_mode_is_reported_with_the_name_of_its_entry_point(offered: list[EntryPoint]) -> None:
     offered.append(point("NOTHING", "Nothing"))
     with pytest.raises(TypeError, match=r"'NOTHING' of gateway.auth_modes .*must name a class that derives from"):
         auth.modes()

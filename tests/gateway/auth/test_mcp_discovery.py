@@ -1,4 +1,4 @@
-"""Metadata of a hostile MCP server: addresses that must not be called are refused before they are used."""
+"""Metadata of a hostile MCP server: addresses that must not be called are rejected before they are used."""
 
 import json
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ SERVER = "https://mcp.example.com"
 
 
 def found(issuer: str = SERVER, **result: Any) -> Server:
-    """Return the server that discovery finds if its own metadata and its issuer's say so."""
+    """Return the server that discovery finds if its metadata and its issuer's metadata contain these values."""
     resource = {"resource": SERVER, "authorization_servers": [issuer]}
     metadata = {
         "issuer": issuer,

@@ -22,7 +22,7 @@ def faults(mode: str, **fields: Any) -> set[tuple[str, ...]]:
     return {issue.path for issue in fault.value.errors}
 
 
-def test_every_mode_stands_under_its_own_name() -> None:
+def test_modes_are_keyed_by_their_name() -> None:
     assert all(mode.name == name for name, mode in modes().items())
     assert {"OAUTH2", "API_KEY", "BASIC"} <= modes().keys()
 
@@ -56,7 +56,7 @@ def test_all_faults_of_a_credential_are_named_at_once() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a\nb", "k\u00e9y", "x" * 1025, None, 7, " "])
-def test_a_key_that_cannot_stand_in_a_header_is_refused(key: Any) -> None:
+def test_key_that_is_not_a_valid_header_value_is_refused(key: Any) -> None:
     assert faults("API_KEY", apiKey=key) == {("credentials", "apiKey")}
 
 

@@ -50,7 +50,7 @@ def test_the_base_string_of_rfc_5849_3_4_1_1() -> None:
 
 
 def test_the_documented_example_with_a_form_and_a_query() -> None:
-    """ "Creating a signature" of the former Twitter's documentation."""
+    """The example "Creating a signature" of Twitter's former documentation."""
     theirs = OAuth1Keys(
         "xvz1evFS4wEEPTGEFPHBog",
         Secret("kAcSOqF21Fu85e7zjz7ZN2U4ZRhfV3WpwPAoE3Z7kBw"),
@@ -111,7 +111,7 @@ def test_whatever_query_can_be_proxied_can_be_signed(target: str) -> None:
     assert len(base64.b64decode(unquote(found[1]))) == 20
 
 
-def test_a_form_is_signed_and_any_other_body_is_not_requested() -> None:
+def test_form_is_signed_and_other_bodies_are_not_read() -> None:
     signer = OAuth1Signer(keys("t", "s"))
     form = UpstreamRequest("POST", "https", "h", 443, "/")
     form.headers["Content-Type"] = "application/x-www-form-urlencoded; charset=utf-8"

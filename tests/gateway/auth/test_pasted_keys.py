@@ -1,4 +1,4 @@
-"""Keys as people paste them: folded PEM, JWK and secrets of an HMAC."""
+"""Keys as people paste them: PEM on one line, JWK, and HMAC secrets."""
 
 import json
 
@@ -18,7 +18,7 @@ PEM = KEY.private_bytes(
     "folded",
     [PEM.replace("\n", "\\n"), PEM.replace("\n", " "), PEM.replace("\n", ""), PEM.replace("\n", "\r\n"), f"\n\n {PEM}"],
 )
-def test_a_pem_block_is_folded_again_whatever_a_form_made_of_it(folded: str) -> None:
+def test_pem_block_is_folded_again_after_a_form_removed_line_breaks(folded: str) -> None:
     assert pem(folded) == PEM
     assert signing_key(folded, "ES256").as_dict(private=True)["kty"] == "EC"
 
@@ -44,7 +44,7 @@ def test_the_secret_of_an_hmac_is_text_hex_or_base64() -> None:
     assert hmac_secret("abc", None) == b"abc"
     assert hmac_secret(" 616263 ", "hex") == b"abc"
     assert hmac_secret("-_-_", "base64") == hmac_secret("+/+/", "base64") == b"\xfb\xff\xbf"
-    assert hmac_secret("YQ", "base64") == b"a"  # without its padding
+    assert hmac_secret("YQ", "base64") == b"a"  # without padding
     with pytest.raises(ValueError, match="not base64"):
         hmac_secret("a b!", "base64")
 

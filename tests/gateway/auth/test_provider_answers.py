@@ -1,4 +1,4 @@
-"""A provider's own words are made fit to show, and the answer to a sign-in is judged."""
+"""Error messages of providers are made safe to show, and the answer to a sign-in is checked."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ def test_the_usual_members_say_what_was_wrong(body: Any, words: str) -> None:
     assert refusal_text(reply(body)) == words
 
 
-def test_words_are_bounded_and_on_one_line() -> None:
+def test_provider_message_is_limited_and_on_one_line() -> None:
     assert short("a\x00b\nc\u2028 .") == "a b c"
     assert len(short("x" * 1000)) == 500
 

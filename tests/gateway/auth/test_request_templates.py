@@ -1,4 +1,4 @@
-"""Header templates can name parts of the request that they stand in."""
+"""Header templates can use parts of the request that they are sent with."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Time that a test moves."""
+"""Fixtures that move time."""
 
 from tests.gateway.connections.conftest import later
 

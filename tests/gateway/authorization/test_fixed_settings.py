@@ -1,4 +1,4 @@
-"""Settings that a connect session fixes are refused when it is made, not when its end user connects."""
+"""Invalid fixed settings are refused when a connect session is created, not when its end user connects."""
 
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ async def test_settings_that_fit_may_leave_others_to_the_end_user(
     await gateway.json("POST", "/connect/sessions", json=body, expect=201)
 
 
-async def test_a_session_for_a_reconnect_is_checked_likewise(gateway: RunningGateway) -> None:
+async def test_reconnect_session_is_checked_too(gateway: RunningGateway) -> None:
     body = {
         "provider_config_key": "site",
         "connection_id": "c1",

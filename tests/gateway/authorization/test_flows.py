@@ -1,4 +1,4 @@
-"""Authorizations that the version before began are finished by this one."""
+"""Authorizations that the previous version began are completed by this version."""
 
 import re
 from typing import Any
@@ -12,12 +12,12 @@ from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER
 from tests.fakes.tracker import Tracker
 
-# What the first versions stored of a flow; all that came later has a value where it is missing.
+# The members of a flow that the first version stored. Members that were added later have a default.
 FIRST_MEMBERS = ("provider", "mode", "kept", "config", "end_user", "tags", "webhook_url_override")
 
 
 async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, Any]:
-    """The only flow, sealed again with these members alone, as an earlier version would have stored it."""
+    """Seal the only flow again with these members alone, as an earlier version stored it."""
     store = running.runtime.store
     async with store.transactions.read() as db:
         row = (await db.execute(select(flows))).mappings().one()
@@ -30,7 +30,7 @@ async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, 
 
 
 async def begun(running: RunningGateway) -> str:
-    """The provider's page, to which a browser was just sent."""
+    """Start a flow and return the provider's page to which the browser is redirected."""
     token = await running.session_token(tags={"team": "a"})
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
     async with running.http.get(begin, allow_redirects=False) as answer:
@@ -67,7 +67,7 @@ async def test_a_choice_that_an_earlier_version_offered_can_be_made(running: Run
 
 
 async def test_options_that_wait_for_confirmation_are_no_authorization(running: RunningGateway) -> None:
-    """Their token is in a page; as the `state` of a callback it leads nowhere."""
+    """A page contains their token. As the `state` of a callback it is refused."""
     token = await running.session_token()
     runtime = running.runtime
     session = await runtime.sessions.find(token)

@@ -1,4 +1,4 @@
-"""A failed authorization leaves one warning with its reason: environment, integration, the provider's words, request id."""
+"""A failed authorization logs one warning with environment, integration, the provider's message and the request id."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def warned(logs: Any) -> dict[str, Any]:
     return line
 
 
-async def test_a_refused_code_is_logged_with_the_provider_s_words(running: RunningGateway, tracker: Tracker) -> None:
+async def test_refused_code_is_logged_with_the_providers_message(running: RunningGateway, tracker: Tracker) -> None:
     tracker.answer = web.json_response(
         {"error": "invalid_client", "error_description": "Unknown client, client_secret=hunter2 " + "x" * 1000},
         status=401,

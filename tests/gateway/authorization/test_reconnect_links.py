@@ -1,4 +1,4 @@
-"""A call without a connection returns the link that connects one, and the address to poll for the result."""
+"""A call without a usable connection returns the link to connect one, and the address to poll for the result."""
 
 import asyncio
 import secrets
@@ -22,7 +22,7 @@ BOTH = ["environment:proxy", "environment:connect_sessions:write"]
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway whose errors contain reconnect links, for keys of gateway.yaml too."""
+    """A gateway that adds reconnect links to errors, also for keys of gateway.yaml."""
     gateway = linking(tracker, tmp_path)
     await gateway.start()
     yield gateway
@@ -62,7 +62,7 @@ async def is_open(running: RunningGateway, link: str) -> bool:
 
 
 async def connected(running: RunningGateway, link: str) -> None:
-    """Follow the link as the end user's browser does: through the provider's consent and back."""
+    """Follow the link as the end user's browser does, through the provider's consent and back."""
     token = parse_qs(urlsplit(link).query)["session_token"][0]
     start = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(start) as answer:
@@ -147,7 +147,7 @@ async def test_a_dead_connection_comes_with_the_link_that_renews_it(running: Run
         assert answer.status == 200
 
 
-async def test_a_link_that_works_no_more_is_not_handed_out_again(running: RunningGateway, tracker: Tracker) -> None:
+async def test_invalid_link_is_not_returned_again(running: RunningGateway, tracker: Tracker) -> None:
     token = tracker.grant()["access_token"]
     await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
     renewing = (await failed(running, "c1"))[1]["payload"]["connect_url"]
@@ -180,7 +180,7 @@ async def test_an_agent_may_connect_and_poll_without_seeing_anything(running: Ru
     assert "connect_url" not in answer["payload"], "that one is none of its business"
 
 
-async def test_a_key_that_may_not_connect_is_reported_who_may(running: RunningGateway) -> None:
+async def test_error_of_a_key_without_the_scope_says_who_can_connect(running: RunningGateway) -> None:
     plain = await minted(running, scopes=["environment:proxy"])
     status, answer = await failed(running, "u1", plain)
     assert status == 404
@@ -203,13 +203,13 @@ async def test_a_capability_may_carry_the_right_to_connect(running: RunningGatew
 
 
 async def ended(running: RunningGateway, tracker: Tracker, **more: Any) -> None:
-    """Connection c1, which only its end user can bring back."""
+    """Import connection c1 with an expired token; only its end user can fix it."""
     token = tracker.grant()["access_token"]
     await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"}, **more)
 
 
 async def test_the_message_itself_says_to_open_the_link(running: RunningGateway, tracker: Tracker) -> None:
-    """SDKs show nothing else of an error."""
+    """SDKs show only the message of an error."""
     missing = (await failed(running, "u1"))[1]
     assert missing["message"] == (
         "Integration 'tracker' in environment 'dev' has no connection 'u1'. Check the id, or open "

@@ -8,7 +8,7 @@ from gateway import resources
 SHIPPED = resources.folder("catalog")
 SCRIPTS = frozenset({"jira_post_connection", "jira_webhook_routing"})
 
-# The two smallest forms, as the product page has them.
+# The two smallest entries, as on the product page.
 TRACKER = """\
     display_name: Tracker
     categories: [ticketing]
@@ -37,7 +37,7 @@ MAIL = """\
 
 
 def folder(at: Path, **files: str) -> Path:
-    """A folder in `at` with one entry a keyword: ``folder(tmp_path, mail_api=MAIL)`` writes ``mail-api.yaml``."""
+    """Write one entry per keyword: ``folder(tmp_path, mail_api=MAIL)`` writes ``mail-api.yaml``. Return the folder."""
     for name, text in files.items():
         (at / f"{name.replace('_', '-')}.yaml").write_text(dedent(text), encoding="utf-8")
     return at

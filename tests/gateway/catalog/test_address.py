@@ -1,4 +1,4 @@
-"""Addresses with placeholders, taken apart; what no value could make safe is refused."""
+"""Parsing of addresses with placeholders; an address that no value can make safe is refused."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_placeholder_may_be_the_whole_base_address_or_the_port() -> None:
         ("${connectionConfig.base}rest", "begins with '/'"),
     ],
 )
-def test_what_no_value_makes_safe_is_refused(template: str, why: str) -> None:
+def test_inherently_unsafe_address_is_refused(template: str, why: str) -> None:
     with pytest.raises(TemplateError, match=why):
         parse_address(template)
 

@@ -1,4 +1,4 @@
-"""Operations of providers: their files, what is found in them, and the scopes that they need."""
+"""Operations of providers: their files, search, and the scopes that they need."""
 
 from pathlib import Path
 
@@ -121,8 +121,8 @@ def test_the_shipped_catalog_reaches_its_operations(shipped: Catalog) -> None:
     assert resources.folder("catalog") == SHIPPED
 
 
-def test_what_an_agent_reads_cannot_change_data_by_a_statement(shipped: Catalog) -> None:
-    """Operations that run any statement are no reads, though their names sound so."""
+def test_operations_that_run_statements_are_not_reads(shipped: Catalog) -> None:
+    """Operations that run any statement are not reads, although their names suggest it."""
     for name, operation in (("google-bigquery", "query"), ("snowflake", "execute_statement")):
         known = shipped.operations(name)
         assert known is not None
@@ -161,8 +161,8 @@ def test_graphql_operations_are_requests_to_the_endpoint(shipped: Catalog) -> No
     assert shown_operation(known.find("agentActivityCreate")[0], "")["field"] == "agentActivityCreate"
 
 
-def test_a_start_reads_no_operations(shipped: Catalog) -> None:
-    """They are text on the disk until somebody asks: nothing of them is in the catalog that a worker holds."""
+def test_operations_are_not_read_at_startup(shipped: Catalog) -> None:
+    """Operations stay on the disk until they are requested: the catalog that a worker holds does not contain them."""
     held = sum(len(content) for content in shipped.providers.contents.values())
     assert not any(b"get_issue" in content for content in shipped.providers.contents.values())
     assert held < 4_000_000

@@ -1,4 +1,4 @@
-"""A large folder is parsed once, and again when anything it depends on has changed."""
+"""A large folder is parsed once, and again when anything it depends on changes."""
 
 import os
 import tempfile
@@ -62,7 +62,7 @@ def test_a_changed_file_is_seen_even_with_its_old_time_and_size(large: Path, par
     assert load_catalog([large]).providers["mail-7"].display_name == "Mail IPA"
 
 
-def test_files_that_come_and_go_are_seen(large: Path) -> None:
+def test_added_and_removed_files_are_noticed(large: Path) -> None:
     load_catalog([large])
     (large / "mail-7.yaml").rename(large / "post.yaml")
     names = set(load_catalog([large]).providers)
@@ -90,7 +90,7 @@ def test_what_an_entry_uses_must_be_known_where_it_is_read(large: Path, parsed: 
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}\n", b"[]\n", b"null\nx", b"\xff\xfe", b'{"key": 1}\n'])
-def test_a_damaged_file_is_made_again(large: Path, parsed: list[str], damage: bytes) -> None:
+def test_damaged_cache_file_is_rebuilt(large: Path, parsed: list[str], damage: bytes) -> None:
     whole = dict(load_catalog([large]).providers)
     kept(large).write_bytes(damage)
     parsed.clear()
@@ -101,7 +101,7 @@ def test_a_damaged_file_is_made_again(large: Path, parsed: list[str], damage: by
     assert parsed == []
 
 
-def test_a_file_cut_short_is_made_again(large: Path, parsed: list[str]) -> None:
+def test_truncated_cache_file_is_rebuilt(large: Path, parsed: list[str]) -> None:
     load_catalog([large])
     kept(large).write_bytes(kept(large).read_bytes()[:-40])
     parsed.clear()
@@ -109,7 +109,7 @@ def test_a_file_cut_short_is_made_again(large: Path, parsed: list[str]) -> None:
     assert parsed
 
 
-def test_a_file_that_others_may_write_is_not_believed(large: Path, parsed: list[str]) -> None:
+def test_cache_file_writable_by_others_is_not_used(large: Path, parsed: list[str]) -> None:
     load_catalog([large])
     assert kept(large).stat().st_mode & 0o777 == 0o644
     kept(large).chmod(0o666)
@@ -137,7 +137,7 @@ def test_where_the_folder_cannot_be_written_the_users_cache_is(
     assert parsed == []
 
 
-def test_where_nothing_can_be_written_it_works_all_the_same(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_catalog_loads_without_a_writable_folder(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(place: Path, text: bytes) -> None:
         raise OSError(30, "read-only file system")
 
@@ -151,7 +151,7 @@ def test_a_small_folder_of_an_operator_gets_no_file_of_ours(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["mail.yaml"]
 
 
-def test_a_folder_after_another_is_made_anew_when_that_one_changes(
+def test_cache_of_a_folder_is_rebuilt_when_an_earlier_folder_changes(
     large: Path, tmp_path: Path, parsed: list[str]
 ) -> None:
     base = tmp_path / "base"
@@ -166,7 +166,7 @@ def test_a_folder_after_another_is_made_anew_when_that_one_changes(
     assert load_catalog([base, at]).providers["heir-3"].display_name == "Tracer"
 
 
-def test_another_reader_of_yaml_is_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_yaml_parser_invalidates_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "read_document.py").write_text("MAX_DEPTH = 7")
     before = compiled.key_of([], ())
     monkeypatch.setattr(documents, "__path__", [str(tmp_path)])

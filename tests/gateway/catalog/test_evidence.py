@@ -1,4 +1,4 @@
-"""`evidence` of an entry: what heirs take over, what `/providers` and people get, and what lint says."""
+"""`evidence` of an entry: what inheriting entries take over, how it is shown, and what lint reports."""
 
 import datetime as dt
 from pathlib import Path
@@ -29,7 +29,7 @@ def catalog(tmp_path: Path, **files: str) -> Catalog:
     return load_catalog([tmp_path])
 
 
-def test_an_heir_takes_over_the_evidence_of_what_it_does_not_give_itself(tmp_path: Path) -> None:
+def test_entry_inherits_evidence_with_inherited_fields(tmp_path: Path) -> None:
     heir = "alias: acme\nproxy: {base_url: https://eu.acme.example.com}\n"
     other = "alias: acme\nevidence: {addresses: {level: sourced, sources: [goth]}, client: null}\n"
     found = catalog(tmp_path, acme=BASE, heir=heir, other=other)
@@ -65,7 +65,7 @@ def test_sources_are_old_after_twelve_months(date: str | None, old: bool) -> Non
     assert is_old(GroupEvidence(level="sourced", date=date), dt.date(2026, 11, 22)) is old
 
 
-def test_in_words(tmp_path: Path) -> None:
+def test_evidence_is_shown_in_words(tmp_path: Path) -> None:
     evidence = catalog(tmp_path, acme=BASE).providers["acme"].evidence
     assert dict(in_words(evidence)) == {
         "Addresses": "Confirmed by two independent sources or by the vendor's own document (allauth, grant; read 2026-11-22).",

@@ -1,4 +1,4 @@
-"""Values of shipped entries that were once wrong, against a list of facts with their sources."""
+"""Fields of shipped entries that were once wrong, compared with a list of facts and their sources."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def catalog() -> Catalog:
 
 
 def value_at(entry: Any, path: list[str]) -> Any:
-    """The value at `path`, None if a key is absent."""
+    """Return the value at `path`, or None if a key is absent."""
     for key in path:
         entry = entry.get(key) if isinstance(entry, dict) else None
     return entry

@@ -1,4 +1,4 @@
-"""Faults of an entry are reported with their lines, all at once, and never crash the loader."""
+"""Faults of an entry are reported with their lines, all together, and never crash the loader."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -16,7 +16,7 @@ OAUTH = dedent(TRACKER)
 
 
 def faults(tmp_path: Path, text: str | bytes, name: str = "entry.yaml") -> list[str]:
-    """``line: message`` of each fault, none if it loads."""
+    """Return ``line: message`` for each fault; nothing if the entry loads."""
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     try:

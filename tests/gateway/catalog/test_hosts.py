@@ -68,7 +68,7 @@ def test_a_setting_that_can_choose_the_domain_is_open(token_url: str, setting: d
 
 
 @pytest.mark.parametrize(("token_url", "setting", "host"), NAMED)
-def test_a_setting_within_the_providers_domain_is_not(token_url: str, setting: dict[str, object], host: str) -> None:
+def test_setting_within_the_providers_domain_is_not_open(token_url: str, setting: dict[str, object], host: str) -> None:
     entry = entry_with(token_url, **setting)
     assert list(open_addresses(entry)) == []  # type: ignore[arg-type]
     assert named(entry, "https", host, 443)  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def test_a_suffix_alone_is_not_a_host() -> None:
 
 
 def test_every_shipped_entry_that_leaves_a_host_open_for_the_client_secret_is_known() -> None:
-    """A new one is welcome here, once somebody has looked whether a pattern can name its hosts."""
+    """To add a new entry here, first check whether a pattern can name its hosts."""
     catalog = load_catalog([Path("catalog")])
     found = {name for name, one in catalog.providers.items() if next(open_secret_addresses(one), None)}
     oauth = {name for name in found if catalog.providers[name].auth_mode in {"OAUTH2", "MCP_OAUTH2_GENERIC"}}

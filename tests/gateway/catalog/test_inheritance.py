@@ -1,4 +1,4 @@
-"""An entry may say only what differs from another one."""
+"""An entry can inherit from another one and contain only the differences."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_null_takes_an_inherited_key_away() -> None:
     assert merged({}, {"a": {"b": None}}) == {"a": {}}
 
 
-def test_an_heir_has_what_it_does_not_say(tmp_path: Path) -> None:
+def test_entry_inherits_fields_it_does_not_set(tmp_path: Path) -> None:
     heir = """\
         alias: base
         display_name: Tracker for shops
@@ -109,7 +109,7 @@ def test_an_inherited_fault_is_reported_where_it_is_inherited(tmp_path: Path) ->
     assert message == ["heir.yaml:2: ${connectionConfig.site} has no setting; add 'site' to connection_config"]
 
 
-def test_an_heir_of_a_faulty_base_says_so_once(tmp_path: Path) -> None:
+def test_faulty_base_is_reported_once_per_inheriting_entry(tmp_path: Path) -> None:
     message = faults(folder(tmp_path, zbase=dedent(BASE).replace("token_url", "tokn_url"), heir="alias: zbase\n"))
     assert [one.partition(": ")[0] for one in message] == ["heir.yaml:1", "zbase.yaml:6"]
     assert message[0].endswith("the entry 'zbase', which this one inherits from, has faults of its own")
@@ -138,7 +138,7 @@ def test_lint_of_a_folder_alone_knows_what_it_inherits_from(tmp_path: Path) -> N
     assert [fault for fault in lint([mine], below=[SHIPPED]) if fault.level == "fault"] == []
 
 
-def test_heirs_need_no_files() -> None:
+def test_inheritance_works_without_files() -> None:
     heirs = Heirs({"a": {"alias": "b", "x": 1}, "b": {"alias": "b", "y": 2}}, {"b": {"name": "b", "z": 3}})
     assert heirs.whole("a") == {"alias": "b", "x": 1, "y": 2, "z": 3}
     with pytest.raises(CannotInherit):

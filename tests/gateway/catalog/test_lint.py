@@ -1,4 +1,4 @@
-"""Lint says what loads but could be better, where it stands."""
+"""Lint reports entries that load but could be better, with their lines."""
 
 from pathlib import Path
 from textwrap import dedent

@@ -1,4 +1,4 @@
-"""Folders become a catalog, later ones winning."""
+"""Folders are merged to a catalog; later ones win."""
 
 import time
 from pathlib import Path
@@ -91,7 +91,7 @@ def test_two_hundred_entries_load_in_a_moment(tmp_path: Path) -> None:
     assert len(load_catalog([tmp_path]).providers) == 200
     assert (
         time.process_time() - began < 2.0
-    )  # about 0.15 s; a thousand are to load in one, and this machine may be busy
+    )  # about 0.15 s; a thousand must load in one second, and this machine may be busy
 
 
 def test_where_names_the_file_even_if_it_has_gone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The findings of lint in files of operations."""
+"""What lint finds in operation files."""
 
 from pathlib import Path
 

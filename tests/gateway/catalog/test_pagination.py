@@ -1,4 +1,4 @@
-"""Which ways of paging come into question: by the entry, by the path, by the query, and by what the caller says."""
+"""Which pagination rules may apply: by the entry, by the path, by the query, and by the caller's header."""
 
 from dataclasses import fields
 from typing import Any
@@ -30,15 +30,15 @@ def test_every_field_of_an_entry_is_followed() -> None:
     assert {field.name for field in fields(Way)} == set(Paginate.model_fields) - {"applies_to", "note"}
 
 
-def test_without_a_word_all_come_into_question_the_entrys_first() -> None:
+def test_without_a_hint_all_rules_may_apply_the_entrys_first() -> None:
     assert types(*ways()) == ["cursor", "offset", "link"]
 
 
-def test_an_alternative_for_this_path_is_the_one() -> None:
+def test_alternative_for_the_path_is_chosen() -> None:
     assert types(*ways("/search/issues")) == ["link"]
 
 
-def test_a_parameter_that_the_caller_has_sent_shows_the_way() -> None:
+def test_parameter_of_the_caller_selects_the_rule() -> None:
     assert types(*ways(query=("startAt", "x"))) == ["offset"]
     assert types(*ways(query=("after",))) == ["cursor"]
 
@@ -55,7 +55,7 @@ def test_the_callers_fields_lie_over_the_entrys() -> None:
     assert ways(type="cursor", response_path="")[0].response_path is None
 
 
-def test_fields_that_say_enough_stand_alone() -> None:
+def test_complete_header_fields_replace_the_entrys() -> None:
     alone = ways(type="offset", offset_name_in_request="skip")
     assert alone == [Way("offset", offset_name_in_request="skip")]
 
@@ -117,7 +117,7 @@ def test_every_fault_is_reported(result: dict[str, str], faults: list[str]) -> N
         assert fault in said
 
 
-def test_an_alternative_that_says_too_little_stands_in_nobodys_way() -> None:
+def test_incomplete_alternative_is_ignored() -> None:
     halves = (Paginate(type="offset"), Paginate(type="link", link_rel_in_response_header="next"))
     assert types(*ways_of(CURSOR, halves, PaginationOptions("/", (), {}))) == ["cursor", "link"]
     with pytest.raises(BadWay, match="no offset_name_in_request"):
@@ -140,5 +140,5 @@ def test_an_alternative_that_says_too_little_stands_in_nobodys_way() -> None:
         ("/a.b", "/aXb", False),
     ],
 )
-def test_an_alternatives_place_is_a_path_or_words_for_people(applies_to: str, path: str, means: bool) -> None:
+def test_alternative_applies_to_a_path_or_is_only_described(applies_to: str, path: str, means: bool) -> None:
     assert applies(applies_to, path) is means

@@ -1,4 +1,4 @@
-"""The scope that brings a refresh token, and the advice where none came."""
+"""The scope that yields a refresh token, and the advice when an answer has none."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def advice(asked: tuple[str, ...] = (), **entry: Any) -> str:
     return what_brings_one(provider(**entry), asked)
 
 
-def test_the_advice_goes_from_the_scope_to_consent_to_the_app() -> None:
+def test_advice_names_scope_then_consent_then_app() -> None:
     offline = {"default_scopes": ["offline_access"]}
     assert "Add the scope 'offline_access'" in advice(**offline)
     assert "also need prompt=consent" in advice(("offline_access",), **offline)

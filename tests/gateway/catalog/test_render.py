@@ -1,4 +1,4 @@
-"""Templates are filled in once, and where a value lands decides what it may be."""
+"""Templates are filled in once, and the place of a value decides which values are allowed."""
 
 import base64
 import hashlib
@@ -32,7 +32,7 @@ def test_names_are_filled_in_and_the_rest_stays() -> None:
     assert render_text("", {}) == ""
 
 
-def test_what_is_inserted_is_not_looked_at_again() -> None:
+def test_inserted_values_are_not_expanded_again() -> None:
     assert render_text("${a}", {"a": "${b}", "b": "no"}) == "${b}"
     assert render_text("${base64(${a})}", {"a": "${b})}"}) == base64.b64encode(b"${b})}").decode()
 
@@ -47,7 +47,7 @@ def test_what_is_inserted_is_not_looked_at_again() -> None:
         ("${metadata.team.id}", {"metadata.team.id": "v"}),
     ],
 )
-def test_the_names_of_one_value_are_all_understood(template: str, values: dict[str, str]) -> None:
+def test_all_aliases_of_a_value_work(template: str, values: dict[str, str]) -> None:
     assert render_text(template, values) == "v"
 
 
@@ -62,7 +62,7 @@ def test_an_empty_value_is_a_value() -> None:
     assert header == "Basic dTo="
 
 
-def test_the_functions_are_what_they_are_called() -> None:
+def test_template_functions_return_what_their_names_say() -> None:
     values = {"k": "key, with comma", "m": "ü(x)"}
     assert render_text("${base64(${m})}", values) == base64.b64encode("ü(x)".encode()).decode()
     assert render_text("${sha256Hex(a${m}b)}", values) == hashlib.sha256("aü(x)b".encode()).hexdigest()
@@ -221,7 +221,7 @@ def test_a_host_takes_one_label_in_lower_case() -> None:
     ],
 )
 @pytest.mark.parametrize("setting", [{}, {"pattern": ".*"}])
-def test_nothing_else_gets_into_a_host(value: str, setting: dict[str, str]) -> None:
+def test_invalid_value_is_refused_in_a_host(value: str, setting: dict[str, str]) -> None:
     with pytest.raises(BadValue) as raised:
         render_url(SITE, {"site": value}, rules(**setting) if setting else {})
     assert raised.value.name == "site"

@@ -1,4 +1,4 @@
-"""The entries that ship: complete, without a complaint from lint, and Jira's as published."""
+"""The shipped entries: complete, without lint findings, and Jira's as published."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def test_a_sunset_names_entries_that_are_there_and_last(catalog: Catalog) -> Non
         assert catalog.provider_json(name, "https://gw.example.com")["sunset"]["source"] == sunset.source
 
 
-def test_lint_finds_no_fault_and_misses_nothing_but_proofs_of_credentials() -> None:
+def test_lint_reports_only_missing_credential_verification() -> None:
     found = lint([SHIPPED], scripts=SCRIPTS)
     assert [str(one) for one in found if not EXPECTED.search(one.message)] == []
     assert {one.level for one in found} <= {"warning"}
@@ -81,7 +81,7 @@ def test_an_entry_without_a_page_of_its_own_names_our_guide(catalog: Catalog) ->
     )
 
 
-# Signed over the whole request, or not at all: no template says where.
+# These modes sign the whole request, or send no credential: no template names a place.
 SIGNED = frozenset({"OAUTH1", "TBA", "AWS_SIGV4", "NONE"})
 WITH_A_DEFAULT_PLACE = frozenset({"BASIC", "INSTALL_PLUGIN"})
 
@@ -94,12 +94,12 @@ def test_every_credential_has_a_slot(catalog: Catalog) -> None:
             assert any(map(carries_credential, templates)), entry["name"]
 
 
-def test_what_is_kept_of_an_entry_reads_back_as_it_was(catalog: Catalog) -> None:
+def test_stored_entry_is_read_back_unchanged(catalog: Catalog) -> None:
     for name, content in catalog.providers.contents.items():
         assert content_of(Provider.model_validate_json(content)) == content, name
 
 
-def test_every_entry_says_how_far_it_can_be_trusted(catalog: Catalog) -> None:
+def test_every_entry_has_evidence(catalog: Catalog) -> None:
     for entry in shown(catalog):
         if entry["name"] == "sandbox":
             continue

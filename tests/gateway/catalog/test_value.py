@@ -9,7 +9,7 @@ from gateway.catalog.value import BadValue, check_value, flat_values, is_hostnam
 
 
 def fault(value: str, **setting: Any) -> str | None:
-    """Return the rule that `value` breaks; None where it breaks none."""
+    """Return the rule that `value` breaks, or None if it breaks none."""
     try:
         check_value("site", value, Setting(**setting))
     except BadValue as bad:
@@ -24,7 +24,8 @@ def fault(value: str, **setting: Any) -> str | None:
         ("a" * 256, {}, "is longer than 255 characters"),
         ("a" * 8192, {"secret": True}, None),
         ("a" * 8193, {"secret": True}, "is longer than 8192 characters"),
-        ("a" * 256, {"secret": True, "pattern": "a+"}, "is longer than 255 characters"),  # a pattern reads no more
+        # a pattern is applied to at most 255 characters
+        ("a" * 256, {"secret": True, "pattern": "a+"}, "is longer than 255 characters"),
         ("line\nbreak", {}, "holds a control character"),
         ("eu", {"enum": ["eu", "us"]}, None),
         ("ru", {"enum": ["eu", "us"]}, "must be one of eu, us"),

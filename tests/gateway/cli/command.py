@@ -1,4 +1,4 @@
-"""A command of the gateway in a process of its own, as a shell runs it."""
+"""Runs a command of the gateway in its own process, as a shell does."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ class CommandResult:
 
 
 def run_command(*arguments: str, folder: Path | None = None) -> CommandResult:
-    """Run it in `folder` and wait for its end."""
+    """Run the command in `folder` and wait for its end."""
     done = subprocess.run(
         [sys.executable, "-m", "gateway", *arguments],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A configuration with a catalog folder of its own, as an operator has it."""
+"""Configurations with an own catalog folder, as an operator has them."""
 
 from pathlib import Path
 
@@ -34,12 +34,12 @@ def mine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def examined(running: RunningGateway) -> Examined:
-    """The configuration of a gateway that runs, and of its provider."""
+    """The configuration of a running gateway with its provider."""
     return Examined(running.folder / "gateway.yaml", running.document)
 
 
 @pytest.fixture
 def still(tmp_path: Path) -> Examined:
-    """The configuration of a gateway that has never run; its provider does not exist."""
+    """The configuration of a gateway that has never run. Its provider does not exist."""
     write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
     return Examined(tmp_path / "gateway.yaml", document(["127.0.0.1/32:9"]))

@@ -1,4 +1,4 @@
-"""A configuration under `gateway doctor`, and what it says."""
+"""A configuration that `gateway doctor` examines, and the result."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from gateway.cli import main
 
 
 class DoctorReport(NamedTuple):
-    """A report of `gateway doctor`: the exit code, its findings, and everything it printed."""
+    """A report of `gateway doctor`: exit code, findings, and the whole output."""
 
     code: int
     findings: list[dict[str, Any]]
@@ -31,7 +31,7 @@ class DoctorReport(NamedTuple):
 
 
 class Examined:
-    """A gateway.yaml that can be changed and examined."""
+    """A gateway.yaml that a test can change and let `gateway doctor` examine."""
 
     def __init__(self, file: Path, document: dict[str, Any]) -> None:
         self.file, self.document = file, document

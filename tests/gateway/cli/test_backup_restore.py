@@ -1,4 +1,4 @@
-"""`gateway backup`, `restore` and `keys` as an operator types them."""
+"""`gateway backup`, `restore` and `keys` as an operator uses them."""
 
 import asyncio
 import base64
@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_key_is_brought_in_rotated_to_and_taken_out(folder: Path) -> None:
+def test_encryption_key_is_added_rotated_to_and_removed(folder: Path) -> None:
     file = str(write(folder, NEXT, KEY))
     before = as_json("keys", "status", "-c", file)
     assert [(key["place"], key["values"], key["may_go"]) for key in before["encryption_keys"]] == [
@@ -78,7 +78,7 @@ def test_a_key_is_brought_in_rotated_to_and_taken_out(folder: Path) -> None:
     assert "3 sealed" not in ran("keys", "rotate", "--data-keys", "-c", file)
 
 
-def test_only_wrapping_anew_is_reported_as_that(folder: Path) -> None:
+def test_rewrapping_alone_is_reported_as_such(folder: Path) -> None:
     file = str(write(folder, NEXT, KEY))
     assert "1 data key wrapped again" in ran("keys", "rotate", "--wrap-only", "-c", file)
     assert as_json("keys", "rotate", "--wrap-only", "-c", file)["wrapped"] == 0
@@ -95,7 +95,7 @@ def test_a_lost_key_is_one_line_and_no_byte_changes(folder: Path, command: list[
     assert (folder / "gateway.db").read_bytes() == before
 
 
-def test_a_backup_is_made_and_put_back(folder: Path) -> None:
+def test_backup_is_created_and_restored(folder: Path) -> None:
     file, copy = str(folder / "gateway.yaml"), str(folder / "copy.db")
     made = as_json("backup", copy, "-c", file)
     assert (made["ok"], made["connections"], made["bytes"]) == (True, 3, Path(copy).stat().st_size)
@@ -117,7 +117,7 @@ async def audited(folder: Path) -> list[Any]:
     return [one.as_json() for one in found]
 
 
-def test_both_are_in_the_audit_trail_by_whom_and_of_which_file(folder: Path) -> None:
+def test_backup_and_restore_are_audited_with_actor_and_file(folder: Path) -> None:
     file, copy = str(folder / "gateway.yaml"), str(folder / "copy.db")
     made = as_json("backup", copy, "-c", file)
     assert made["recorded"] is True
@@ -153,7 +153,7 @@ def test_a_database_that_takes_no_write_is_backed_up_all_the_same(folder: Path) 
         ("bent", "damaged"),
     ],
 )
-def test_a_file_that_is_no_backup_is_blamed_itself(folder: Path, content: bytes | str | None, words: str) -> None:
+def test_invalid_backup_file_is_reported(folder: Path, content: bytes | str | None, words: str) -> None:
     config, wrong = str(folder / "gateway.yaml"), folder / "wrong.db"
     if content is None:
         with closing(sqlite3.connect(wrong)) as db:

@@ -1,4 +1,4 @@
-"""``gateway check``: what forbids a start, what only warns, and the address to register."""
+"""``gateway check``: what prevents a start, what only warns, and the callback address to register."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def check(file: Path, text: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["check", "-c", str(file), *arguments])
 
 
-def test_what_init_writes_passes(tmp_path: Path) -> None:
+def test_configuration_written_by_init_passes(tmp_path: Path) -> None:
     runner = CliRunner()
     assert runner.invoke(main, ["init", "--dir", str(tmp_path)]).exit_code == 0
     result = runner.invoke(main, ["check", "-c", str(tmp_path / "gateway.yaml")])
@@ -68,7 +68,7 @@ def test_a_database_elsewhere_whose_certificate_is_not_checked_is_warned_of(
     assert "database-password" not in result.output
 
 
-def test_nothing_is_made(file: Path) -> None:
+def test_check_creates_no_files(file: Path) -> None:
     check(file, GOOD)
     assert list(file.parent.iterdir()) == [file]
 
@@ -104,7 +104,7 @@ def test_scopes_in_one_item_are_reported_as_such(file: Path) -> None:
     assert "one scope an item, as in [read:jira-work, offline_access]" in line
 
 
-def test_what_only_a_browser_opens_is_no_matter_of_egress(file: Path) -> None:
+def test_addresses_opened_by_browsers_need_no_egress_rule(file: Path) -> None:
     result = check(file, GOOD + "      sandbox: {client_id: a, client_secret: b}\n")
     assert "authorization_url" not in result.stderr
 
@@ -172,7 +172,7 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
         (GOOD + "egress: {allow: [0.0.0.0/0]}\n", 8, "0.0.0.0/0 lets providers lead calls to every private address"),
     ],
 )
-def test_what_is_allowed_and_hardly_meant_is_a_warning(file: Path, text: str, line: int, message: str) -> None:
+def test_valid_but_probably_unintended_setting_is_a_warning(file: Path, text: str, line: int, message: str) -> None:
     result = check(file, text)
     assert result.exit_code == 0
     assert result.stderr.startswith(f"{file}:{line}: warning: ")

@@ -1,4 +1,4 @@
-"""``gateway init``: a configuration that works at once, keys that nobody else reads, and nothing overwritten."""
+"""``gateway init``: writes a working configuration and private keys, and overwrites nothing."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ TAKEN = "gateway.cli.init_answers.is_taken"
 
 @pytest.fixture(autouse=True)
 def no_port_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever listens on this machine."""
+    """Treat every port as free, no matter what listens on this machine."""
     monkeypatch.setattr(TAKEN, lambda _host, _port: False)
 
 
@@ -33,7 +33,7 @@ def init(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["init", *arguments])
 
 
-def test_what_it_writes_loads_as_it_is(tmp_path: Path) -> None:
+def test_written_configuration_loads(tmp_path: Path) -> None:
     assert init("--dir", str(tmp_path)).exit_code == 0
     made = load(tmp_path / "gateway.yaml", environ={})
     assert made.server.public_url == "http://127.0.0.1:3003"
@@ -120,7 +120,7 @@ def test_a_file_that_is_there_stays_and_no_other_is_written(tmp_path: Path, name
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_symlink_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "encryption_key").symlink_to(tmp_path / "elsewhere")
     assert init("--dir", str(tmp_path)).exit_code == 1
     assert not (tmp_path / "elsewhere").exists()
@@ -138,7 +138,7 @@ def test_force_writes_the_configuration_anew_and_never_a_key(tmp_path: Path) -> 
     assert f"{tmp_path / 'secret_key'}  (kept)" in result.stdout
 
 
-def test_what_was_written_is_taken_back_when_the_rest_cannot_be(tmp_path: Path) -> None:
+def test_written_files_are_removed_when_the_rest_fails(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         write_private({tmp_path / "first": "1", tmp_path / "missing" / "second": "2"})
     assert list(tmp_path.iterdir()) == []
@@ -159,7 +159,7 @@ def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     assert result.stderr == f"Error: {tmp_path / 'file' / 'below'} cannot be written: Not a directory\n"
 
 
-def test_what_it_says_to_type_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suggested_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = Path(sys.executable).parent / "gateway"
     monkeypatch.chdir(command.parents[1])
     monkeypatch.setenv("PATH", os.defpath)
@@ -285,7 +285,7 @@ def run_with(tmp_path: Path, *arguments: str, **options: Any) -> "subprocess.Com
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
-def test_answers_in_a_pipe_or_a_file_are_refused_aloud(tmp_path: Path) -> None:
+def test_answers_from_a_pipe_or_a_file_are_refused(tmp_path: Path) -> None:
     piped = run_with(tmp_path, input="https://gw.example.com\n\n\n\n")
     (tmp_path / "answers").write_text("https://gw.example.com\n")
     with (tmp_path / "answers").open() as file:
@@ -333,7 +333,7 @@ def test_at_a_terminal_empty_answers_are_the_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("at_a_terminal")
-def test_nobody_answers_for_nothing(tmp_path: Path) -> None:
+def test_existing_files_are_refused_before_any_question(tmp_path: Path) -> None:
     (tmp_path / "secret_key").write_text("mine")
     result = CliRunner().invoke(main, ["init", "--dir", str(tmp_path)], input="")
     assert (result.exit_code, "exist" in result.stderr) == (1, True)

@@ -1,4 +1,4 @@
-"""``gateway logs``: the log as a table, as JSON, and as it grows; beside a gateway that runs."""
+"""``gateway logs`` on the store of a running gateway: as a table, as JSON, and following new entries."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ async def test_filters_and_json(filled: Examined) -> None:
         assert [one["request_id"] for one in json.loads(shown.stdout)["data"]] == ids, words
 
 
-async def test_where_there_is_more_the_way_on_is_named(filled: Examined) -> None:
+async def test_output_says_how_to_see_further_entries(filled: Examined) -> None:
     shown = await logs(filled, "--limit", "2")
     cursor = shown.stderr.rpartition("--cursor ")[2].strip()
     rest = await logs(filled, "--cursor", cursor, "--json")
@@ -83,7 +83,7 @@ async def test_wrong_filters_are_named(filled: Examined, words: tuple[str, str])
     assert words[0] in refused.stderr
 
 
-async def test_what_is_stored_meanwhile_is_followed(running: RunningGateway, filled: Examined) -> None:
+async def test_new_entries_are_followed(running: RunningGateway, filled: Examined) -> None:
     command = (sys.executable, "-m", "gateway", "logs", "-c", str(filled.file), "--follow", "--json")
     following = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
     assert following.stdout is not None

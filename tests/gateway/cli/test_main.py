@@ -1,4 +1,4 @@
-"""The command itself: its list, its quickness, its manners."""
+"""The `gateway` command itself: its list of commands, fast help, and usage errors."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_every_listed_command_is_there_and_has_json(entry: tuple[str, str]) -> N
     assert "--json" in options or isinstance(command, click.Group)
 
 
-def test_a_misspelt_command_is_put_right() -> None:
+def test_misspelt_command_gets_a_suggestion() -> None:
     result = CliRunner().invoke(main, ["chek"])
     assert result.exit_code == 2
     assert "No such command 'chek'; did you mean 'check'?" in result.stderr

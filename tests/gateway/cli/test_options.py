@@ -1,4 +1,4 @@
-"""The error message of commands when no configuration file is given."""
+"""The error message of commands when they find no configuration file."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ def ran(*words: str) -> Result:
 
 @pytest.fixture
 def after_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which a demo was run, and in which the reference of all keys lies, as in a checkout."""
+    """A folder in which a demo was run, which also contains the reference gateway.yaml, as a checkout does."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GATEWAY_ENCRYPTION_KEY", raising=False)
     folder = DemoFolder(tmp_path / ".gateway")
@@ -27,7 +27,7 @@ def after_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.point_catalog_at("http://127.0.0.1:3004")
     assert (
         ran("keys", "create", "first", "-c", str(folder.configuration)).exit_code == 0
-    )  # as the demo's gateway makes the store
+    )  # creates the store, as the demo's gateway does
     (tmp_path / "gateway.yaml").symlink_to(resources.file("gateway.yaml"))
     return tmp_path
 
@@ -41,13 +41,13 @@ def test_where_a_demo_was_run_its_configuration_is_named(after_a_demo: Path, wor
     assert (named.exit_code, HINT in named.output) == (0, False)
 
 
-def test_a_configuration_of_ones_own_is_not_doubted(after_a_demo: Path) -> None:
+def test_own_configuration_gets_no_hint_at_the_demo(after_a_demo: Path) -> None:
     file = after_a_demo / "gateway.yaml"
     file.unlink()
     shutil.copy(resources.file("gateway.yaml"), file)
     assert HINT not in ran("check").output
 
 
-def test_without_a_demo_nothing_is_hinted_at(after_a_demo: Path) -> None:
+def test_no_demo_means_no_hint(after_a_demo: Path) -> None:
     shutil.rmtree(after_a_demo / ".gateway")
     assert "demo" not in ran("check").stderr

@@ -1,4 +1,4 @@
-"""Commands on the store of a gateway that does not run: on PostgreSQL as on SQLite, and where there is none."""
+"""Commands on the store of a gateway that is not running: on PostgreSQL, on SQLite, and without a store."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.gateway.cli.command import run_command
 KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
 NEW_KEY = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 
-# What each prints at the end of a run on a store that holds a key and nothing else; the arguments that it needs.
+# The last output of each command on a store with only a key, and the arguments that the command needs.
 ON_THE_STORE = {
     "keys status": (),
     "keys rotate": (),
@@ -68,7 +68,7 @@ async def test_every_command_runs_on_postgresql(empty_database: str, tmp_path: P
 def test_a_command_that_finds_no_store_makes_none(url: str, tmp_path: Path, command: str) -> None:
     file = written(tmp_path, url, KEY)
     before = sorted(tmp_path.iterdir())
-    for _ in range(2):  # nothing was written by the first
+    for _ in range(2):  # the first run must have written nothing
         done = run_command(*command.split(" "), "-c", file)
         assert done.exit_code == 1
         assert ("is not there" if url.startswith("sqlite") else "holds nothing of a gateway") in done.stderr

@@ -1,4 +1,4 @@
-"""``gateway serve`` before it serves: what forbids a start is told at once, early, and as JSON where requested."""
+"""``gateway serve`` before it serves: what prevents a start is reported early, and as JSON if requested."""
 
 import asyncio
 import json
@@ -36,12 +36,12 @@ def file(tmp_path: Path) -> Path:
 
 
 async def _made(file: Path) -> None:
-    """A database beside `file`, sealed under a key that is not in it."""
+    """Create a database beside `file`, sealed with another key than the file's."""
     url = f"sqlite:///{file.parent}/gateway.db"
     await (await open_store(url, Keyring([os.urandom(32)]), environments={"dev"})).close()
 
 
-# A worker, which reads the configuration, with a parent that has said what to read.
+# A worker whose parent has told it which configuration to read.
 WORKER = """
 import socket, sys
 from gateway.cli.worker import main
@@ -54,7 +54,7 @@ except SystemExit as end: print(end.code, [m for m in {heavy!r} if m in sys.modu
 
 
 def refusal(file: Path, heavy: Sequence[str]) -> str:
-    """The one line with which a worker's start ends, before anything heavy is imported."""
+    """Return the single line with which a worker's start fails, before anything heavy is imported."""
     code = WORKER.format(file=str(file), heavy=heavy)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert run.stdout == "1 []\n", run.stderr

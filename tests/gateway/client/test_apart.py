@@ -1,4 +1,4 @@
-"""The client stands apart: anyone who imports it loads no server, no database, no catalog."""
+"""Importing the client loads no server, no database, no catalog."""
 
 import subprocess
 import sys

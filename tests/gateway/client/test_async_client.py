@@ -1,4 +1,4 @@
-"""The gateway's own API through the client, with and without asyncio."""
+"""The gateway's API through both clients, async and sync."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,7 +27,7 @@ async def list_(tmp_path: Path) -> AsyncIterator[Paged]:
 
 @pytest.fixture
 async def echo() -> AsyncIterator[Lists]:
-    """Stand in for a gateway: answer with the request."""
+    """A server that replaces the gateway and answers with the request."""
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else None
@@ -38,7 +38,7 @@ async def echo() -> AsyncIterator[Lists]:
 
 
 def calling(kind: str, url: str) -> Call:
-    """``await call("method", …)`` on a client of that kind; a list method's result is a list."""
+    """Return a function ``await call("method", …)`` for a client of that kind. A list method returns a list."""
     names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
 
     async def asynchronous(method: str, *args: Any, **options: Any) -> Any:
@@ -145,7 +145,7 @@ async def test_the_catalog_is_searched(call: Call) -> None:
     assert len(await call("list_providers")) > 1000
 
 
-async def test_the_story_of_a_connection_is_reported_when_requested(call: Call) -> None:
+async def test_connection_history_is_returned_when_requested(call: Call) -> None:
     assert "history" not in await call("get_connection")
     assert "history" in await call("get_connection", history=True)
 
@@ -161,7 +161,7 @@ async def test_the_story_of_a_connection_is_reported_when_requested(call: Call) 
         ),
     ],
 )
-async def test_metadata_leaves_as_the_api_wants_it(
+async def test_metadata_is_sent_in_the_apis_format(
     method: str, args: Any, sent: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gateway.client.calls import ApiCall as Asked
@@ -206,7 +206,7 @@ def test_a_refusal_tells_when_to_ask_again_and_where_to_connect() -> None:
     assert GatewayError(424, "x", "no").retry_at is None
 
 
-async def test_what_is_no_answer_of_the_gateway_is_a_refusal_too() -> None:
+async def test_answer_of_another_server_raises_the_same_error() -> None:
     async def page(request: web.Request) -> web.Response:
         return web.Response(text="<h1>somebody else</h1>", status=200 if "200" in request.path else 502)
 

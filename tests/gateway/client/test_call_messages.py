@@ -1,4 +1,4 @@
-"""A call's inputs become the address and the fields that the gateway reads."""
+"""The arguments of a call are converted to the URL and header fields that the gateway reads."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_an_endpoint_is_appended_and_its_encoding_kept(endpoint: str, params: Pa
         "https://gw.example.com/proxy/x",
     ],
 )
-def test_an_absolute_url_is_refused_and_the_way_is_named(endpoint: str) -> None:
+def test_absolute_url_is_refused_with_a_hint(endpoint: str) -> None:
     with pytest.raises(ValueError, match=r"is an absolute URL.*paginate.*base_url_override") as refused:
         proxied(BASE, endpoint, None)
     assert "t0k" not in str(refused.value)
@@ -105,7 +105,7 @@ def test_the_gateway_reads_what_the_client_writes() -> None:
 
 
 @pytest.mark.parametrize("value", ["ü", "a\nb", "\x7f"])
-def test_what_no_header_may_hold_is_reported(value: str) -> None:
+def test_invalid_header_value_is_reported(value: str) -> None:
     with pytest.raises(ValueError, match="response_path"):
         wish(None, None, {"response_path": value})
 

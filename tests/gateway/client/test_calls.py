@@ -1,4 +1,4 @@
-"""The operation of the requirement, for every method, with and without asyncio; and who is to blame for a failure."""
+"""Proxied calls with every method, async and sync, and which exception says whether gateway or provider failed."""
 
 import asyncio
 import io
@@ -31,7 +31,7 @@ Call = Callable[..., Awaitable[Any]]
 
 
 async def echo(request: web.Request) -> web.StreamResponse:
-    """Answer with the request; ``/fail/404`` with that status, ``/cut`` with half an answer, ``/slow`` a piece at a time."""
+    """Answer with the request; ``/fail/404`` with that status, ``/cut`` with half an answer, ``/slow`` in slow pieces."""
     if request.path.startswith("/v1/fail/"):
         return web.json_response({"provider": "no"}, status=int(request.path.rpartition("/")[2]))
     if request.path in ("/v1/cut", "/v1/endless"):
@@ -82,7 +82,7 @@ async def call(request: pytest.FixtureRequest, list_: Paged) -> AsyncIterator[Ca
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_every_method_is_the_operation_of_the_requirement(call: Call, method: str) -> None:
+async def test_every_method_makes_the_same_proxied_call(call: Call, method: str) -> None:
     answer: Answer = await call(
         method, endpoint="/a%2Fb?x=1", params={"max": 5, "ids": [1, 2]}, headers={"X-Mine": "1"}
     )
@@ -155,7 +155,7 @@ async def test_the_base_address_may_be_replaced_where_that_is_allowed(call: Call
         await call("get", "/x", base_url_override="https://evil.example")
 
 
-async def test_a_refusal_tells_every_fault(call: Call) -> None:
+async def test_error_contains_every_fault(call: Call) -> None:
     with pytest.raises(GatewayError) as refused:
         await call("get", "/x", headers={"Gateway-Timeout": "never"}, retry_on=[-1])
     assert refused.value.code == "invalid_headers"
@@ -163,7 +163,7 @@ async def test_a_refusal_tells_every_fault(call: Call) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 404, 500])
-async def test_the_providers_own_no_is_an_answer(call: Call, status: int) -> None:
+async def test_error_status_of_the_provider_is_an_answer(call: Call, status: int) -> None:
     answer: Answer = await call("get", f"/fail/{status}")
     assert (answer.status, answer.json()) == (status, {"provider": "no"})
     if status >= 400:
@@ -174,7 +174,7 @@ async def test_the_providers_own_no_is_an_answer(call: Call, status: int) -> Non
         assert answer.raise_for_status() is answer
 
 
-async def test_half_an_answer_is_none(call: Call) -> None:
+async def test_truncated_answer_raises(call: Call) -> None:
     with pytest.raises(CutShort):
         await call("get", "/cut")
 
@@ -187,7 +187,7 @@ async def test_a_gateway_that_is_not_there_is_reported(unused_tcp_port: int) -> 
             await client.get("/x")
 
 
-async def test_a_key_that_opens_nothing_is_reported_and_no_key_is_shown(list_: Paged) -> None:
+async def test_invalid_key_is_reported_without_showing_it(list_: Paged) -> None:
     async with AsyncClient(
         list_.gateway.url, "sk-wrong-0123456789", provider_config_key="t", connection_id="c"
     ) as client:

@@ -14,7 +14,7 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def something(answer: Answer) -> AsyncIterator[str]:
-    """The address of a server that answers each request so."""
+    """Run a server that answers each request with `answer`. Yield its address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -50,7 +50,7 @@ async def test_a_host_that_is_not_there_is_named() -> None:
     assert "no host of the name 'no-such-host.invalid'" in await said("http://no-such-host.invalid:3003")
 
 
-async def test_what_answers_in_another_way_is_reported() -> None:
+async def test_server_that_is_not_a_gateway_is_reported() -> None:
     async def greet(writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
         await writer.drain()
@@ -77,7 +77,7 @@ def test_several_addresses_are_not_reported_as_tuples() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:3003", "127.0.0.1:3003", "", "http://", "http://gw:99999", "ftp://gw"])
-def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
+def test_invalid_url_is_refused_immediately(url: str) -> None:
     for kind in (Client, AsyncClient):
         with pytest.raises(ValueError, match="is not an address of a gateway; write it with http:// or https://"):
             kind(url, "k" * 16)

@@ -1,4 +1,4 @@
-"""The snippets of docs/client.md run as they stand, against a gateway with the sandbox behind it."""
+"""The snippets of docs/client.md run unchanged with a gateway in front of the sandbox."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.fixture
 async def gateway_url(tmp_path: Path) -> AsyncIterator[str]:
-    """A gateway whose connection `u1` is a consent at the sandbox."""
+    """A gateway whose connection `u1` was authorized at the sandbox."""
     async with running([CLIENT]) as sandbox, browser() as session:
         shipped = (resources.folder("catalog") / "sandbox.yaml").read_text()
         entry = yaml.safe_load(shipped.replace("http://127.0.0.1:3004", sandbox.issuer))
@@ -85,11 +85,11 @@ async def test_a_snippet_runs_as_it_stands(
         assert (tmp_path / "download").stat().st_size == 300_000
 
 
-def test_every_snippet_is_looked_at() -> None:
+def test_every_snippet_is_tested() -> None:
     assert len(SNIPPETS) == len(EXPECTED)
 
 
-def test_the_page_tells_every_option_and_every_fault() -> None:
+def test_page_documents_every_option_and_every_error() -> None:
     options = [*Options.__annotations__, *signature(client.AsyncClient.paginate).parameters]
     faults = [
         name for name in client.__all__ if isinstance(one := getattr(client, name), type) and issubclass(one, Exception)
@@ -98,7 +98,7 @@ def test_the_page_tells_every_option_and_every_fault() -> None:
     assert [name for name in result if f"`{name}`" not in PAGE] == []
 
 
-def test_the_page_tells_every_method() -> None:
+def test_page_documents_every_method() -> None:
     methods = [name for name in dir(client.AsyncClient) if not name.startswith("_") and name != "close"]
     assert [name for name in methods if f"`{name}" not in PAGE] == []
 

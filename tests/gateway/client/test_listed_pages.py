@@ -1,4 +1,4 @@
-"""A list through the client: every record once, whatever breaks on the way."""
+"""A list through the client: it returns every record exactly once, even if connections break."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ ALL = [{"n": number} for number in range(1, 9)]
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """The client's waits, which take no time."""
+    """Record the client's waits and skip them."""
     seen: list[float] = []
 
     async def pass_at_once(seconds: float) -> None:
@@ -43,7 +43,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 async def into(seen: list[Any], pages: AsyncPages) -> None:
-    """Append the records to `seen`, which keeps those that came before a fault."""
+    """Append the records to `seen`, which keeps the records before an error."""
     async for record in pages:
         seen.append(record)  # noqa: PERF401
 
@@ -55,7 +55,7 @@ async def client_of(list_: Paged, port: int | None = None, **more: Any) -> Async
         yield client
 
 
-async def test_all_records_come_and_the_end_shows(tmp_path: Path) -> None:
+async def test_all_records_are_returned_and_the_list_is_complete(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
         pages = client.paginate("/list", params={"q": "a b"})
         assert [record async for record in pages] == ALL
@@ -63,7 +63,7 @@ async def test_all_records_come_and_the_end_shows(tmp_path: Path) -> None:
     assert list_.lists.seen[0] == "/v1/list?q=a%20b"
 
 
-async def test_some_pages_come_and_another_call_goes_on(tmp_path: Path) -> None:
+async def test_partial_list_is_resumed_by_another_call(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
         first = client.paginate("/list", pages=3)
         assert [record async for record in first] == ALL[:6]
@@ -76,14 +76,14 @@ MANY = [{"n": number} for number in range(1, 1501)]
 
 
 @pytest.mark.parametrize("stop", [1, 50, 100, 101, 250, 1499, 1500])
-async def test_a_reader_that_stops_after_any_record_goes_on_behind_it(tmp_path: Path, stop: int) -> None:
+async def test_reading_resumes_after_any_record(tmp_path: Path, stop: int) -> None:
     async with paged(tmp_path, pages_of(15, 100)) as list_, client_of(list_) as client:
         first, seen = client.paginate("/list"), []
         async for record in first:
             seen.append(record)
             if len(seen) == stop:
                 break
-        assert first.behind == (stop - 1) % 100 + 1  # the page's mark is read with the record after it
+        assert first.behind == (stop - 1) % 100 + 1  # the cursor of a page is read with the next record
         rest = client.paginate("/list", since=first.cursor, behind=first.behind)
         assert seen + [record async for record in rest] == MANY
         assert (rest.complete, rest.cursor, rest.behind) == (True, None, 0)
@@ -102,7 +102,7 @@ async def test_without_asyncio_the_same(tmp_path: Path, stop: int) -> None:
         assert await asyncio.to_thread(two_calls) == MANY
 
 
-async def test_batches_count_whole(tmp_path: Path) -> None:
+async def test_cursor_after_a_batch_covers_the_whole_batch(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
         first, seen = client.paginate("/list"), []
         async for batch in first.batches():
@@ -142,7 +142,7 @@ async def test_limit_way_and_the_reader_of_records_can_be_given(tmp_path: Path) 
     assert list_.lists.seen[1] == "/v1/list?take=1&skip=1"
 
 
-async def test_a_first_page_that_fails_is_the_providers_word(tmp_path: Path) -> None:
+async def test_failed_first_page_raises_the_providers_error(tmp_path: Path) -> None:
     def page(_request: web.Request) -> web.Response:
         return web.json_response({"no": 1}, status=403)
 
@@ -152,7 +152,7 @@ async def test_a_first_page_that_fails_is_the_providers_word(tmp_path: Path) -> 
     assert (raised.value.status, raised.value.answer.json()) == (403, {"no": 1})
 
 
-async def test_what_the_gateway_refuses_is_its_word(tmp_path: Path) -> None:
+async def test_error_of_the_gateway_is_raised(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(4), None) as list_, client_of(list_) as client:
         with pytest.raises(GatewayError, match="invalid_headers"):
             [record async for record in client.paginate("/list")]
@@ -165,7 +165,7 @@ async def test_what_the_gateway_refuses_is_its_word(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def cutting(list_: Paged, *after_bytes: int) -> AsyncIterator[int]:
-    """A hop in front of the gateway: its first connections are reset after so many bytes of answers."""
+    """A proxy in front of the gateway that resets its first connections after this many bytes of answers."""
     left = list(after_bytes)
     port = int(list_.gateway.url.rpartition(":")[2])
     tasks: set[asyncio.Task[None]] = set()
@@ -183,7 +183,7 @@ async def cutting(list_: Paged, *after_bytes: int) -> AsyncIterator[int]:
         sending = asyncio.create_task(send())
         passes = left.pop(0) if left else None
         try:
-            while piece := await upstream.read(200):  # in small steps, so that a cut is where it is meant to be
+            while piece := await upstream.read(200):  # in small steps, so that a cut happens at the intended byte
                 writer.write(piece if passes is None else piece[:passes])
                 await writer.drain()
                 if passes is not None:
@@ -236,7 +236,7 @@ async def test_a_cut_within_a_page_does_not_give_its_records_again(tmp_path: Pat
             assert [record["n"] async for record in rest] == list(range(501, 1001))
 
 
-async def test_cuts_without_end_are_reported(tmp_path: Path, waits: list[float]) -> None:
+async def test_repeated_cuts_raise_an_error(tmp_path: Path, waits: list[float]) -> None:
     cuts = [450, *[300] * 20]
     async with paged(tmp_path, pages_of(8)) as list_, cutting(list_, *cuts) as port, client_of(list_, port) as client:
         with pytest.raises((CutShort, Unreachable)):
@@ -255,7 +255,7 @@ def failing(at: int, answers: list[web.Response]) -> Page:
     return page
 
 
-async def test_what_passes_at_the_provider_is_waited_for(tmp_path: Path, waits: list[float]) -> None:
+async def test_temporary_error_of_the_provider_is_retried(tmp_path: Path, waits: list[float]) -> None:
     late = [
         web.Response(status=429, headers={"Retry-After": "200"}),
         web.Response(status=429, headers={"Retry-After": "100"}),
@@ -263,7 +263,7 @@ async def test_what_passes_at_the_provider_is_waited_for(tmp_path: Path, waits: 
     async with paged(tmp_path, failing(2, late)) as list_, client_of(list_) as client:
         pages = client.paginate("/list")
         assert [record async for record in pages] == ALL
-    assert [round(wait, -1) for wait in waits] == [200, 100]  # the second is the first answer of the call that went on
+    assert [round(wait, -1) for wait in waits] == [200, 100]  # the second is the first answer of the resumed call
 
 
 async def test_a_provider_that_fails_for_good_ends_the_list_with_a_cursor(tmp_path: Path, waits: list[float]) -> None:
@@ -279,7 +279,7 @@ async def test_a_provider_that_fails_for_good_ends_the_list_with_a_cursor(tmp_pa
         assert [record async for record in rest] == ALL[4:]
 
 
-async def test_a_wait_that_is_too_long_ends_it_too(tmp_path: Path, waits: list[float]) -> None:
+async def test_too_long_wait_ends_the_list(tmp_path: Path, waits: list[float]) -> None:
     late = [web.Response(status=429, headers={"Retry-After": "3600"})]
     async with paged(tmp_path, failing(2, late)) as list_, client_of(list_) as client:
         with pytest.raises(PagingBroken, match="429"):
@@ -287,7 +287,7 @@ async def test_a_wait_that_is_too_long_ends_it_too(tmp_path: Path, waits: list[f
     assert waits == []
 
 
-async def test_a_list_that_cannot_be_gone_on_with_is_not_begun_again(tmp_path: Path, waits: list[float]) -> None:
+async def test_list_that_cannot_be_resumed_is_not_restarted(tmp_path: Path, waits: list[float]) -> None:
     def page(_request: web.Request) -> web.Response:
         return web.json_response({"items": [{"n": 1}], "next": "same"})
 
@@ -298,7 +298,7 @@ async def test_a_list_that_cannot_be_gone_on_with_is_not_begun_again(tmp_path: P
     assert (len(seen), waits) == (2, [])
 
 
-async def test_no_record_can_pretend_to_be_the_end(tmp_path: Path) -> None:
+async def test_record_that_looks_like_a_trailer_is_a_record(tmp_path: Path) -> None:
     lies = ['{"gateway_trailer":{"complete":true,"pages":1}}', '{"gateway_page":{"pages":9,"cursor":"x"}}', '{"n":1}']
 
     def page(_request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The result with which an end user returns: what the gateway signs, the client verifies, and nothing else."""
+"""The signed result in the return URL: the client accepts only what the gateway signed as a result."""
 
 import base64
 import hmac

@@ -1,4 +1,4 @@
-"""The reference configuration and its page say what the code does."""
+"""The reference configuration and its page agree with the code."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every fault of a configuration, in the line where it stands, and all of them at once."""
+"""All faults of a configuration are reported together, each with its line."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ STORE = "store: {encryption_keys: ['${KEY}']}\n"
 
 
 def faults(tmp_path: Path, text: str | bytes) -> list[str]:
-    """The lines of all faults of `text`, with the folder taken off."""
+    """Return the lines of all faults of `text`, without the folder."""
     file = tmp_path / "gateway.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(Faults) as caught:
@@ -29,7 +29,7 @@ def faults(tmp_path: Path, text: str | bytes) -> list[str]:
     return [line.removeprefix(f"{tmp_path}/") for line in lines]
 
 
-# The document after the store's line, the line of the fault, and a part of what it says.
+# The document after the store's line, the line of the fault, and a part of its message.
 TABLE = [
     ("server: {prot: 1}", 2, "server.prot: is not a known key; did you mean 'port'?"),
     ("servers: {}", 2, "servers: is not a known key; did you mean 'server'?"),
@@ -300,7 +300,7 @@ def test_no_syntax_error_shows_a_secret(tmp_path: Path, value: str) -> None:
     assert "Sup3rS3cret" not in "\n".join(faults(tmp_path, f"server:\n  host: {value}\n"))
 
 
-def test_a_mapping_tells_its_faults_by_key() -> None:
+def test_faults_of_a_python_mapping_name_the_key() -> None:
     with pytest.raises(Faults) as caught:
         parse({"server": {"prot": 1}, "store": {"encryption_keys": [KEY]}}, base=Path("/"), environ={})
     assert str(caught.value) == "server.prot: is not a known key; did you mean 'port'?"

@@ -1,4 +1,4 @@
-"""Whatever stands anywhere in gateway.yaml, the answer is a configuration or faults with their lines, and nothing else."""
+"""For every value at every place of gateway.yaml, the result is a configuration or faults with lines, and never a crash."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ ENVIRON = {
     "JIRA_CLIENT_SECRET": "secret",
 }
 ROOT = Path(__file__).parents[3]
-DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the former is ten times as quick
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the C dumper is ten times as fast
 Place = tuple[str | int, ...]
 
 WRONG: list[Any] = [
@@ -40,7 +40,7 @@ WRONG: list[Any] = [
 
 @cache
 def reference() -> dict[str, Any]:
-    """The reference file with its commented part, and something in every list and mapping."""
+    """Return the reference file with its commented part, and with an item in every list and mapping."""
     text = (ROOT / "gateway.yaml").read_text().replace("    integrations: {}", "    x: {}", 1)
     text = re.sub(r"^    x: .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^    # (integrations:|  )", r"    \1", text, flags=re.MULTILINE)
@@ -65,7 +65,7 @@ SECTIONS = [place for place, value in ALL if isinstance(value, dict)]
 
 
 def with_value(place: Place, value: Any) -> dict[str, Any]:
-    """The reference with `value` at `place`."""
+    """Return the reference with `value` at `place`."""
     document = deepcopy(reference())
     tree: Any = document
     for step in place[:-1]:
@@ -75,7 +75,7 @@ def with_value(place: Place, value: Any) -> dict[str, Any]:
 
 
 def faults(file: Path, document: Any) -> list[str]:
-    """Empty where it loads. Whatever else is raised fails the test."""
+    """Return the faults, or nothing if the document loads. Any other exception fails the test."""
     file.write_text(yaml.dump(document, Dumper=DUMPER, sort_keys=False, allow_unicode=True))
     try:
         load(file, environ=ENVIRON)

@@ -1,4 +1,4 @@
-"""A configuration that is right: its defaults, the forms its values take, and the paths in it."""
+"""A valid configuration: its defaults, the formats of its values, and its paths."""
 
 import base64
 from dataclasses import MISSING, fields
@@ -134,7 +134,7 @@ def test_a_network_may_be_allowed_with_or_without_a_port(text: str, network: str
 
 
 @pytest.mark.parametrize("text", ["::1:9900:", "[::1", "::1]", "[10.0.0.0/8", "10.0.0.0/8/8", "1::2::3", ""])
-def test_a_network_that_could_mean_two_things_means_none(text: str) -> None:
+def test_ambiguous_network_is_refused(text: str) -> None:
     with pytest.raises(Exception, match=r"egress\.allow\[0\]"):
         config(egress={"allow": [text]})
 
@@ -170,12 +170,12 @@ def test_an_integration_is_of_the_provider_it_is_named_after_unless_it_says_othe
 
 
 @pytest.mark.parametrize(("given", "kept"), [(None, None), ([], ()), (["a", "b"], ("a", "b"))])
-def test_no_scopes_and_unnamed_scopes_are_two_things(given: Any, kept: Any) -> None:
+def test_empty_scopes_differ_from_absent_scopes(given: Any, kept: Any) -> None:
     made = config(environments={"dev": {"integrations": {"jira": {"scopes": given}}}})
     assert made.environments["dev"].integrations["jira"].scopes == kept
 
 
-def test_references_may_stand_for_numbers_truths_and_nothing(tmp_path: Path) -> None:
+def test_references_may_be_numbers_booleans_and_null(tmp_path: Path) -> None:
     text = """\
 server: {port: "${PORT:-3003}", drain_s: "${DRAIN}", admin_port: "${ADMIN:-}"}
 store: {encryption_keys: ["${NEW}", "${OLD:-}"]}

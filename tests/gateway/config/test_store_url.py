@@ -1,4 +1,4 @@
-"""`store.url` takes what libpq's addresses take, refuses what would be ignored, and never repeats a password."""
+"""`store.url` accepts libpq's addresses, refuses parameters that would be ignored, and never prints a password."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_an_address_is_kept_to_the_letter(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", BAD)
-def test_what_cannot_be_meant_is_a_fault_that_hides_the_password(url: str) -> None:
+def test_invalid_store_url_is_reported_without_the_password(url: str) -> None:
     with pytest.raises(Faults) as faults:
         store_url(url)
     (fault,) = faults.value.faults

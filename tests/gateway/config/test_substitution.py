@@ -1,4 +1,4 @@
-"""References in a configuration: what they become, and what is left alone."""
+"""References in a configuration: how they are replaced, and which texts stay unchanged."""
 
 import os
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_literal_text_survives_when_its_references_are_escaped(text: str) -> N
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_what_is_put_in_is_never_looked_at_again(value: str) -> None:
+def test_inserted_values_are_never_substituted_again(value: str) -> None:
     assert filled("<${A}>", {"A": value}) == f"<{value}>"
 
 
@@ -77,7 +77,7 @@ def test_a_default_is_taken_to_the_letter(default: str, empty: bool) -> None:
 
 
 @given(st.text(alphabet="${}:-.AB file"))
-def test_no_text_makes_substitution_fail_in_another_way(text: str) -> None:
+def test_substitution_of_any_text_fails_only_with_the_documented_error(text: str) -> None:
     value, wrong = Substitution({"A": "x"}, Path("/nowhere")).fill(text)
     assert wrong or value is None or isinstance(value, str)
 
@@ -93,7 +93,7 @@ def test_a_tree_without_references_is_unchanged(tree: Any) -> None:
     assert substitute(tree, Substitution({}, Path("/nowhere"))) == (tree, [], {})
 
 
-def test_keys_are_not_looked_at() -> None:
+def test_keys_are_not_substituted() -> None:
     tree, wrong, _ = substitute({"${NAME}": ["${NAME}", 3]}, Substitution(ENVIRON, Path("/nowhere")))
     assert tree == {"${NAME}": ["value", 3]}
     assert wrong == []

@@ -1,4 +1,4 @@
-"""Time that a test moves."""
+"""Fixtures that move time."""
 
 from datetime import timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from gateway import clock
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Moves both clocks on by so many seconds."""
+    """Return a function that sets both clocks forward by a number of seconds."""
     shift = 0.0
     now, monotonic = clock.now, clock.monotonic
     monkeypatch.setattr(clock, "now", lambda: now() + timedelta(seconds=shift))

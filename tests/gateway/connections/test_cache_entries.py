@@ -1,4 +1,4 @@
-"""A cache entry comes due once, at its newest due time, without a search of all entries."""
+"""A cache entry is due once, at its newest due time, without a search of all entries."""
 
 import pickle
 import tracemalloc
@@ -55,7 +55,7 @@ def due(entries: CacheEntries, now: float) -> list[str]:
         ({"used_at": 5.0, "good_until": 60.0, "opened": OPENED, "refresh_at": 300.0}, 60.0),
     ],
 )
-def test_the_first_thing_to_be_done_counts(fields: dict[str, Any], at: float) -> None:
+def test_entry_is_due_at_its_earliest_due_time(fields: dict[str, Any], at: float) -> None:
     assert kept(**fields).next_due(TTL_S) == at
 
 
@@ -69,7 +69,7 @@ def test_due_entries_come_once_and_in_order() -> None:
     assert due(entries, 99.0) == ["later"]
 
 
-def test_what_was_put_again_is_due_at_its_new_time_alone() -> None:
+def test_replaced_entry_is_due_only_at_its_new_time() -> None:
     entries = CacheEntries()
     put(entries, kept(used_at=0.0, refresh_at=10.0))
     put(entries, kept(used_at=0.0, refresh_at=20.0))
@@ -77,7 +77,7 @@ def test_what_was_put_again_is_due_at_its_new_time_alone() -> None:
     assert due(entries, 20.0) == ["a"]
 
 
-def test_what_is_looked_at_again_comes_due_again() -> None:
+def test_checked_entry_is_due_again() -> None:
     entries = CacheEntries()
     one = put(entries, kept(used_at=0.0, refresh_at=10.0))
     assert due(entries, 10.0) == ["a"]
@@ -87,7 +87,7 @@ def test_what_is_looked_at_again_comes_due_again() -> None:
     assert due(entries, 600.0) == ["a"]
 
 
-def test_what_is_gone_is_not_due() -> None:
+def test_removed_entry_is_not_due() -> None:
     entries = CacheEntries()
     put(entries, kept("a", used_at=0.0, refresh_at=10.0))
     put(entries, kept("b", used_at=0.0, refresh_at=10.0))
@@ -99,7 +99,7 @@ def test_what_is_gone_is_not_due() -> None:
     assert len(entries) == 0
 
 
-def test_times_that_count_no_more_do_not_pile_up() -> None:
+def test_outdated_due_times_do_not_accumulate() -> None:
     entries = CacheEntries()
     for n in range(1000):
         put(entries, kept(used_at=float(n), opened=OPENED, good_until=n + 60.0))
@@ -108,7 +108,7 @@ def test_times_that_count_no_more_do_not_pile_up() -> None:
     assert due(entries, 999 + 60.0) == ["a"]
 
 
-def test_the_one_put_longest_ago_makes_room() -> None:
+def test_oldest_entry_is_evicted() -> None:
     entries = CacheEntries()
     for name in "abac":
         put(entries, kept(name, used_at=0.0), most=2)
@@ -116,7 +116,7 @@ def test_the_one_put_longest_ago_makes_room() -> None:
     assert entries.get(ConnectionRef("dev", "jira", "b")) is None
 
 
-def test_where_there_is_no_room_in_bytes_the_one_that_was_put_longest_ago_goes() -> None:
+def test_oldest_entry_is_evicted_when_the_byte_limit_is_reached() -> None:
     entries = CacheEntries()
     for name in "abc":
         put(entries, kept(name), most_bytes=3 * ENTRY_BYTES)
@@ -126,7 +126,7 @@ def test_where_there_is_no_room_in_bytes_the_one_that_was_put_longest_ago_goes()
     assert entries.bytes_held == 3 * ENTRY_BYTES
     large = put(entries, with_metadata("e", {"text": "x" * 2 * ENTRY_BYTES}), most_bytes=3 * ENTRY_BYTES)
     assert [ref.connection_id for ref, _ in entries.items()] == ["e"]
-    assert entries.bytes_held == large.size > 3 * ENTRY_BYTES  # one is kept however large it is
+    assert entries.bytes_held == large.size > 3 * ENTRY_BYTES  # one entry is kept, however large it is
     large.connection = kept("e").connection
     entries.weigh(large)
     assert entries.bytes_held == ENTRY_BYTES
@@ -142,8 +142,10 @@ def with_metadata(name: str, metadata: dict[str, Any]) -> Kept:
     return Kept(replace(kept(name).connection, metadata=metadata))
 
 
-def test_the_weight_of_an_entry_is_what_it_takes() -> None:
-    """Within a fifth, by `tracemalloc`; rows as the store makes them, with an OAuth credential and without."""
+def test_estimated_size_of_an_entry_is_its_real_size() -> None:
+    """The estimated size is within a fifth of `tracemalloc`'s, for rows as the store returns them, with and without
+    OAuth credentials.
+    """
     for ciphertext, more in ((76, {}), (600, {"config": {"instance_url": "https://acme.my.example.com"}})):
         entries = CacheEntries()
         tracemalloc.start()
@@ -155,11 +157,11 @@ def test_the_weight_of_an_entry_is_what_it_takes() -> None:
         took = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()
         assert took / entries.bytes_held == pytest.approx(1.0, abs=0.2)
-        assert took / 2000 <= 1150 + (0 if not more else ciphertext + 300)  # a million of the small ones in 1.15 GB
+        assert took / 2000 <= 1150 + (0 if not more else ciphertext + 300)  # a million of the small ones fit in 1.15 GB
 
 
 def stored(number: int, ciphertext: int, more: dict[str, Any]) -> dict[str, Any]:
-    """A row as a driver returns it: each value an object of its own."""
+    """Return a row as a driver does: each value is a separate object."""
     at = NOW + timedelta(seconds=number)
     row: dict[str, Any] = dict.fromkeys(column.name for column in connections.columns)
     row |= {

@@ -62,7 +62,7 @@ async def test_each_refusal_has_its_state_its_likeliest_cause_and_one_action(
     assert "refresh-0" not in json.dumps(body)
 
 
-async def test_a_flapping_provider_makes_one_entry_a_change(
+async def test_flapping_provider_adds_one_history_entry_per_change(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -168,7 +168,7 @@ async def test_a_reload_with_another_client_leaves_nothing_to_fix(
     assert elsewhere["diagnosis"] == refused
 
 
-async def test_only_what_there_is_can_be_included(running: RunningGateway, tracker: Tracker) -> None:
+async def test_unknown_include_is_refused(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     body = await running.json("GET", ADDRESS.replace("history", "everything"), expect=400)
     assert body["error"]["code"] == "invalid_query_params"
@@ -197,7 +197,7 @@ async def test_a_backup_is_blamed_only_for_what_was_alive_in_it(
     assert [one.name for one in found.causes] == [*blamed, "access_taken_back"]
 
 
-async def test_what_was_written_last_stands_last_whatever_its_time(running: RunningGateway, tracker: Tracker) -> None:
+async def test_history_is_ordered_by_writing_not_by_time(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     earlier = clock.now() - timedelta(minutes=1)
     found = await told(running, Change(earlier, State.NEEDS_REAUTH, "invalid_grant"))

@@ -1,4 +1,4 @@
-"""The provider refuses a token before its time: one renewal for all who hear of it, and never in a loop."""
+"""The provider rejects a token before its expiry: one refresh serves all waiting calls, and refreshes never loop."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ async def statuses(running: RunningGateway, count: int = 1, method: str = "GET")
 
 
 async def revoked(running: RunningGateway, tracker: Tracker) -> None:
-    """A connection in use whose access token the provider has withdrawn."""
+    """Import a connection, use it, and withdraw its access token at the provider."""
     tracker.refusal = 401
     await running.imported(tracker.grant())
     assert await statuses(running) == [200]
@@ -34,7 +34,7 @@ async def test_fifty_calls_with_a_withdrawn_token_renew_it_once_and_all_succeed(
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_a_post_hears_the_401_and_the_next_one_has_the_new_token(
+async def test_post_gets_the_401_and_the_next_call_uses_the_new_token(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await revoked(running, tracker)
@@ -58,7 +58,7 @@ async def test_a_token_that_a_401_has_just_renewed_is_not_renewed_again(
     assert tracker.calls["refresh_token"] == 2
 
 
-async def test_a_grant_that_is_gone_is_requested_once_and_the_401_passes(
+async def test_revoked_grant_is_refreshed_once_and_the_401_is_returned(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await revoked(running, tracker)
@@ -68,7 +68,7 @@ async def test_a_grant_that_is_gone_is_requested_once_and_the_401_passes(
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_without_a_refresh_token_the_401_passes(running: RunningGateway, tracker: Tracker) -> None:
+async def test_401_is_returned_if_there_is_no_refresh_token(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
     await running.imported(grant)

@@ -1,4 +1,4 @@
-"""Where a credential goes: the entry's slots, its defaults, and what must refuse instead of being sent half-filled."""
+"""The place of a credential: the entry's slots, its defaults, and cases that must be refused instead of sent half-filled."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_a_credential_that_would_split_a_header_is_never_placed(token: str) -> N
     assert token not in fault.value.message
 
 
-def test_nothing_of_a_placement_prints() -> None:
+def test_printed_placement_shows_no_secret() -> None:
     assert "tok" not in repr(placed(TOKEN))
 
 
@@ -109,6 +109,6 @@ def test_a_credential_may_stand_in_the_path_of_a_base_url() -> None:
     assert base_url(entry, {}, modes()["API_KEY"], KEY).path == "/botk%26y"
 
 
-def test_what_differs_each_time_is_one_moment_for_all_of_a_request() -> None:
+def test_time_and_uuid_are_the_same_within_a_request() -> None:
     ready = placed(TOKEN, headers={"x-a": "${random}", "x-b": "${random}"})
     assert len({value for _, value in ready.defaults}) == 1

@@ -1,4 +1,4 @@
-"""A credential that the provider's API rejects on call after call: `degraded`, then `needs_reauth`, and back with a 2xx."""
+"""A credential that the provider's API rejects repeatedly: `degraded`, then `needs_reauth`; a 2xx makes it active again."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ HISTORY = "/connections/c1?provider_config_key=keyed&include=history"
 
 @pytest.fixture
 async def keyed(running: RunningGateway, tracker: Tracker) -> RunningGateway:
-    """With connection `c1` of integration `keyed`, whose API key the tracker takes."""
+    """A gateway with connection `c1` of integration `keyed`, whose API key the tracker accepts."""
     for name, mode, header in (
         ("keyed", "API_KEY", "Bearer ${apiKey}"),
         ("open", "NONE", "none"),
@@ -52,7 +52,7 @@ def withdraw(tracker: Tracker) -> None:
 
 
 async def called(running: RunningGateway, times: int = 1, path: str = "/x", **options: Any) -> set[int]:
-    """The statuses of so many calls, one after the other; what they lead to is stored when this returns."""
+    """Make `times` calls one after the other, wait until their effects are stored, and return the statuses."""
     statuses = set()
     for _ in range(times):
         async with running.proxied("c1", path, **{**NAMES, **options}) as answer:
@@ -240,7 +240,7 @@ async def test_a_connection_that_works_stays_on_the_fast_path_and_one_that_is_co
         return fast_path.taken - fast_path.handed_over - before
 
     async def fast_again() -> None:
-        """A call through the chain has its answer before its connection to the provider is kept for the next one."""
+        """The answer to a call through the chain arrives before its connection to the provider is kept for the next call."""
         async with asyncio.timeout(PATIENCE_S):
             while await taken("/x") == 0:
                 pass
@@ -278,7 +278,9 @@ async def test_a_connection_without_a_credential_has_none_that_could_be_rejected
     assert not keyed.runtime.live.rejections.suspected
 
 
-async def test_memory_is_bounded(keyed: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_remembered_rejections_is_bounded(
+    keyed: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gateway.connections.rejected_credentials.MOST", 3)
     for n in range(5):
         key = tracker.grant()["access_token"]
@@ -292,7 +294,7 @@ async def test_memory_is_bounded(keyed: RunningGateway, tracker: Tracker, monkey
     assert [ref.connection_id for ref in keyed.runtime.live.rejections.suspected] == ["b2", "b3", "b4"]
 
 
-async def test_what_one_node_has_noted_another_one_withdraws(
+async def test_rejection_recorded_by_one_node_is_cleared_by_another(
     keyed: RunningGateway, tracker: Tracker, tmp_path: Any
 ) -> None:
     known = set(tracker.grants[0].access_tokens)

@@ -1,4 +1,4 @@
-"""Granted against needed scopes: what token answers say, and what counts as missing."""
+"""Granted and needed scopes: what token answers contain, and which scopes count as missing."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -45,7 +45,7 @@ def test_what_was_granted_is_what_the_answer_says(raw: Any, granted: tuple[str, 
     assert drift(raw).granted == granted
 
 
-def test_without_a_word_of_the_provider_nothing_is_missing() -> None:
+def test_no_scope_is_missing_if_the_answer_names_none() -> None:
     assert (drift({}).missing, scope_drift(None, PROVIDER, None).missing) == ((), ())
 
 
@@ -62,7 +62,7 @@ def test_names_that_are_spelled_in_two_ways_are_one_scope() -> None:
     assert drift({"scope": graph}, "Mail.ReadWrite", "Read").missing == ("Mail.ReadWrite", "Read")
 
 
-def test_the_union_loses_nothing() -> None:
+def test_union_of_scopes_keeps_all() -> None:
     asked = ("read", "write", "offline_access")
     assert drift({"scope": "read admin identify"}).union(("read", "admin")) == (*asked, "admin")
     assert drift({"scope": "read admin"}).union() == asked

@@ -1,4 +1,4 @@
-"""The integration's client secret goes to hosts that the entry or the integration names, not to hosts that end users choose."""
+"""The client secret is sent only to hosts that the entry or the integration names, not to hosts that end users choose."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -179,7 +179,7 @@ async def test_what_the_operator_names_gets_the_secret_and_nothing_else_is_accep
 
 
 async def test_a_host_taken_off_the_list_gets_no_further_secret(gateway: RunningGateway, ours: RecordingServer) -> None:
-    """Renewal, and the deletion: what can be had without the provider goes on."""
+    """No refresh and no revocation uses the secret. Everything that works without the provider continues."""
     await naming(gateway, host_of(ours))
     await connected(gateway, ours.url)
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
@@ -187,7 +187,7 @@ async def test_a_host_taken_off_the_list_gets_no_further_secret(gateway: Running
     ours.received.clear()
     at = f"/connections/{one['connection_id']}?provider_config_key=forge"
     async with gateway.http.get(f"{gateway.url}{at}&force_refresh=true", headers=gateway.headers) as answer:
-        assert answer.status == 200  # the token is still good
+        assert answer.status == 200  # the token is still valid
         assert answer.headers["Gateway-Refresh-Failed"] == "unresolved_setting"
         assert (await answer.json())["state"] == "incomplete"
     body = await gateway.json("DELETE", at, expect=200)
@@ -256,7 +256,7 @@ LOOK_ALIKE = ["\u2044", "\u2215", "\uff0f", "\u29f8", "\u3002", "\uff0e", "\u212
 async def test_a_typed_host_that_looks_like_another_is_refused_in_plain_words(
     tmp_path: Path, ours: RecordingServer, char: str
 ) -> None:
-    """Wherever hosts are typed: with the format `hostname` or `uri`, with none, and in allowed_hosts."""
+    """In every field for hosts: with the format `hostname` or `uri`, without a format, and in allowed_hosts."""
     host = {"title": "Host", "any_host": True}
     addresses = {
         "revocation_url": "https://${connectionConfig.host}/revoke",

@@ -1,4 +1,4 @@
-"""Anyone who can write to the database, but has no key, cannot make the gateway send a credential for another."""
+"""An attacker who can write to the database, but has no key, cannot make the gateway send another connection's credential."""
 
 import asyncio
 import sqlite3
@@ -31,7 +31,7 @@ def _of_another_row(_: Runtime, _mine: Connection, other: Connection) -> bytes:
 
 
 def _of(**elsewhere: object) -> Tamper:
-    """The same value, sealed by the gateway itself for another place."""
+    """Return the same value, sealed by the gateway itself for another place."""
 
     def tamper(runtime: Runtime, mine: Connection, _: Connection) -> bytes:
         place = replace(mine.credential, **elsewhere)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def _of(**elsewhere: object) -> Tamper:
 
 
 def _write(database: Path, uid: str, credential: bytes) -> int:
-    """Past the gateway."""
+    """Write to the database directly."""
     with closing(sqlite3.connect(database, timeout=30, isolation_level=None)) as db:
         return db.execute("UPDATE connections SET credential = ? WHERE uid = ?", (credential, uid)).rowcount
 

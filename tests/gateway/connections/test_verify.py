@@ -1,4 +1,4 @@
-"""The account that authorized: where it is read, and when a reconnect is refused."""
+"""The account that authorized a connection: where it is read, and when a reconnect is refused."""
 
 import base64
 import json

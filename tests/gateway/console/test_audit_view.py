@@ -1,4 +1,4 @@
-"""The audit trail and the use of keys, as the console shows them."""
+"""The audit log and the use of keys in the console."""
 
 from gateway.records.audit import AuditFilter
 from tests.fakes.console import ONE, at_console, form_in

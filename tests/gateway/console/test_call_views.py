@@ -1,4 +1,4 @@
-"""Calls: the list with its filters, and one call with all that happened under it."""
+"""Calls: the list with its filters, and one call with everything that happened during it."""
 
 import pytest
 

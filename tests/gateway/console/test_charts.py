@@ -1,4 +1,4 @@
-"""Figures of the console: bars, areas and parts scale to their largest value, and nothing divides by zero."""
+"""Charts of the console: bars, areas and parts scale to their largest value, and nothing divides by zero."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def test_a_chart_without_calls_is_flat() -> None:
     assert empty["areas"] == [{"name": "gateway", "path": ""}]
 
 
-def test_areas_lie_upon_each_other() -> None:
+def test_areas_are_stacked() -> None:
     drawn: Any = areas({"gateway": [1.0], "provider": [3.0]})
     assert drawn["most"] == 4.0
     lower, upper = (one["path"] for one in drawn["areas"])

@@ -1,4 +1,4 @@
-"""Connections: the list, one with its history, and what is done to it."""
+"""Connections: the list, one connection with its history, and its actions."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +26,7 @@ async def test_a_full_disk_blocks_a_connection_whose_token_has_expired(
         assert "Free space on that disk" in page
 
 
-async def test_a_connection_with_its_story_and_its_acts(running: RunningGateway, tracker: Tracker) -> None:
+async def test_connection_page_shows_history_and_actions(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant(), end_user={"id": "u1", "display_name": "Ada <b>"})
     async with at_console(running) as console:
         page = await console.page(ONE)

@@ -1,4 +1,4 @@
-"""Rules for every page of the console: escaping, no secrets, parts that change by themselves, errors as pages."""
+"""Rules for every page of the console: escaping, no secrets, live parts, errors as pages."""
 
 import asyncio
 from hashlib import sha256
@@ -19,7 +19,7 @@ from tests.fakes.tracker import Tracker
     "path", ["/nowhere", "/dev/nothing", "/dev/connection?integration=tracker&id=no", "/dev/key?id=x"]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_is_not_there_is_said_on_a_page(shared: RunningGateway, path: str) -> None:
+async def test_not_found_is_shown_as_a_page(shared: RunningGateway, path: str) -> None:
     async with at_console(shared) as console:
         assert "There is no such page" in await console.page(path, expect=404)
 
@@ -108,7 +108,7 @@ async def test_what_a_caller_writes_is_text_on_every_page(running: RunningGatewa
 
 
 def test_htmx_is_the_file_that_npm_has() -> None:
-    """htmx.org 2.0.11, dist/htmx.min.js: a new release changes its digest here and its version in ADR 52."""
+    """htmx.org 2.0.11, dist/htmx.min.js. A new release changes the digest here and the version in ADR 52."""
     file = ROOT / "templates" / "console" / "htmx.min.js"
     assert sha256(file.read_bytes()).hexdigest() == "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
     assert 'version:"2.0.11"' in file.read_text()

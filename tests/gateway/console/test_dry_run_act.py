@@ -1,4 +1,4 @@
-"""A logged call is repeated as a dry run: nothing is sent, no token is shown."""
+"""A logged call is repeated as a dry run: nothing is sent, and no token is shown."""
 
 from tests.fakes.console import at_console, form_in, operation
 from tests.fakes.gateways import RunningGateway

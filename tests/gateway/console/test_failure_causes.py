@@ -1,4 +1,4 @@
-"""In which order failures stand, and what they are said to mean."""
+"""The order of failures, and the causes shown for them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ def failed(reason: str, calls: int, minutes: float, *, kind: OperationKind = "ca
     return PlaceTotal(kind, of, reason, calls, NOW - timedelta(minutes=minutes), ())
 
 
-def test_what_goes_on_stands_above_what_was_often() -> None:
+def test_ongoing_failure_is_listed_before_a_frequent_one() -> None:
     places = [failed("404", 9000, 300), failed("500", 40, 30), failed("502", 1, 0.05), failed("429", 3, 5)]
     well = PlaceTotal("call", "jira", "", 10, NOW, ())
     assert [one["reason"] for one in failures([well, *places], NOW)] == ["429", "502", "500", "404"]

@@ -1,4 +1,4 @@
-"""An incident: what a key or an integration did, as a page, as JSON and by command; and all of it ended, with evidence."""
+"""An incident report: what a key or an integration did, as a page, as JSON and by command; and containment with evidence."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ async def test_what_a_key_and_those_it_minted_were_refused_is_reported(running: 
         [
             call(10, key_id=stolen, status=403, error_code="forbidden"),
             call(11, key_id=stolen + 1, status=429, error_code="too_many_request"),
-            call(12, key_id=stolen, status=403),  # the provider's own
+            call(12, key_id=stolen, status=403),  # the provider's own 403
             call(9, key_id=stolen, status=404, error_code="unknown_connection"),
             call(13, key_id=stolen + 2, status=403, error_code="forbidden"),
             *(call(20 + n, key_id=stolen, status=403, error_code="forbidden", path="/items/10") for n in range(29)),
@@ -92,13 +92,13 @@ async def test_an_integration_is_reported_whoever_called(running: RunningGateway
     "query", ["key=x", "integration=a&since=x", "key=1&since=1h&until=2h", "integration=a&since=90d"]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_wrong_wish_is_named(shared: RunningGateway, query: str) -> None:
+async def test_wrong_incident_query_is_named(shared: RunningGateway, query: str) -> None:
     async with at_console(shared) as console:
         await console.page(f"/dev/incident?{query}", expect=400)
         await console.page("/dev/incident?key=99", expect=404)
 
 
-async def test_all_of_it_is_ended_with_evidence(running: RunningGateway, stolen: int) -> None:
+async def test_incident_is_contained_with_evidence(running: RunningGateway, stolen: int) -> None:
     async with at_console(running, name="ada") as console:
         page = await console.page(f"/dev/incident?key={stolen}")
         fields = {"form": form_in(page), "key": str(stolen), "since": "2h", "connections": "1"}
@@ -137,7 +137,7 @@ async def test_the_command_reports_the_same(running: RunningGateway, stolen: int
 async def test_a_key_with_many_below_it_is_reported_with_all_of_them(
     running: RunningGateway, stolen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Younger keys of others, and more of its own than are shown, hide nothing."""
+    """Newer keys of others, and more child keys than are shown, hide nothing."""
     monkeypatch.setattr(
         incident_report.report, "__kwdefaults__", {**incident_report.report.__kwdefaults__, "most_keys": 3}
     )

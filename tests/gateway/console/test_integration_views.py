@@ -1,4 +1,4 @@
-"""Integrations: the list, and one with its findings and a test connection."""
+"""Integrations: the list, and one integration with its findings and a test connection."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""Keys: the tree of minted keys, whether a request would pass, and revocation."""
+"""Keys: the tree of minted keys, a check whether a request would be allowed, and revocation."""
 
 from tests.fakes.console import at_console, form_in
 from tests.fakes.gateways import RunningGateway

@@ -1,4 +1,4 @@
-"""A key minted at the console: shown once, with its parent's rules, by an operator alone."""
+"""Minting a key at the console: it is shown once, has its parent's rules, and needs the operator role."""
 
 import pytest
 
@@ -54,7 +54,7 @@ async def test_a_child_has_its_parents_rules_too(running: RunningGateway) -> Non
     "wrong", [{"name": ""}, {"rules": "DANCE"}, {"rate": "x"}, {"kind": "dance"}, {"parent": "99"}]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_wrong_wish_mints_nothing(shared: RunningGateway, wrong: dict[str, str]) -> None:
+async def test_invalid_key_form_mints_nothing(shared: RunningGateway, wrong: dict[str, str]) -> None:
     async with at_console(shared) as console:
         form = form_in(await console.page("/dev/keys"))
         fields = {"form": form, "name": "agent", **wrong}

@@ -1,10 +1,10 @@
-"""The first page: what needs a person now, and the calls of a day."""
+"""The first page: problems that need a person now, and the calls of one day."""
 
 from tests.fakes.console import at_console, operation
 from tests.fakes.gateways import RunningGateway
 
 
-async def test_an_idle_gateway_needs_nobody(running: RunningGateway) -> None:
+async def test_idle_gateway_shows_no_problem(running: RunningGateway) -> None:
     async with at_console(running) as console:
         page = await console.page("/dev")
         assert "Nothing needs you" in page

@@ -1,4 +1,4 @@
-"""Sign-in by an identity provider and by a proxy's header fields: who gets in, as what, and what is tried in vain."""
+"""Sign-in by an identity provider and by a proxy's header fields: who gets in, with which role, and which attempts fail."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ REVOKE = "/dev/key/revoke"
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway that may connect to any port of this machine."""
+    """A gateway that may connect to every port of this machine."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     found = RunningGateway(tmp_path, document(["127.0.0.1/32"]))
     await found.start()
@@ -53,13 +53,13 @@ async def browser() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def signed_in(browser: aiohttp.ClientSession, running: RunningGateway) -> tuple[int, str]:
-    """Status and page at the end of the way."""
+    """Follow the sign-in and return the last page's status and text."""
     async with browser.get(f"{running.url}/console/sign-in/oidc") as answer:
         return answer.status, await answer.text()
 
 
 async def callback(browser: aiohttp.ClientSession, running: RunningGateway) -> str:
-    """Where the browser is sent back to, without going there."""
+    """Return the callback address without opening it."""
     async with browser.get(f"{running.url}/console/sign-in/oidc", allow_redirects=False) as answer:
         there = answer.headers["Location"]
     async with browser.get(there, allow_redirects=False) as answer:
@@ -196,11 +196,11 @@ async def test_the_way_back_leads_in_once_and_in_the_browser_that_began(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:
     back = await callback(browser, running)
-    async with running.http.get(back, allow_redirects=False) as answer:  # of another's browser: login CSRF
+    async with running.http.get(back, allow_redirects=False) as answer:  # in another user's browser: login CSRF
         assert (answer.status, "gw-console=" in answer.headers["Set-Cookie"]) == (403, False)
     async with browser.get(back.replace("state=", "state=x"), allow_redirects=False) as answer:
         assert answer.status == 403
-    async with browser.get(back, allow_redirects=False) as answer:  # the first wrong one used it up
+    async with browser.get(back, allow_redirects=False) as answer:  # the first wrong attempt used it up
         assert answer.status == 403
     back = await callback(browser, running)
     async with browser.get(back, allow_redirects=False) as answer:
@@ -277,7 +277,9 @@ def named(groups: str, user: str = "ada") -> dict[str, str]:
     return {"X-Forwarded-User": user, "X-Forwarded-Groups": groups}
 
 
-async def test_a_trusted_proxy_says_who_asks(running: RunningGateway, browser: aiohttp.ClientSession) -> None:
+async def test_identity_header_of_a_trusted_proxy_is_used(
+    running: RunningGateway, browser: aiohttp.ClientSession
+) -> None:
     behind_proxy(running, "127.0.0.0/8")
     made = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
     async with browser.get(f"{running.url}/console/dev/key?id={made['id']}", headers=named("a, platform")) as answer:
@@ -286,7 +288,8 @@ async def test_a_trusted_proxy_says_who_asks(running: RunningGateway, browser: a
     fields = {"form": form_in(page), "id": str(made["id"])}
     async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("support")) as answer:
         assert answer.status == 403
-    async with browser.post(f"{running.url}/console{REVOKE}", data=fields) as answer:  # the cookie alone is no session
+    # the cookie alone is not a session
+    async with browser.post(f"{running.url}/console{REVOKE}", data=fields) as answer:
         assert answer.status == 401
     other = {**fields, "form": "0" * 64}
     async with browser.post(f"{running.url}/console{REVOKE}", data=other, headers=named("platform")) as answer:
@@ -302,7 +305,7 @@ async def test_a_trusted_proxy_says_who_asks(running: RunningGateway, browser: a
 async def test_somebody_whom_a_proxy_names_is_recorded_once_while_a_session_would_last(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever cookies the requests bring: a page that is polled without any, and one that brings a made-up one."""
+    """The cookies of the requests do not matter: a polled page without cookies, and a page with a made-up cookie."""
 
     async def asked(name: str, group: str, **more: str) -> None:
         headers = {**named(group, name), **more}
@@ -335,7 +338,7 @@ async def test_from_elsewhere_the_header_means_nothing(running: RunningGateway, 
         assert answer.status == 401
 
 
-async def test_without_trusted_proxies_the_header_means_nothing(running: RunningGateway) -> None:
+async def test_identity_header_is_ignored_without_trusted_proxies(running: RunningGateway) -> None:
     running.configure(console=ConsoleConfig(True, 12, ("platform",)))
     async with running.http.get(f"{running.url}/console/dev", headers=named("platform")) as answer:
         assert answer.status == 401

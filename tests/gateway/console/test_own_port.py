@@ -1,4 +1,4 @@
-"""`console.port`: a listener on which only the console answers, while the public one does not show it."""
+"""`console.port`: the console is served only on its own listener, and the public listener does not serve it."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tests.fakes.processes import Files, serving
 
 
 async def asked(http: aiohttp.ClientSession, address: str, method: str = "GET", **options: Any) -> tuple[int, str, str]:
-    """Status, text, and where it leads."""
+    """Return status, text and redirect target."""
     async with http.request(method, address, allow_redirects=False, **options) as answer:
         return answer.status, await answer.text(), answer.headers.get("Location", "")
 

@@ -1,5 +1,4 @@
-"""Ten faults as operators meet them: each is planted, and the first page of the console, or one click from it, names its cause
-and what to do."""
+"""Ten typical faults: for each one, the console's first page, or a page one click away, shows the cause and the fix."""
 
 import asyncio
 import re
@@ -38,7 +37,7 @@ def closed() -> Iterator[int]:
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path, closed: int) -> AsyncIterator[RunningGateway]:
-    """Its integration `down` is of a provider that is down, and its webhook receiver is dead."""
+    """A gateway with an integration `down`, whose provider is down, and with a dead webhook receiver."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     down = {"display_name": "Down", "categories": ["crm"], "auth_mode": "API_KEY", "provenance": "reviewed"}
     write_entry(tmp_path, "down", {**down, "proxy": {"base_url": f"http://127.0.0.1:{closed}"}})
@@ -51,7 +50,7 @@ async def running(tracker: Tracker, tmp_path: Path, closed: int) -> AsyncIterato
 
 
 async def one_click(console: AtConsole, *words: str) -> None:
-    """All the words are on the first page, or on one page that it links to."""
+    """Assert that all the words are on the first page, or on one page that it links to."""
     first = await console.page("/dev")
     if all(word in first for word in words):
         return
@@ -127,7 +126,7 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
         assert "Wrong with the gateway itself" not in first
         assert "circuit open" in await console.page("/dev/providers")
         rows = {one["name"]: one for one in (await console.data("/dev/providers.json"))["providers"]}
-        assert rows["tracker"]["left_alone"] == []  # at the same host, by another port
+        assert rows["tracker"]["left_alone"] == []  # same host, other port
         assert rows["down"]["left_alone"]
         assert set(rows["down"]["errors"]) == {"unreachable", "held back"}
 
@@ -150,7 +149,7 @@ async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.
         await one_click(console, "42 s behind the database's", "Let it follow NTP")
 
 
-async def test_a_clock_that_providers_contradict(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clock_that_differs_from_providers(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     dates, now = ProviderDates(), datetime.now(UTC)
     for _ in range(3):
         dates.answered(now, now, format_datetime(now - timedelta(seconds=900), usegmt=True))
@@ -262,7 +261,7 @@ async def test_a_call_log_that_is_off(running: RunningGateway, monkeypatch: pyte
         assert "The call log is off" in await console.page("/dev/calls")
 
 
-async def test_a_store_that_is_away(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_that_is_down(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with at_console(running) as console:
         with monkeypatch.context() as patched:
             patched.setattr(type(running.runtime.live.feed), "away_s", property(lambda _: 42.0))

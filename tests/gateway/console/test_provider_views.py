@@ -1,4 +1,4 @@
-"""Providers by what went wrong with them."""
+"""Providers, ordered by their failures."""
 
 from tests.fakes.console import at_console, operation
 from tests.fakes.gateways import RunningGateway

@@ -1,4 +1,4 @@
-"""Sign-in to the console: who gets in, for how long, and whose forms act."""
+"""Sign-in to the console: who gets in, for how long, and which forms are accepted."""
 
 import re
 from collections.abc import Callable
@@ -59,7 +59,7 @@ async def test_a_link_works_once_and_only_by_its_button(running: RunningGateway)
     switch_on(running)
     token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
     address = f"{running.url}/console/sign-in"
-    for _ in range(2):  # a scanner of links looks at it
+    for _ in range(2):  # a link scanner opens it
         async with running.http.get(address, params={"link": token.reveal()}) as answer:
             assert (answer.status, "Set-Cookie" in answer.headers) == (200, False)
     form = {"link": token.reveal()}

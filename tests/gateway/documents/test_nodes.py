@@ -1,4 +1,4 @@
-"""YAML and JSON as configurations are written in them: scalars, anchors, merges, lines."""
+"""YAML and JSON of configurations: scalars, anchors, merges, lines."""
 
 import json
 from typing import Any
@@ -43,7 +43,7 @@ def read(text: str) -> ConfigDocument:
         ("9" * 5000, "9" * 5000),
     ],
 )
-def test_a_scalar_means_what_its_reader_expects(text: str, value: Any) -> None:
+def test_scalar_has_the_expected_type(text: str, value: Any) -> None:
     found = read(f"a: {text}").tree["a"]
     assert found == value
     assert type(found) is type(value)

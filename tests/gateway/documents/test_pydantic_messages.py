@@ -1,4 +1,4 @@
-"""The findings of pydantic in our words: one table for bodies and files, and no value repeated."""
+"""Messages for pydantic's errors: one table for bodies and files. No message contains a value."""
 
 from typing import Annotated, Any, Literal
 

@@ -13,7 +13,7 @@ def test_each_value_knows_its_line() -> None:
     found = read_document("a: 1\nb:\n  - x\n  - c: true\n", ENTRY)
     assert found.tree == {"a": 1, "b": ["x", {"c": True}]}
     assert (found.line(("b",)), found.line(("b", "0")), found.line(("b", "1", "c"))) == (2, 3, 4)
-    assert found.line(("b", "1", "missing", "deeper")) == 4  # the nearest thing around it
+    assert found.line(("b", "1", "missing", "deeper")) == 4  # the line of the nearest enclosing value
 
 
 def test_yes_is_text_in_one_dialect_and_a_truth_value_in_the_other() -> None:

@@ -1,4 +1,4 @@
-"""The way out is tested on both loops: asyncio's own, and uvloop's, which differs in what transports are and do."""
+"""Egress is tested on both loops, asyncio's and uvloop's, since their transports differ."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The way out, on real sockets: names, TLS, the outbound proxy, and small answers read whole."""
+"""Egress on real sockets: names, TLS, the outbound proxy, and small answers that are read completely."""
 
 import asyncio
 import contextlib
@@ -68,7 +68,7 @@ async def tls_provider(server: ssl.SSLContext) -> AsyncIterator[int]:
 
 
 async def until_resolved() -> None:
-    """Wait until no thread for look-ups is left."""
+    """Wait until no DNS thread is left."""
     async with asyncio.timeout(PATIENCE_S):
         while any(thread.name.startswith("resolve") for thread in threading.enumerate()):
             await asyncio.sleep(0.001)
@@ -83,7 +83,7 @@ async def test_retired_egress_is_forgotten_when_unused_and_still_serves_a_reques
         assert (await former.fetch("GET", url)).body == b"ok"
         retired.add(former)
         async with asyncio.timeout(PATIENCE_S):
-            while list(retired):  # its kept connection ends
+            while list(retired):  # its idle connection is closed
                 await asyncio.sleep(0)
         await until_resolved()
         assert (await former.fetch("GET", url)).body == b"ok", "a request of before may send once more"
@@ -140,7 +140,7 @@ async def test_a_fetch_ends_in_time() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://a", "https://u:p@a/", "http://8.8.8.8/", "https://10.0.0.1", "https://[::1]/"])
-async def test_what_may_not_be_dialled_is_refused_before_a_socket_is_made(url: str) -> None:
+async def test_forbidden_address_is_refused_before_a_socket_is_created(url: str) -> None:
     async with egress() as way_out:
         with pytest.raises(EgressError) as failure:
             await way_out.fetch("GET", url)
@@ -297,8 +297,8 @@ async def test_a_connection_that_does_not_come_about_is_given_up(addresses: dict
     assert failure.value.kind == "timeout"
 
 
-async def test_an_answer_that_came_during_a_stall_of_this_process_is_read() -> None:
-    """This happens after a pause of the process or its machine: the time is over, and the answer waits in the socket."""
+async def test_answer_received_during_a_stall_of_the_process_is_read() -> None:
+    """After a pause of the process or the machine, the time limit is over but the answer is already in the socket."""
     asked, answer = threading.Event(), threading.Event()
     written = threading.Event()
 
@@ -320,14 +320,14 @@ async def test_an_answer_that_came_during_a_stall_of_this_process_is_read() -> N
             asking = asyncio.create_task(way_out.fetch("POST", url, body=b"x", timeout_s=limit_s))
             assert await asyncio.to_thread(asked.wait, PATIENCE_S)
             answer.set()
-            assert written.wait(PATIENCE_S)  # this thread, and so the loop, stands still
+            assert written.wait(PATIENCE_S)  # this blocks the thread, and so the loop
             time.sleep(limit_s)  # noqa: ASYNC251 (the stall)
             assert (await asking).body == b"late"
         await serving
 
 
 async def test_a_request_that_was_given_up_is_not_delivered_later() -> None:
-    """The system goes on sending what a closed socket has left, for minutes where the network is cut: a refresh token, say."""
+    """The system keeps sending the data of a closed socket, for minutes if the network is down. It may be a refresh token."""
     body = b"x" * 40_000
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

@@ -1,4 +1,4 @@
-"""From a name to an open connection: addresses, TLS and its sessions, the outbound proxy's refusals."""
+"""From a name to an open connection: addresses, TLS and its sessions, errors of the outbound proxy."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ __all__ = ["addresses"]
 
 @asynccontextmanager
 async def tls_provider(server: ssl.SSLContext, answer: bytes, seen: list[ssl.SSLObject]) -> AsyncIterator[int]:
-    """Answers each request, and closes without TLS's own goodbye after an answer without a length."""
+    """Answer each request. After an answer without a length, close without TLS's close_notify."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(writer.get_extra_info("ssl_object"))
@@ -107,7 +107,7 @@ async def test_the_next_address_is_tried_when_one_does_not_answer(addresses: dic
         b"",
     ],
 )
-async def test_a_proxy_that_does_not_open_a_tunnel_hears_nothing_of_the_request(
+async def test_proxy_that_refuses_the_tunnel_gets_no_part_of_the_request(
     addresses: dict[str, list[str]], answer: bytes
 ) -> None:
     heard: list[bytes] = []
@@ -127,7 +127,7 @@ async def test_a_proxy_that_does_not_open_a_tunnel_hears_nothing_of_the_request(
     assert heard[1:] in ([], [b""])
 
 
-async def test_many_who_want_one_name_make_one_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_lookups_of_one_name_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def look_up(host: str, _port: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which addresses may be dialled, in any spelling."""
+"""Which addresses may be connected to, in every notation."""
 
 import ipaddress
 import socket
@@ -74,7 +74,7 @@ def test_the_public_internet_is_reached_by_https_only(address: str) -> None:
         CLOSED.admit("http", "name.example", 80, [address])
 
 
-def test_one_bad_address_of_a_name_refuses_it() -> None:
+def test_name_with_one_forbidden_address_is_refused() -> None:
     with pytest.raises(EgressError, match=r"leads to 127\.0\.0\.1"):
         CLOSED.admit("https", "rebind.example", 443, ["8.8.8.8", "127.0.0.1"])
 

@@ -24,12 +24,12 @@ ORIGIN = ("https", "api.example.com", 443)
 
 
 async def turns() -> None:
-    """Let everything that can run do so."""
+    """Let every ready task run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def test_places_are_given_in_the_order_of_asking() -> None:
+async def test_places_are_granted_in_order() -> None:
     concurrency = ConcurrencyLimit(ConcurrencySettings(1, 5, 10))
     assert concurrency.try_acquire()
     assert not concurrency.try_acquire()
@@ -61,7 +61,7 @@ async def test_a_call_that_leaves_the_queue_holds_no_place_even_if_its_turn_came
     third = asyncio.create_task(concurrency.acquire())
     await turns()
     concurrency.release()
-    third.cancel()  # the place has been granted, and nobody is there to take it
+    third.cancel()  # the place is granted at the moment in which the waiting call is cancelled
     with suppress(asyncio.CancelledError):
         await third
     assert (concurrency.outstanding, concurrency.waiting) == (0, 0)
@@ -99,7 +99,7 @@ async def test_other_limits_count_from_now_on_for_calls_that_wait_and_calls_outs
     assert egress_limits.to(("https", "other.example", 443)).concurrency.limits == ConcurrencySettings(1, 5, 10)
 
 
-async def test_a_caller_without_a_place_is_reported_when_to_come_back() -> None:
+async def test_refused_call_gets_a_retry_time() -> None:
     gate = OriginLimits(ORIGIN, ConcurrencySettings(1, 0, 0))
     await gate.acquire()
     with pytest.raises(TurnedAway, match=r"api\.example\.com") as refused:
@@ -125,7 +125,7 @@ def test_one_bad_resource_of_a_provider_that_works_does_not_open_it() -> None:
         assert not breaker.failed(number * 0.01, probe=False)
 
 
-def test_after_30_s_one_call_tries_and_the_others_wait_for_it() -> None:
+def test_half_open_circuit_lets_one_call_try_and_others_wait() -> None:
     breaker = CircuitBreaker()
     for _ in range(FAILURES):
         breaker.failed(100.0, probe=False)
@@ -170,7 +170,7 @@ def test_retries_are_a_fifth_of_the_requests_and_a_few() -> None:
     assert [budget.take(4.0) for _ in range(3)] == [True, True, False]
 
 
-def test_a_gate_that_remembers_nothing_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_without_state_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.egress.limits.MOST_ORIGINS", 3)
     egress_limits = EgressLimits()
     busy = egress_limits.to(("https", "busy.example", 443))

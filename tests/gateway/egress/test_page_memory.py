@@ -1,4 +1,4 @@
-"""The memory that paged calls share: bounded, fair to each key, and free of circles of calls that wait."""
+"""The memory that paged calls share: bounded, fair to each key, and without deadlocks of waiting calls."""
 
 import asyncio
 import random
@@ -48,7 +48,7 @@ async def test_freed_memory_goes_to_the_key_that_holds_the_least() -> None:
     assert memory.waiting == 0
 
 
-async def test_a_large_page_is_not_overtaken_for_ever() -> None:
+async def test_large_page_is_not_starved() -> None:
     memory = PageMemory(lambda: 100)
     held = [await memory.reserve(key, 30, LONG_S) for key in ("a", "b", "c")]
     large = asyncio.create_task(memory.reserve("d", 50, LONG_S))
@@ -82,7 +82,7 @@ async def test_one_call_goes_on_with_a_page_larger_than_a_lowered_bound() -> Non
     assert (await memory.reserve("a", 50, LONG_S)).size == 5
 
 
-async def test_whatever_is_done_in_whatever_order_the_bound_holds_and_all_comes_back() -> None:
+async def test_memory_bound_holds_in_any_order_and_all_memory_is_released() -> None:
     memory, chance = PageMemory(lambda: 1000), random.Random(7)
 
     async def call(key: int) -> None:

@@ -1,4 +1,4 @@
-"""Connections to providers: kept, lent again, waited for, given up."""
+"""Connections to providers: kept, reused, waited for, and closed."""
 
 import asyncio
 import contextlib
@@ -77,7 +77,7 @@ async def test_a_connection_is_kept_only_after_a_clean_answer(answer: bytes, met
     assert provider.connections == (1 if kept else 3)
 
 
-async def test_the_one_used_last_is_lent_first_and_old_ones_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_most_recent_connection_is_reused_first_and_old_ones_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "LOOK_EVERY_S", 0.01)
     async with raw_provider() as provider, egress() as way_out:
         await asyncio.gather(*(way_out.send(to(provider)) for _ in range(3)))
@@ -120,7 +120,7 @@ def hold(asked: asyncio.Event, go: asyncio.Event) -> Script:
     return script
 
 
-async def test_waiting_has_an_end_and_so_has_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_time_and_queue_length_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, go = asyncio.Event(), asyncio.Event()
     async with raw_provider(hold(asked, go)) as provider, egress(connections_per_host=1) as way_out:
         first = asyncio.create_task(way_out.send(to(provider)))
@@ -139,7 +139,7 @@ async def test_waiting_has_an_end_and_so_has_the_queue(monkeypatch: pytest.Monke
     assert provider.connections == 1
 
 
-async def test_one_who_leaves_the_queue_takes_no_place_along() -> None:
+async def test_request_that_leaves_the_queue_takes_no_connection() -> None:
     asked, go = asyncio.Event(), asyncio.Event()
     async with raw_provider(hold(asked, go)) as provider, egress(connections_per_host=1) as way_out:
         first = asyncio.create_task(way_out.send(to(provider)))
@@ -155,7 +155,7 @@ async def test_one_who_leaves_the_queue_takes_no_place_along() -> None:
         assert await whole(await way_out.send(to(provider))) == b"ok"
 
 
-async def test_requests_that_are_cancelled_at_any_moment_disturb_nobody() -> None:
+async def test_cancelled_requests_do_not_affect_others() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
@@ -192,7 +192,7 @@ async def test_a_dead_kept_connection_is_replaced_once_for_what_is_safe_only(met
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append((await read_message(reader))[0])
         writer.write(OK)
-        heads.append((await read_message(reader))[0])  # and hang up on it
+        heads.append((await read_message(reader))[0])  # read the request and close without an answer
 
     async with raw_provider(script) as provider, egress() as way_out:
         await way_out.send(to(provider))
@@ -223,7 +223,7 @@ async def test_a_body_is_never_sent_twice() -> None:
     assert len(bodies) == 3
 
 
-async def test_an_answer_that_is_given_up_frees_the_provider_at_once() -> None:
+async def test_abandoned_answer_closes_its_connection_immediately() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_message(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")

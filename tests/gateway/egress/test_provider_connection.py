@@ -1,4 +1,4 @@
-"""Requests as they go on the wire: head and framing of ours, bodies as fast as they are taken, never more than declared."""
+"""Requests on the wire: head and framing by the gateway, bodies at the provider's pace, never more bytes than declared."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.gateway.egress.test_pool import egress, pieces, pool_of, to, whole
 
 
-async def test_the_head_is_what_it_was_given_and_a_framing_of_ours() -> None:
+async def test_head_has_the_given_fields_and_the_gateways_framing() -> None:
     async with raw_provider() as provider, egress() as way_out:
         request = to(provider, "GET", "/a%2Fb?")
         request.headers = CIMultiDict(
@@ -38,9 +38,7 @@ async def test_the_head_is_what_it_was_given_and_a_framing_of_ours() -> None:
         ("X", "a", "/", "GET /x"),
     ],
 )
-async def test_what_would_make_another_message_of_it_is_not_sent(
-    name: str, value: str, target: str, method: str
-) -> None:
+async def test_field_that_would_change_the_message_is_not_sent(name: str, value: str, target: str, method: str) -> None:
     async with raw_provider() as provider, egress() as way_out:
         request = to(provider, method, target)
         request.headers = CIMultiDict([(name, value)])
@@ -118,13 +116,13 @@ async def test_an_early_answer_is_passed_on_while_the_body_still_goes_out() -> N
     async with raw_provider(script) as provider, egress() as way_out:
         exchange = await way_out.send(to(provider, "POST"), Body(slow(), 6))
         assert (exchange.status, await exchange.read(), await exchange.read()) == (413, b"no", b"")
-        exchange.close()  # no more of the body is sent, and the connection is not used again
+        exchange.close()  # the rest of the body is not sent, and the connection is not reused
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         await asyncio.wait_for(ended.wait(), PATIENCE_S)
         assert not list(way_out.load()) or await way_out.send(to(provider))
 
 
-async def test_an_answer_that_is_whole_before_the_body_keeps_the_connection_once_that_is_out() -> None:
+async def test_connection_is_kept_if_the_body_finishes_after_the_answer() -> None:
     more = asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -172,7 +170,7 @@ async def test_a_provider_that_does_not_read_holds_the_body_back() -> None:
         sending = asyncio.create_task(way_out.send(to(provider, "POST"), Body(endless(), 1 << 26)))
         seen = -1
         async with asyncio.timeout(PATIENCE_S):
-            while seen != taken or not taken:  # until it stands still
+            while seen != taken or not taken:  # until no more is taken
                 seen = taken
                 for _ in range(200):
                     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Answers as they come off the wire: what is passed on byte for byte, and what is no clean HTTP."""
+"""Answers from the wire: what is forwarded byte for byte, and what is not valid HTTP."""
 
 import asyncio
 import socket
@@ -77,7 +77,7 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     ],
 )
 @pytest.mark.parametrize("drip", [False, True])
-async def test_what_two_readers_could_take_differently_is_no_answer(answer: bytes, drip: bool) -> None:
+async def test_ambiguous_answer_is_refused(answer: bytes, drip: bool) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_message(reader)
         half = len(answer) // 2 if drip else len(answer)
@@ -151,7 +151,7 @@ def then_ends(sent: bytes, reset: bool) -> Script:
         b"HTTP/1.1 100 Continue\r\n\r\n",
     ],
 )
-async def test_a_torn_answer_never_ends_cleanly(sent: bytes, reset: bool) -> None:
+async def test_truncated_answer_never_ends_cleanly(sent: bytes, reset: bool) -> None:
     async with raw_provider(then_ends(sent, reset)) as provider, egress() as way_out:
         with pytest.raises(EgressError) as failure:
             await whole(await way_out.send(to(provider)))
@@ -185,11 +185,11 @@ async def test_a_slow_reader_holds_the_provider_back(framing: str) -> None:
         exchange = await way_out.send(to(provider))
         seen = -1
         async with asyncio.timeout(PATIENCE_S):
-            while seen != sent:  # until it stands still
+            while seen != sent:  # until no more is sent
                 seen = sent
                 for _ in range(200):
                     await asyncio.sleep(0)
-        assert seen < 32 << 20  # what the sockets' own buffers take
+        assert seen < 32 << 20  # the size of the sockets' own buffers
         assert isinstance(exchange, ProviderAnswer)
         assert exchange.held_bytes < 1 << 20
         got = 0
@@ -198,7 +198,7 @@ async def test_a_slow_reader_holds_the_provider_back(framing: str) -> None:
     assert got == 67108864
 
 
-async def test_after_101_the_connection_is_handed_over_with_what_came_behind_it() -> None:
+async def test_after_101_the_connection_is_returned_with_the_received_bytes() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         provider.heads.append((await read_message(reader))[0])
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhel")

@@ -1,4 +1,4 @@
-"""Messages that leave together: in their order, none of them lost, and none that nobody may send any more."""
+"""Messages that leave together: in order, none lost, and none that has become obsolete."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ class Wire(asyncio.Transport):
 
 
 class Asking:
-    """Waits for an answer, which it does not pass on."""
+    """A request that waits for an answer, and does not forward it."""
 
     def __init__(self) -> None:
         self.heard: list[object] = []
@@ -70,7 +70,7 @@ async def turn() -> None:
     await asyncio.sleep(0)
 
 
-async def test_what_is_alone_does_not_wait() -> None:
+async def test_single_message_is_written_immediately() -> None:
     seen: list[str] = []
     write_batch = WriteBatch()
     write_batch.in_flight = 1
@@ -78,7 +78,7 @@ async def test_what_is_alone_does_not_wait() -> None:
     assert seen == ["a"]
 
 
-async def test_what_belongs_to_one_turn_leaves_at_its_end_in_order(crowd: WriteBatch) -> None:
+async def test_messages_of_one_loop_iteration_leave_in_order_at_its_end(crowd: WriteBatch) -> None:
     seen: list[str] = []
     for name in "abc":
         crowd.add(lambda name=name: seen.append(name))  # type: ignore[misc]
@@ -99,7 +99,7 @@ async def test_the_first_does_not_wait_for_too_many_others(crowd: WriteBatch) ->
     assert seen == list(range(MOST + 1))
 
 
-async def test_one_that_fails_holds_nobody_up(crowd: WriteBatch) -> None:
+async def test_failing_write_does_not_delay_others(crowd: WriteBatch) -> None:
     seen: list[str] = []
 
     def fails() -> None:
@@ -128,7 +128,7 @@ async def test_a_request_leaves_at_the_end_of_the_turn(
     assert answer.status == 200
 
 
-async def test_what_comes_before_the_request_has_left_is_no_answer_to_it(
+async def test_bytes_received_before_the_request_is_sent_are_no_answer(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
     asking = Asking()

@@ -1,4 +1,4 @@
-"""A gateway on which every error code can be played: providers that behave as their paths say, and a way to ask."""
+"""A gateway that can produce every error code: providers with a behaviour per path, and helpers for calls."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ JSON_PAGES = {"/object": {"a": 1}, "/list": {"items": [{"n": 1}], "others": [{"m
 
 
 async def _odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The provider that does what the path says."""
+    """A provider that does what the path says."""
     while True:
         head, _ = await read_message(reader)
         path = head.split(b" ")[1].decode().partition("?")[0]
@@ -44,7 +44,7 @@ async def _odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 class Stage:
-    """`refused` and `fine` ask the gateway; `seen` are the codes that came."""
+    """`refused` and `fine` call the gateway; `seen` collects the error codes."""
 
     def __init__(self, gateway: RunningGateway, tracker: Tracker) -> None:
         self.gateway = gateway
@@ -52,7 +52,7 @@ class Stage:
         self.seen: set[str] = set()
 
     async def refused(self, code: str, status: int, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """The error of a call that is to end with `code`; of a page, an empty one."""
+        """Make a call that must fail with `code` and return its error; for a page, an empty one."""
         answer, text = await self._asked(method, path, options)
         response = answer.headers.get("Gateway-Error")
         assert (answer.status, response) == (status, code), text
@@ -61,13 +61,13 @@ class Stage:
             assert code in text
             return {}
         error: Any = json.loads(text).get("error", {})
-        if isinstance(error, str):  # as providers of webhooks hear it
+        if isinstance(error, str):  # the format for providers of webhooks
             return {}
         assert not error or (error["code"] == code and _is_sentence(error["message"]))
         return error
 
     async def fine(self, method: str, path: str, **options: Any) -> Any:
-        """The next call: it is to succeed."""
+        """Make a call that must succeed."""
         answer, text = await self._asked(method, path, options)
         assert answer.status < 400, text
         assert "Gateway-Error" not in answer.headers, text
@@ -80,12 +80,12 @@ class Stage:
             return answer, await answer.text()
 
     def on_behalf(self, integration: str, connection_id: str = "c1", **more: str) -> dict[str, Any]:
-        """Options of a proxied call."""
+        """Return the options of a proxied call."""
         named = {"Provider-Config-Key": integration, "Connection-Id": connection_id, **more}
         return {"headers": {**self.gateway.headers, **named}}
 
     async def raw(self, head: str, code: str | None = None, status: int = 200) -> None:
-        """Bytes that no client library would send."""
+        """Send bytes that no client library would send."""
         reader, writer = await asyncio.open_connection("127.0.0.1", int(self.gateway.url.rpartition(":")[2]))
         writer.write(f"{head}\r\nHost: gw\r\nConnection: close\r\n\r\n".encode())
         answer = parsed(await reader.read())
@@ -96,13 +96,13 @@ class Stage:
             self.seen.add(code)
 
     async def key(self, integration: str, connection_id: str = "c1", **more: Any) -> None:
-        """A connection with an API key."""
+        """Create a connection with an API key."""
         held = {"type": "API_KEY", "apiKey": "k"}
         body = {"provider_config_key": integration, "connection_id": connection_id, "credentials": held, **more}
         await self.fine("POST", "/connections", json=body)
 
     async def reload(self, **changes: Any) -> None:
-        """Another configuration in place."""
+        """Reload another configuration."""
         given = configuration.parse({**self.gateway.document, **changes}, base=self.gateway.folder, environ={})
         assert await reloading.reload(self.gateway.app, given)
 
@@ -155,7 +155,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
 
 
 def _free_port() -> int:
-    """Where nobody listens."""
+    """Return a port on which nothing listens."""
     import socket
 
     with socket.socket() as sock:

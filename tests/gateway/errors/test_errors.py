@@ -1,6 +1,6 @@
-"""Every error code is met here, and what its message advises is done: the next call succeeds.
+"""Every error code is provoked, and the advice of its message is followed: then the next call succeeds.
 
-A code that can only be told in other ways is named in ELSEWHERE with the test that meets it.
+A code that occurs only elsewhere is listed in ELSEWHERE, with its test.
 """
 
 import base64
@@ -27,7 +27,7 @@ from tests.gateway.errors.stage import ENTRY, HOOK_SECRET, Play, Stage, staged
 
 ROOT = Path(__file__).parents[3]
 PLAYS: dict[str, Play] = {}
-# The code ▸ where it is met: in a trailer behind a status of 200, with a provider of its own making, or of agent sessions.
+# Code ▸ its test: codes in a trailer after status 200, with a provider of the test's own, or of agent sessions.
 ELSEWHERE = {
     "ambiguous_connections": "tests/gateway/api/test_agent_sessions.py",
     "busy": "tests/gateway/proxy/test_attempts.py",
@@ -56,7 +56,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
 @pytest.fixture(autouse=True)
 def _as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A play that fails before it has put the stage in order again does not spoil the next one."""
+    """Reset the stage, since a test that fails before it has reset the stage must not affect the next one."""
     yield
     if "stage" in request.fixturenames:
         stage: Stage = request.getfixturevalue("stage")
@@ -142,7 +142,7 @@ async def _(stage: Stage) -> None:
     once = await stage.gateway.session_token(single_use=True)
     async with stage.gateway.http.get(stage.gateway.url + path + once, allow_redirects=False) as answer:
         assert answer.status == 302
-    stage.gateway.http.cookie_jar.clear()  # as another browser
+    stage.gateway.http.cookie_jar.clear()  # as in another browser
     result = await stage.refused("connect_session_in_use", 403, "GET", path + once, headers={})
     assert "new link" in result["message"]
 
@@ -240,7 +240,7 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     stage.tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
     await stage.refused("client_credentials_fetch_error", 400, "POST", **await machine(stage, GOOD))
-    stage.tracker.answer = granted()  # of the client that the provider knows
+    stage.tracker.answer = granted()  # with the client that the provider knows
     await stage.fine("POST", **await machine(stage, GOOD))
     stage.tracker.answer = None
 
@@ -268,7 +268,7 @@ async def _(stage: Stage) -> None:
 @plays("not_supported")
 async def _(stage: Stage) -> None:
     await stage.raw("get /health HTTP/1.1", "not_supported", 501)
-    await stage.raw("GET /health HTTP/1.1")  # in capitals, as the message says
+    await stage.raw("GET /health HTTP/1.1")  # in upper case, as the message says
 
 
 @plays("method_not_allowed")
@@ -410,7 +410,7 @@ async def _(stage: Stage) -> None:
 
 
 def hook(signed: bytes | None, secret: str = HOOK_SECRET) -> dict[str, Any]:
-    """Options of a webhook whose sender has signed that body, None for one that is not signed."""
+    """Return the options of a webhook whose sender has signed that body; None: not signed."""
     headers = dict(MODIFIED)
     if signed is not None:
         headers["X-Hub-Signature"] = f"sha256={hmac.new(secret.encode(), signed, 'sha256').hexdigest()}"
@@ -493,7 +493,7 @@ async def _(stage: Stage) -> None:
     stage.tracker.grants[-1].revoked = True
     asked = stage.on_behalf("tracker", "dead")
     await stage.refused("reconnect_needed", 424, "GET", "/proxy/x", **asked)
-    await stage.gateway.imported(stage.tracker.grant(), "dead")  # what authorizing again ends in
+    await stage.gateway.imported(stage.tracker.grant(), "dead")  # the result of authorizing again
     await stage.fine("GET", "/proxy/x", **stage.on_behalf("tracker", "dead"))
 
 
@@ -533,7 +533,7 @@ async def _(stage: Stage) -> None:
     assert (answer.status, "Gateway-Error" in answer.headers) == (
         403,
         False,
-    )  # the provider's own answer: the call reached it
+    )  # the provider's own answer: the call reached the provider
     answer.close()
 
 
@@ -632,7 +632,7 @@ async def _(stage: Stage) -> None:
 
 
 async def minted(stage: Stage, **wish: Any) -> dict[str, str]:
-    """The headers of a key that was just made."""
+    """Return the headers of a new key."""
     body = await stage.fine("POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish})
     return {"Authorization": f"Bearer {body['data']['secret']}"}
 
@@ -652,16 +652,16 @@ async def _(stage: Stage) -> None:
     await stage.fine("GET", "/integrations", headers=paced)
     result = await stage.refused("too_many_request", 429, "GET", "/integrations", headers=paced)
     assert result["payload"]["retry_at"]
-    await stage.fine("GET", "/integrations")  # another key has its own pace
+    await stage.fine("GET", "/integrations")  # another key has its own rate limit
 
 
 @pytest.mark.parametrize("code", sorted(PLAYS))
-async def test_it_is_met_and_its_advice_helps(stage: Stage, code: str) -> None:
+async def test_error_code_occurs_and_its_advice_helps(stage: Stage, code: str) -> None:
     await PLAYS[code](stage)
     assert code in stage.seen
 
 
-async def test_every_code_is_met_somewhere() -> None:
+async def test_every_error_code_has_a_test() -> None:
     missing = set(get_args(Code)) - PLAYS.keys() - ELSEWHERE.keys()
     assert missing == set(), f"no test meets these; add a play to {Path(__file__).name}"
     for code, where in ELSEWHERE.items():

@@ -1,4 +1,4 @@
-"""A gateway that tells a receiver of its events."""
+"""A gateway that sends its events to a receiver."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 def settings(tracker: Tracker, receiver: Receiver, tmp_path: Path) -> dict[str, Any]:
-    """The gateway.yaml of `telling`; a test may change it before that starts."""
+    """The gateway.yaml of `telling`. A test may change it before `telling` starts."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     ports = (tracker.url.rpartition(":")[2], receiver.port)
     made = document([f"127.0.0.1/32:{port}" for port in ports])
@@ -47,7 +47,7 @@ def settings(tracker: Tracker, receiver: Receiver, tmp_path: Path) -> dict[str, 
 
 @pytest.fixture
 async def telling(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway with integration `tracker`, whose events go to `receiver`."""
+    """A gateway with integration `tracker` that sends its events to `receiver`."""
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
     yield gateway
@@ -55,7 +55,7 @@ async def telling(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[Run
 
 
 async def renew(gateway: RunningGateway, connection_id: str = "c1") -> None:
-    """Ask the token endpoint now, whatever it says."""
+    """Refresh the connection now, and ignore the outcome."""
     ref = ConnectionRef("dev", "tracker", connection_id)
     row = await gateway.runtime.store.connections.get(ref)
     assert row is not None
@@ -64,12 +64,12 @@ async def renew(gateway: RunningGateway, connection_id: str = "c1") -> None:
 
 
 async def log_of(gateway: RunningGateway, **what: Any) -> list[Delivery]:
-    """Deliveries, the oldest first."""
+    """Return deliveries, oldest first."""
     return (await gateway.runtime.store.event_log.list(EventFilter(environment="dev", **what)))[::-1]
 
 
 async def settled(gateway: RunningGateway, attempts: int) -> Delivery:
-    """The newest event, once it was tried so often and that is written down."""
+    """Return the newest event as soon as that many attempts are recorded."""
     async with asyncio.timeout(PATIENCE_S):
         while (found := await log_of(gateway))[-1].attempts < attempts:
             await gateway.runtime.deliverer.idle()
@@ -78,6 +78,6 @@ async def settled(gateway: RunningGateway, attempts: int) -> Delivery:
 
 
 async def on(gateway: RunningGateway) -> None:
-    """Send what is due by now, and wait until that is over."""
+    """Send the deliveries that are due, and wait until they are finished."""
     await gateway.runtime.deliverer.once()
     await gateway.runtime.deliverer.idle()

@@ -1,4 +1,4 @@
-"""The task that keeps the audit: checkpoints when due, sent until accepted, and a lost key that stops nothing."""
+"""The background task of the audit log: checkpoints when due, sent until accepted; a lost key stops nothing."""
 
 import json
 import os
@@ -55,13 +55,13 @@ async def test_a_checkpoint_comes_after_so_many_records_or_minutes(
     monkeypatch.setattr(clock, "now", lambda: now)
     await note(store)
     await made.once()
-    assert await checkpoints(store) == [1]  # the first one at once
+    assert await checkpoints(store) == [1]  # the first one immediately
     await note(store, 3)
     await made.once()
     assert await checkpoints(store) == [1]
     await note(store, 2)
     await made.once()
-    assert await checkpoints(store) == [1, 7]  # that of the signing key among them
+    assert await checkpoints(store) == [1, 7]  # including the record of the signing key
     await note(store)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(minutes=11))
     await made.once()
@@ -118,7 +118,7 @@ async def test_a_lost_signing_key_leaves_records_without_a_checkpoint_until_a_ne
     await note(both)
     with pytest.raises(VaultError):
         await made.once()
-    assert (await both.audit.end()).sequence == 3  # the records have their places all the same
+    assert (await both.audit.end()).sequence == 3  # the records are numbered anyway
     await both.audit.new_key(now=clock.now())
     await made.once()
     assert await checkpoints(both) == [4]

@@ -1,4 +1,4 @@
-"""Deliveries on bad days: each event gets there, in order, at least once, and one bad target costs the others nothing."""
+"""Event deliveries in bad conditions: each event arrives in order, at least once, and a bad target does not delay others."""
 
 import asyncio
 import hashlib
@@ -37,7 +37,7 @@ async def test_a_receiver_that_was_down_gets_each_event_once_in_order_and_can_ve
         tracker.answer = outage
         await renew(telling, "c1")
     await telling.json("DELETE", "/connections/c2?provider_config_key=tracker", expect=200)
-    for _ in range(6):  # it stays down for an hour
+    for _ in range(6):  # the receiver stays down for an hour
         later(600)
         await on(telling)
     assert receiver.taken == []
@@ -61,7 +61,7 @@ async def test_a_receiver_that_was_down_gets_each_event_once_in_order_and_can_ve
 
 
 def verified_at_sending(library: Webhook, one: Any) -> None:
-    """By the published library, whose clock is the real one: the test's has moved, so it is told the time it was sent."""
+    """Verify with the published library. It uses the real clock, so the test sets the library's clock to the sending time."""
     from datetime import UTC, datetime
 
     import standardwebhooks.webhooks as module
@@ -140,7 +140,7 @@ async def test_an_event_is_given_up_after_a_day_and_kept(
     assert await log_of(telling) == []
 
 
-async def test_a_receiver_that_says_it_is_gone_is_believed(
+async def test_receiver_that_answers_410_gets_no_more_events(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     receiver.answer = failing(410)
@@ -166,7 +166,7 @@ async def test_retry_after_is_honoured(
     assert len(receiver.taken) == 1
 
 
-async def test_a_process_that_dies_between_delivery_and_note_repeats_it_under_the_same_id(
+async def test_delivery_not_recorded_before_a_crash_is_repeated_with_the_same_id(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: Any
 ) -> None:
     died = asyncio.Event()

@@ -34,13 +34,13 @@ async def test_the_life_of_a_connection_is_reported_event_by_event(
     assert [one["success"] for one in result] == [True, False, True, False, True, True]
 
 
-async def test_a_flapping_provider_makes_one_event_a_change(
+async def test_flapping_provider_causes_one_event_per_change(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     await telling.imported(tracker.grant())
     for _ in range(3):
         tracker.answer = OUTAGE
-        for _ in range(4):  # fails again and again: that is one change
+        for _ in range(4):  # repeated failures are one change
             await renew(telling)
         tracker.answer = None
         for _ in range(2):
@@ -51,7 +51,7 @@ async def test_a_flapping_provider_makes_one_event_a_change(
     assert tracker.calls["refresh_token"] >= 18
 
 
-async def test_a_second_refusal_is_no_news(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
+async def test_second_refusal_sends_no_event(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
     await telling.imported(tracker.grant())
     for code in ("invalid_grant", "token_revoked", "invalid_client"):
         tracker.answer = web.json_response({"error": code}, status=400)
@@ -104,7 +104,7 @@ async def test_the_body_is_that_of_the_contract_with_our_two_members(
 async def test_no_event_holds_a_credential(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
     grants = [tracker.grant() for _ in range(2)]
     await telling.imported(grants[0])
-    for status in (503, 400):  # a provider that repeats what it was sent
+    for status in (503, 400):  # a provider that repeats the tokens it was sent
         words = f"what of {grants[0]['refresh_token']} and {grants[0]['access_token']}?"
         tracker.answer = web.json_response({"error": "invalid_grant", "error_description": words}, status=status)
         await renew(telling)
@@ -167,7 +167,7 @@ async def test_the_address_of_a_connection_takes_the_place_of_all_others(
     assert {(one.event["connectionId"], one.path) for one in got} == {("c1", "/own"), ("c2", "/events")}
 
 
-async def test_where_nobody_listens_nothing_is_kept(running: RunningGateway, tracker: Tracker) -> None:
+async def test_no_event_is_stored_without_a_webhook_url(running: RunningGateway, tracker: Tracker) -> None:
     from gateway.store import EventFilter
 
     await running.imported(tracker.grant())
@@ -175,7 +175,7 @@ async def test_where_nobody_listens_nothing_is_kept(running: RunningGateway, tra
 
 
 @pytest.mark.parametrize("answer", [301, 307, 404, 429, 500])
-async def test_what_is_not_taken_is_sent_again_under_the_same_id_and_no_redirect_is_followed(
+async def test_failed_delivery_is_repeated_with_the_same_id_and_redirects_are_not_followed(
     answer: int, telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     elsewhere = {"Location": f"{receiver.url}/elsewhere"}

@@ -1,4 +1,4 @@
-"""Events that no change of a state brings about, the keys that sign them, and what an operator sees of them."""
+"""Events without a state change, the keys that sign events, and the operator's view of events."""
 
 import asyncio
 import json
@@ -54,7 +54,8 @@ async def test_a_renewal_that_fails_is_reported_where_and_of_whom_its_connection
     body = {"connection_id": "c1", "integration_id": "tracker"}
     links = [(await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201))["data"]["token"]]
     session = {"connection_id": "c1", "integration_id": "tracker", "allowed_integrations": ("tracker",)}
-    links.append((await telling.runtime.sessions.open("dev", "", **session))[0])  # as a failed call hands it out
+    # the session of a failed call's reconnect link
+    links.append((await telling.runtime.sessions.open("dev", "", **session))[0])
     tracker.callback_extra = {"error": "access_denied"}
     for token in links:
         assert (await arrive(telling, token))[0] == 400
@@ -142,7 +143,7 @@ async def test_a_key_that_the_configuration_names_is_not_rotated_here(
         Webhook(key.encode()).verify(one.body, dict(one.headers))
 
 
-async def test_metrics_tell_of_attempts_and_of_what_waits(
+async def test_metrics_show_attempts_and_pending_deliveries(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.answer = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
@@ -161,7 +162,7 @@ async def test_metrics_tell_of_attempts_and_of_what_waits(
 
 
 async def command(gateway: RunningGateway, *words: str) -> tuple[int, str, str]:
-    """``gateway events …`` beside the running gateway."""
+    """Run ``gateway events …`` on the store of the running gateway."""
     file = gateway.folder / "gateway.yaml"
     file.write_text(yaml.safe_dump(gateway.document))
     arguments = ["events", words[0], "-c", str(file), *words[1:]]

@@ -1,4 +1,4 @@
-"""kill -9 in the worst moment: the receiver has it, and we have not noted that yet."""
+"""kill -9 at the worst moment: the receiver has the event, and the gateway has not recorded that yet."""
 
 import asyncio
 from pathlib import Path

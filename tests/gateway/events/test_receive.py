@@ -1,4 +1,4 @@
-"""Providers' webhooks through a running gateway: proved, taken once, and handed to the application."""
+"""Providers' webhooks through a running gateway: verified, accepted once, and forwarded to the application."""
 
 import hashlib
 import hmac
@@ -25,7 +25,7 @@ HOOK["challenge"] = "hub.challenge echoed"
 
 @pytest.fixture
 async def hooked(settings: dict[str, Any], tracker: Tracker, tmp_path: Path) -> Any:
-    """A gateway whose integration `tracker` routes webhooks; `hub` has only a signature, `plain` has nothing."""
+    """A gateway whose integration `tracker` routes webhooks. `hub` only verifies a signature, `plain` does nothing."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, webhook_routing_script="jira_webhook_routing"))
     key = {"auth_mode": "API_KEY", "categories": ["other"], "proxy": {"base_url": tracker.url}}
     write_entry(tmp_path, "hub", {"display_name": "Hub", **key, "webhook_signature": HOOK})
@@ -269,12 +269,12 @@ async def test_a_webhook_that_cannot_be_checked_or_has_no_listener_is_reported(
     assert (await post(hooked, "/webhook/dev/plain", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 204
     silent = await post(hooked, "/webhook/dev/silent", b"{}", X_Hub_Signature_256=signature(b"{}"))
     assert silent == (200, {"status": "success"})
-    assert await post(hooked, "/webhook/dev/quiet", b"{}") == (200, {"status": "success"})  # none is forwarded
+    assert await post(hooked, "/webhook/dev/quiet", b"{}") == (200, {"status": "success"})  # no webhook is forwarded
     assert receiver.got == []
 
 
 async def test_a_stranger_learns_no_names_of_environments_or_integrations(hooked: RunningGateway) -> None:
-    """Whatever headers are tried: the answers differ in their date and request id alone."""
+    """For all tried headers, the answers differ only in their date and request id."""
     for sent in ({}, {"X-Hub-Signature": "sha256=00"}, {"X-Nothing-Signature": "00"}):
         answers = set()
         for path in (ADDRESS, "/webhook/dev/unsigned", "/webhook/prod/tracker", "/webhook/dev/nothing", "/webhook/x/y"):
@@ -347,7 +347,7 @@ async def test_what_was_received_lies_sealed_on_the_disk(hooked: RunningGateway,
 
 
 async def test_refused_webhooks_fill_no_log(hooked: RunningGateway) -> None:
-    """Ten a minute for each client and integration; made-up names count as one."""
+    """Ten log lines per minute for each client and integration; invented names count as one."""
     with capture_logs() as logs:
         for number in range(MOST_LINES + 5):
             await post(hooked, ADDRESS, b"{}")

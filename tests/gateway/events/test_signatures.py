@@ -1,4 +1,4 @@
-"""Signatures: one key string for the published Standard Webhooks library and for a plain HMAC."""
+"""Signatures: one key string works with the published Standard Webhooks library and with a plain HMAC."""
 
 import hashlib
 import hmac
@@ -28,14 +28,14 @@ def test_the_library_and_a_plain_hmac_take_the_key_that_is_shown(key: Secret) ->
     assert result["X-Nango-Signature"] == hashlib.sha256(shown + BODY).hexdigest()
 
 
-def test_a_key_of_our_making_is_its_own_standard_form_and_has_256_bits() -> None:
+def test_generated_key_is_in_standard_form_and_has_256_bits() -> None:
     key = mint()
     assert standard_form(key) == key
     assert len(standard_key(key)) == 32
     assert mint() != key
 
 
-def test_in_an_overlap_either_key_verifies_and_no_third() -> None:
+def test_both_keys_verify_during_an_overlap_and_no_other() -> None:
     new, former, other = mint(), mint(), mint()
     result = fields(new, former)
     assert result["webhook-signature"].count("v1,") == 2

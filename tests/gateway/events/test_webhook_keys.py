@@ -1,4 +1,4 @@
-"""Where keys are requested, and what of an answer is a key; tests/journeys/test_signed_webhooks.py has the rest."""
+"""The request for public keys, and which parts of the answer are keys; see also tests/journeys/test_signed_webhooks.py."""
 
 import json
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ def test_nothing_that_is_filled_in_changes_where_an_address_leads(secret: str, k
         request(BY_ID, secret, kid)
 
 
-def test_two_requests_are_one_only_if_all_of_them_is_the_same() -> None:
+def test_only_identical_key_requests_are_shared() -> None:
     first = KeyRequest("POST", "https://a.example/", b"1")
     assert first.digest == KeyRequest("POST", "https://a.example/", b"1").digest
     assert (

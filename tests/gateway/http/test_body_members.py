@@ -62,7 +62,7 @@ objects = st.dictionaries(names, trees, max_size=5)
 
 
 def laid(under: Any, over: Any) -> Any:
-    """`over` upon `under`, objects in both member by member."""
+    """Return `over` merged into `under`: objects in both are merged member by member."""
     if not (isinstance(under, dict) and isinstance(over, dict)):
         return over
     return {**under, **{name: laid(under[name], value) if name in under else value for name, value in over.items()}}

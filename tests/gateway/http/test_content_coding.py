@@ -1,4 +1,4 @@
-"""Codings undone piece by piece, within limits, to the end or not at all."""
+"""Content codings are decoded piece by piece, within limits, completely or not at all."""
 
 import gzip
 import os
@@ -64,7 +64,7 @@ def test_other_bytes_are_an_error(name: str, coder: Callable[[bytes], bytes]) ->
 
 
 @every_coder
-def test_a_body_of_nothing_is_nothing(name: str, coder: Callable[[bytes], bytes]) -> None:
+def test_empty_body_is_decoded_to_nothing(name: str, coder: Callable[[bytes], bytes]) -> None:
     assert decoded(name, b"") == b""
 
 
@@ -105,6 +105,6 @@ def test_bytes_after_the_end_are_an_error_unless_they_are_padding(name: str) -> 
         ("aws-chunked, gzip", None),
     ],
 )
-def test_what_cannot_be_undone_is_left_alone(header: str, codings: tuple[str, ...] | None) -> None:
+def test_unknown_coding_is_not_decoded(header: str, codings: tuple[str, ...] | None) -> None:
     assert codings_of(header) == codings
     assert Decoder().start(header) is bool(codings)

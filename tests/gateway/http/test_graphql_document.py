@@ -1,4 +1,4 @@
-"""The fields that a GraphQL document requests at its root, and the documents that are refused."""
+"""The root fields that a GraphQL document requests, and the documents that are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which fields pass: properties over any fields, and the cases that properties do not show."""
+"""Which header fields are forwarded: properties over arbitrary fields, and special cases."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ FIELDS = st.lists(st.tuples(st.one_of(NAMES, MINTED), VALUES), max_size=12)
 
 
 @given(FIELDS)
-def test_nothing_that_is_ours_hop_by_hop_or_framing_ever_leaves(fields: Fields) -> None:
+def test_gateway_hop_by_hop_and_framing_fields_are_never_sent(fields: Fields) -> None:
     for name, _ in request_fields(fields):
         spelled = plain(name)
         assert spelled not in HOP_BY_HOP | FRAMING | TO_US
@@ -42,7 +42,7 @@ def test_what_is_not_ours_leaves_as_it_came(fields: Fields) -> None:
 
 
 @given(FIELDS, st.lists(TOKENS, min_size=1, max_size=3))
-def test_what_connection_names_stays_here(fields: Fields, names: list[str]) -> None:
+def test_fields_named_by_connection_are_not_forwarded(fields: Fields, names: list[str]) -> None:
     left = request_fields([*fields, ("Connection", ", ".join(names))])
     assert {plain(name) for name, _ in left}.isdisjoint({plain(name) for name in names})
 
@@ -53,7 +53,7 @@ def test_the_callers_authorization_stays_and_a_minted_one_goes() -> None:
     ]
 
 
-def test_a_minted_field_replaces_plain_ones_wherever_they_stand_and_may_be_repeated() -> None:
+def test_added_credential_field_replaces_the_callers_and_may_be_repeated() -> None:
     fields = [("a", "1"), ("Nango-Proxy-A", "2"), ("A", "3"), ("nango-proxy-a", "4"), ("b", "5")]
     assert request_fields(fields) == [("A", "2"), ("a", "4"), ("b", "5")]
 
@@ -120,5 +120,5 @@ def test_no_cookie_of_ours_is_set_by_a_provider_not_even_without_a_name() -> Non
 @pytest.mark.parametrize(
     "name", ["X-Accel-Redirect", "X-Sendfile", "X-Lighttpd-Send-Tempfile", "X-LiteSpeed-Location", "X-Reproxy-URL"]
 )
-def test_a_provider_gives_no_orders_to_the_server_in_front(name: str) -> None:
+def test_fields_that_control_the_reverse_proxy_are_removed(name: str) -> None:
     assert response_fields([(name, "/internal"), ("ETag", "x")]) == [("ETag", "x")]

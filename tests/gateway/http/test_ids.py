@@ -1,4 +1,4 @@
-"""An id that cannot be one is refused with the character that it may not have."""
+"""An invalid id is refused, and the error names the character that is not allowed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a JSON value ends is where the standard library says, and what it refuses is refused."""
+"""The end of a JSON value is where the standard library finds it, and invalid JSON is refused in the same cases."""
 
 import json
 import random
@@ -23,7 +23,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 def of_the_standard_library(text: str) -> int | None:
-    """Without NaN and Infinity, which are no JSON."""
+    """Return the end according to the standard library, without NaN and Infinity, which are not JSON."""
 
     def refuse(_name: str) -> NoReturn:
         raise ValueError
@@ -49,7 +49,7 @@ def test_all_that_is_json_is_read_to_its_end(value: Any, indent: int | None, beh
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=12), st.booleans())
-def test_whatever_stands_there_we_and_the_standard_library_agree(pieces: list[str], bracketed: bool) -> None:
+def test_scanner_and_standard_library_agree_on_any_text(pieces: list[str], bracketed: bool) -> None:
     text = "".join(pieces)
     text = f"[{text}]" if bracketed else text
     assert ours(text) == of_the_standard_library(text)
@@ -75,7 +75,7 @@ def test_a_run_may_be_of_any_length(count: int) -> None:
         assert ours(text[:-2] + ",]") is None
 
 
-def test_it_goes_only_so_deep() -> None:
+def test_nesting_is_limited() -> None:
     assert ours("[" * DEEPEST + "]" * DEEPEST) == 2 * DEEPEST
     assert ours("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1)) is None
 

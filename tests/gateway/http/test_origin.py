@@ -1,4 +1,4 @@
-"""Which origins a list of them covers."""
+"""Which origins match a list of origins."""
 
 import pytest
 

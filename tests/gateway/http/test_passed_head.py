@@ -24,14 +24,14 @@ def test_an_answer_varies_by_what_chose_its_credential(theirs: Fields, vary: str
     assert fields == [("X-A", "1"), *NOT_RENDERED, ("Vary", vary)]
 
 
-def test_to_a_capability_the_address_says_it_all() -> None:
+def test_capability_answer_keeps_the_providers_vary() -> None:
     theirs: Fields = [("Vary", "Accept-Encoding"), ("X-A", "1"), ("Vary", "Origin")]
     fields = guarded(theirs, by_headers=False)
     assert fields == [("X-A", "1"), ("Vary", "Accept-Encoding"), ("Vary", "Origin"), *NOT_RENDERED]
 
 
 def test_the_providers_policy_stays_beside_ours() -> None:
-    """A browser applies both; ours alone keeps scripts from running."""
+    """A browser applies both policies; the gateway's alone blocks scripts."""
     fields = guarded([("Content-Security-Policy", "sandbox allow-scripts allow-same-origin")], by_headers=False)
     assert [value for name, value in fields if name == "Content-Security-Policy"] == [
         "sandbox allow-scripts allow-same-origin",

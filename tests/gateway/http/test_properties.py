@@ -1,4 +1,4 @@
-"""Properties of all headers, paths and links: filtering is idempotent, and a rewritten link leads back to its original."""
+"""Properties for all headers, paths and links: filtering is idempotent, and a rewritten link leads back to its original."""
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ TOKENS = st.text("abXY-_.!", min_size=1, max_size=8)
 
 @st.composite
 def spelled(draw: st.DrawFn) -> str:
-    """A known or an unknown name, with any mixture of cases and of `_` for `-`, perhaps behind minting prefixes."""
+    """Draw a known or unknown name, in mixed case, with some `_` for `-`, and sometimes with minting prefixes."""
     name = draw(st.one_of(st.sampled_from(KNOWN), TOKENS))
     letters = [
         letter.upper() if draw(st.booleans()) else "_" if letter == "-" and draw(st.booleans()) else letter
@@ -54,7 +54,7 @@ def test_no_spelling_mints_framing_a_host_or_a_field_of_ours(fields: Fields) -> 
 @given(FIELDS)
 def test_filtering_a_request_twice_is_filtering_it_once(fields: Fields) -> None:
     once = request_fields(fields)
-    minted = [field for field in once if plain(field[0]) == "authorization"]  # the caller's own would be ours
+    minted = [field for field in once if plain(field[0]) == "authorization"]  # as the caller's own, it would be removed
     assert request_fields(once) == [field for field in once if field not in minted]
 
 
@@ -96,9 +96,9 @@ def test_a_link_that_leads_through_us_leads_back_to_where_it_came_from(path: str
 
 
 @given(PATHS, VISIBLE, BASES)
-def test_what_the_provider_is_asked_leads_through_us_to_the_same(path: str, query: str, base: str) -> None:
+def test_target_sent_to_the_provider_is_rewritten_back(path: str, query: str, base: str) -> None:
     target = join(base, Rest(path, f"?{query}"))
-    assume(not target.startswith("//"))  # as a reference that names another host (RFC 3986 §4.2)
+    assume(not target.startswith("//"))  # that would be a reference to another host (RFC 3986 §4.2)
     shown = Rewriter(Address("https", "api.example.com", 443, base), "https://gw.example/proxy").reference(target)
     assert shown == f"https://gw.example/proxy{path}?{query}"
 

@@ -1,4 +1,4 @@
-"""Links back into the provider's API lead through us; all others stay."""
+"""Links to the provider's API are rewritten to lead through the gateway; all others stay unchanged."""
 
 from collections.abc import Callable
 

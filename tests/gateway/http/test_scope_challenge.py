@@ -1,4 +1,4 @@
-"""Which scopes a 403 asks for, as RFC 6750 §3.1 writes it, and as servers write it."""
+"""The scopes that a 403 requires, as RFC 6750 §3.1 defines the challenge, and as real servers send it."""
 
 import pytest
 

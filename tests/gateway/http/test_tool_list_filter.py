@@ -1,4 +1,4 @@
-"""Lists of tools in answers of MCP servers, shortened: JSON and event streams, in any pieces."""
+"""Tool lists in answers of MCP servers are filtered: JSON and event streams, in pieces of any size."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""From the raw target to the provider's: byte for byte, or refused."""
+"""From the raw request target to the provider's: byte for byte, or refused."""
 
 import re
 from urllib.parse import unquote
@@ -46,7 +46,7 @@ def test_other_beginnings_and_raw_bytes_are_bad_paths(target: str) -> None:
     assert refusal.value.code == "bad_path"
 
 
-def test_proxy_alone_asks_for_the_base_path() -> None:
+def test_proxy_path_alone_means_the_base_path() -> None:
     assert join("/v1", rest_of("/proxy", "/proxy")) == "/v1"
     assert join("", rest_of("/proxy?x", "/proxy")) == "/?x"
     assert join("/v1", Rest("/", "")) == "/v1/"
@@ -114,7 +114,7 @@ def test_query_slots_replace_in_any_encoding_and_defaults_give_way() -> None:
         ("x" * 64, None),
     ],
 )
-def test_one_reading_of_a_host_or_none(host: str, parsed: str | None) -> None:
+def test_host_has_one_interpretation_or_is_refused(host: str, parsed: str | None) -> None:
     assert parse_host(host) == parsed
 
 

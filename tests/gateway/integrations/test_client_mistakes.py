@@ -1,4 +1,4 @@
-"""Mistakes in copying a client's id and secret, by their shape."""
+"""Mistakes in copying a client id and secret are recognized by their format."""
 
 from gateway.integrations.client_mistakes import client_mistakes
 from gateway.records.integration import Integration

@@ -1,4 +1,4 @@
-"""A host sees one kind of exception, whichever file is at fault, and all faults in it."""
+"""A host application gets one kind of exception with all faults, no matter which file has them."""
 
 import json
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_an_integration_without_what_its_mode_needs_is_a_fault(
         ("app_link", "x", "must be an address"),
     ],
 )
-def test_an_app_key_that_is_none_is_reported_without_being_shown(key: str, value: str, problem: str) -> None:
+def test_invalid_app_key_is_reported_without_being_shown(key: str, value: str, problem: str) -> None:
     integrations = {"jira": {"client_id": "c", "client_secret": "s", key: value}}
     environments = {"dev": {"secret_keys": ["a-secret-key-of-dev"], "integrations": integrations}}
     with pytest.raises(Faults, match=problem) as raised:
@@ -126,7 +126,7 @@ RIGHT_KEYS: dict[str, dict[str, Any]] = {
 
 
 def faults_and_warnings(tmp_path: Path, provider: str, keys: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Faults and warnings of an integration with these keys."""
+    """Return the faults and warnings of an integration with these keys."""
     file = tmp_path / "gateway.yaml"
     integrations = {"one": {"provider": provider, **keys}}
     environments = {"dev": {"secret_keys": ["a-secret-key-of-dev"], "integrations": integrations}}

@@ -1,4 +1,4 @@
-"""Integrations by environment and key: a declared one hides one that was made through the API."""
+"""Integrations by environment and key: a declared integration hides one created through the API."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,7 +41,7 @@ def test_what_is_made_later_is_found_by_every_generation() -> None:
     assert not both.has("dev", "jira")
 
 
-def test_learning_replaces_all_and_each_write_is_counted() -> None:
+def test_loading_replaces_all_integrations_and_each_write_is_counted() -> None:
     managed = ManagedIntegrations([one("jira")])
     managed.learn([one("slack")])
     assert [key for key, _ in managed.items()] == [("dev", "slack")]

@@ -1,4 +1,4 @@
-"""By its marker others on this machine see whether a process lives."""
+"""A process's marker file shows other processes on the machine whether it is alive."""
 
 import asyncio
 import subprocess
@@ -37,7 +37,7 @@ async def test_attempts_that_begin_together_have_one_and_it_goes_at_the_end(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_one_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
+async def test_removed_marker_is_created_again(tmp_path: Path) -> None:
     marker = ProcessMarker(tmp_path)
     first = await marker.name()
     (tmp_path / f"{first}.process").unlink()
@@ -45,7 +45,7 @@ async def test_one_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
     marker.close()
 
 
-async def test_a_marker_that_is_not_here_says_nothing(tmp_path: Path) -> None:
+async def test_missing_marker_means_unknown(tmp_path: Path) -> None:
     assert lives(tmp_path, "elsewhere") is None
 
 

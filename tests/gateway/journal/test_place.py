@@ -1,4 +1,4 @@
-"""Where nodes on a shared database note for each other: one machine's own folder, and nobody else's."""
+"""The journal folder of nodes that share a database: one private folder per machine."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The journal's files: what was appended is read back, up to the first record that is not whole."""
+"""The journal's files: appended records are read back, up to the first incomplete record."""
 
 import os
 import subprocess
@@ -27,14 +27,14 @@ def test_records_are_read_back_from_the_file_of_a_dead_process(tmp_path: Path) -
 
 
 def test_a_system_without_fdatasync_and_fallocate_has_another_way(tmp_path: Path) -> None:
-    """macOS is one, where people try things first."""
+    """For example macOS, on which people try the gateway first."""
     code = "import os\ndel os.fdatasync, os.posix_fallocate\n" + OTHER
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
     (path,) = tmp_path.iterdir()
     assert list(records(path)) == [(REPLY, b"left")]
 
 
-def test_the_living_are_not_taken_for_dead(tmp_path: Path) -> None:
+def test_living_process_is_not_considered_dead(tmp_path: Path) -> None:
     segment = Segment(tmp_path, "one")
     assert not is_dead(segment.path)
     segment.close(remove=False)

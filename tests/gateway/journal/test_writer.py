@@ -1,4 +1,4 @@
-"""The writer: each call of an attempt is recorded until it is released, and files go when nothing in them is open."""
+"""The writer: each call of an attempt stays recorded until it is released, and files without open records are deleted."""
 
 import asyncio
 import json
@@ -175,7 +175,7 @@ async def test_a_folder_that_cannot_be_written_is_an_error_until_it_can(
     await writer.close()
 
 
-async def test_what_cannot_be_written_any_more_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_journal_write_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, one = Writer(tmp_path), entry(tmp_path)
     begun = await writer.begin(one, 0)
     assert begun is not None

@@ -1,4 +1,4 @@
-"""A gateway with agents in front and a recorded provider behind."""
+"""A gateway between agents and a recorded provider."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,6 +1,6 @@
 """`tools/list`, calls of its tools and `/proxy` agree, on random pairs of key and request.
 
-`DOOR_PAIRS` says how many; 100,000 take some minutes.
+`DOOR_PAIRS`: the number of pairs; 100,000 take some minutes.
 """
 
 import json
@@ -74,7 +74,7 @@ def random_body_rule(draw: random.Random) -> str:
 
 
 def random_path(draw: random.Random, rules: list[str]) -> str:
-    """Below the base address: near one of the rules, or anything."""
+    """Return a path below the base address: similar to one of the rules, or any other."""
     if rules and draw.random() < 0.7:
         path = draw.choice(rules).split(" ")[1].replace("{place}", "*").replace("**", "*")
         path = path.removeprefix(BASE) if path.startswith(BASE) else path
@@ -88,7 +88,7 @@ Left = tuple[str, str, bytes]
 
 
 async def by_proxy(door: Agents, key: str, method: str, path: str, body: bytes | None = None) -> Left | None:
-    """Method, path and body as the provider got them; None: it got nothing."""
+    """Return method, path and body as the provider received them, or None if it received nothing."""
     before = len(door.provider.calls)
     headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
     if body:
@@ -144,13 +144,13 @@ async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
 
 
 def fits_plainly(rule: str, call: Left) -> bool:
-    """By a rule that does not look into the body."""
+    """Return whether a rule matches that does not check the body."""
     parsed = parse(rule)
     return parsed.body is None and parsed.fits(*call[:2])
 
 
 async def check_tool(door: Agents, key: str, rules: list[str], tool: dict[str, Any], draw: random.Random) -> bool:
-    """Check that a listed tool sends what one of the key's rules says, and what `/proxy` lets through as well."""
+    """Check that a listed tool sends a request that a rule of the key allows, and that `/proxy` allows it too."""
     properties = tool["inputSchema"]["properties"]
     arguments: dict[str, Any] = {
         name: draw.choice(VALUES) for name, schema in properties.items() if schema == {"type": "string"}

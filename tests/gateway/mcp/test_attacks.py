@@ -1,5 +1,7 @@
-"""Attacks at the agent door, by an agent or by somebody who steers its model: one test for each row of the table in
-docs/security.md."""
+"""Attacks on the MCP endpoint, by an agent or by an attacker who controls its model.
+
+Each row of the table in docs/security.md has a test here.
+"""
 
 import asyncio
 import json
@@ -251,7 +253,7 @@ DOUBLED = "@" + "|[@,@]" * 34
         "l[].join(@, [@])",
     ],
 )
-def test_what_grows_on_the_way_to_a_small_result_is_refused(expression: str) -> None:
+def test_large_intermediate_results_are_refused(expression: str) -> None:
     with pytest.raises(UnfitExpression, match=r"too often|join takes"):
         parsed(expression)
 
@@ -326,7 +328,7 @@ TOOLS = ("get_issue", "call_api", "find_tools", "describe_tool", "call_tool")
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_no_message_is_a_fault_of_ours(door: Agents, seed: int) -> None:
+async def test_no_message_causes_an_internal_error(door: Agents, seed: int) -> None:
     draw = random.Random(seed)
     key = await door.key(READ, "POST /base/v1/{kind} as make")
     for _ in range(250):
@@ -371,7 +373,7 @@ async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
 
 
 async def test_a_capability_leads_to_its_door_on_a_warm_connection_too(door: Agents) -> None:
-    """The fast path takes what is below a capability's address; the door is not its to take."""
+    """The fast path handles requests below a capability's address, but not its MCP endpoint."""
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [READ]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"
@@ -403,7 +405,7 @@ async def test_a_vendors_mcp_server_behind_a_capability_stays_the_vendors(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/\xff\r\nContent-Length: 3",
     ],
 )
-async def test_a_providers_bytes_that_are_no_text_are_no_fault_of_ours(door: Agents, head: bytes) -> None:
+async def test_binary_answer_causes_no_internal_error(door: Agents, head: bytes) -> None:
     async def answering(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.write(head + b"\r\nConnection: close\r\n\r\n" + b"\0" * int(head[-1:]))
@@ -418,7 +420,7 @@ async def test_a_providers_bytes_that_are_no_text_are_no_fault_of_ours(door: Age
 
 @pytest.mark.parametrize("connection", [" lane/c1", "lane/c1 ", "lane/ c1\t", "lane/\x0bc1", "lane/c1\r\nX: y"])
 async def test_a_connection_is_named_exactly(door: Agents, connection: str) -> None:
-    """A header field would lose the white space around its value, so that rules and refusals speak of another name."""
+    """A header field would strip the white space around its value, so rules and errors would refer to another name."""
     key = await door.key("GET /base/v1/**")
     result = await door.call(key, "call_api", {"method": "GET", "path": "/x", "connection": connection})
     assert (result["isError"], door.provider.calls) == (True, [])

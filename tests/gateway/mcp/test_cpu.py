@@ -1,4 +1,4 @@
-"""The CPU time of an MCP call, beside the same POST through /proxy, in one run."""
+"""The CPU time of an MCP call compared with the same POST through /proxy, in one run."""
 
 import json
 import time
@@ -12,7 +12,8 @@ from tests.fakes.agents import agents
 
 CALLS = 60
 ROUNDS = 5
-MOST = 5.0  # client and provider are in this process and count on both sides; docs/performance.md has it without them
+# client and provider are in this process and count on both sides; docs/performance.md has the ratio without them
+MOST = 5.0
 PAGE = json.dumps({"items": [{"key": f"A-{n}", "summary": "an issue with a title of some length"} for n in range(20)]})
 
 

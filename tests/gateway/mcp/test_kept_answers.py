@@ -1,4 +1,4 @@
-"""Whole answers: for their key, for minutes, within a bound."""
+"""Complete answers are kept for their key, for minutes, within a memory limit."""
 
 from gateway.mcp.kept_answers import KEPT_S, MOST_BYTES, SHARE_BYTES, KeptAnswers
 from tests.fakes.clock import Clock

@@ -1,4 +1,4 @@
-"""Lists page by page: what the cursors of a list's tool bring is the whole list, each item once."""
+"""Lists page by page: following the cursors of a list tool returns the whole list, each item once."""
 
 import json
 import re
@@ -30,7 +30,7 @@ BODY_LINK = {"type": "link", "link_path_in_response_body": "meta.url", "response
 
 
 async def pages(request: web.Request) -> web.Response:
-    """Items from `start` or `after` on; each kind of paging that there is, at once."""
+    """Return items from `start` or `after` on, with every pagination type at once."""
     at = int(request.query.get("start") or request.query.get("after") or 0)
     some, following = ITEMS[at : at + PAGE], at + PAGE
     more = following < len(ITEMS)

@@ -1,4 +1,4 @@
-"""``POST /mcp`` from end to end: what a key's rules list, and what its calls do at the provider."""
+"""``POST /mcp`` end to end: the tools that a key's rules list, and the requests that reach the provider."""
 
 import json
 import sqlite3
@@ -238,7 +238,7 @@ async def test_a_worker_that_does_not_have_the_whole_fetches_it_again(
     assert len(door.provider.calls) == 2
 
 
-async def test_an_answer_past_what_can_be_held_is_let_go(door: Agents) -> None:
+async def test_answer_above_the_memory_limit_is_dropped(door: Agents) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)

@@ -1,4 +1,4 @@
-"""The Model Context Protocol without I/O: what is read out of a POST, and how it is answered."""
+"""The Model Context Protocol without I/O: how a POST is parsed, and how it is answered."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Operations of the catalog as an agent's tools: what they cost, say and send."""
+"""Operations of the catalog as an agent's tools: their size in tokens, their descriptions, and the requests they send."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_long_lists_of_other_providers_stay_as_small(catalog: Catalog, name: str
 
 
 def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
-    """In every shipped operation, a tool that says it only reads has the risk read, and no tool of another risk says so."""
+    """For every shipped operation, a tool is marked as read-only exactly if its risk is read."""
     seen = 0
     for name in ("jira", "github", "slack", "google-mail", "dropbox", "zoho-crm"):
         known = catalog.operations(name)
@@ -98,7 +98,7 @@ def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
             operation = risks[tool.rule.name]
             hints = listed([tool], [[tool.rule]], [], choose=False)[0]["annotations"]
             assert hints["readOnlyHint"] is (operation.risk == "read")
-            assert "destructiveHint" not in hints  # true where nothing is said
+            assert "destructiveHint" not in hints  # the default is true
             assert hints.get("idempotentHint", False) is (
                 operation.risk != "read" and operation.method in ("PUT", "DELETE")
             )
@@ -202,7 +202,7 @@ async def test_a_rule_that_fits_nothing_is_refused_when_the_key_is_made(door: Ag
 
 
 async def test_list_calls_and_proxy_agree_on_operations_too(door: Agents, tmp_path: Path) -> None:
-    """On random keys and requests; `DOOR_PAIRS` says how many."""
+    """Uses random keys and requests; `DOOR_PAIRS` is their number."""
 
     async def short(_request: web.Request) -> web.Response:
         return web.Response(status=204)
@@ -253,7 +253,7 @@ def fits(template: str, path: str) -> bool:
 async def check_operation(
     door: Agents, key: str, tool: dict[str, Any], templates: list[list[str]], draw: random.Random
 ) -> bool:
-    """Check that a tool sends its operation, and that `/proxy` lets it through as well."""
+    """Check that a tool sends its operation, and that `/proxy` allows it too."""
     others = ("query", "body", "select", "max_bytes", "body_as")
     places = [name for name in tool["inputSchema"]["properties"] if name not in others]
     arguments = {name: draw.choice(VALUES) for name in places}

@@ -1,4 +1,4 @@
-"""Whether two rules' paths have a path in common."""
+"""Whether the paths of two rules have a path in common."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from gateway.mcp.path_overlap import may_overlap, overlap
         ("/a/b", "/a/b", True),
         ("/a/b", "/a/c", False),
         ("/a/*", "/a/b", True),
-        ("/a/*", "/a/b/c", False),  # * is within one segment
+        ("/a/*", "/a/b/c", False),  # * matches within one segment
         ("/a/**", "/a/b/c", True),
         ("/**/c", "/a/b/c", True),
         ("/**/c", "/a/b/d", False),

@@ -1,4 +1,4 @@
-"""The arguments of a tool become one request, or a sentence that says which argument is wrong."""
+"""The arguments of a tool become one request, or an error message that names the wrong argument."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
         ({"key": "a/b"}, "'key' is one segment of the path, so it cannot hold '/'."),
         ({"key": True}, "'key' must be a text or a whole number."),
         ({"key": "a", "other": 1}, "There is no argument 'other'."),
-        ({"key": "a", "body": {}}, "There is no argument 'body'."),  # GET has none
+        ({"key": "a", "body": {}}, "There is no argument 'body'."),  # a GET has no body
         ({"key": "a", "query": []}, "'query' must be an object"),
         ({"key": "a", "query": {"q": {"x": 1}}}, "'q' must be a text, a number"),
         ({"key": "a", "max_bytes": MOST_BYTES + 1}, "'max_bytes' must be a whole number"),
@@ -82,7 +82,8 @@ def test_call_api_takes_a_method_and_a_path() -> None:
 
 def test_the_connection_is_never_guessed() -> None:
     call = of_rule(tool(), {"key": "a"})
-    assert chosen(call, {"jira/c1": "Ada", "slack/c1": ""}) == "jira/c1"  # the one of the tool's integration
+    # the only connection of the tool's integration
+    assert chosen(call, {"jira/c1": "Ada", "slack/c1": ""}) == "jira/c1"
     with pytest.raises(UnfitArguments, match=r"Say which 'connection': jira/c1 \(Ada\), jira/c2\."):
         chosen(call, {"jira/c1": "Ada", "jira/c2": ""})
     with pytest.raises(UnfitArguments, match="may not list them"):

@@ -1,4 +1,4 @@
-"""Answers as results: never half a JSON, within the budget, and fit to be sent on whatever a provider wrote."""
+"""Answers as tool results: never truncated JSON, within the budget, and always valid to send."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ def test_any_bytes_make_a_result_that_can_be_sent(body: bytes, media_type: str) 
 @pytest.mark.parametrize(
     "body", [b"NaN", b"[NaN]", b'{"a":1e999}', b'{"a":', b"[" * 5000, b'["\\ud800"]', b'{"a":"\\udfff"}']
 )
-def test_json_that_is_none_is_shown_as_text_or_mended(body: bytes) -> None:
+def test_invalid_json_is_shown_as_text_or_repaired(body: bytes) -> None:
     json.dumps(result(body, max_bytes=100_000).result, ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -104,7 +104,7 @@ def test_ordinary_expressions_are_allowed(expression: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("expression", ["a[", "", "&&", "a" * 300 + "|", "foo(@)", "[" * 400])
-def test_what_is_no_expression_is_said_so(expression: str) -> None:
+def test_invalid_expression_is_reported(expression: str) -> None:
     with pytest.raises(UnfitExpression):
         selected(parsed(expression), {"a": 1}, 1)
 
@@ -137,5 +137,5 @@ def test_a_result_has_no_more_values_than_its_expression_may_make(expression: st
         value = selected(found, document, values_in(json.dumps(document).encode()))
     except UnfitExpression:
         return
-    nodes = len(expression)  # each step may wrap what it gets, so that there is one value more
+    nodes = len(expression)  # each step may wrap its input, which adds one value
     assert leaves(value) <= growth(found.parsed) * (leaves(document) + nodes)

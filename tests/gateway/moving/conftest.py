@@ -1,4 +1,4 @@
-"""A peer to move from, a gateway to move into, and the command that does it."""
+"""A peer to import from, a gateway to import into, and the import command."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ class Ran(NamedTuple):
 
 
 class Place:
-    """A gateway.yaml and its database; no gateway need run on it."""
+    """A gateway.yaml and its database. A gateway may or may not be running on it."""
 
     def __init__(self, folder: Path, document: dict[str, Any]) -> None:
         self.folder, self.file = folder, folder / "gateway.yaml"
@@ -64,13 +64,13 @@ class Place:
 
 @pytest.fixture
 def place(running: RunningGateway) -> Place:
-    """Where a gateway runs."""
+    """The place of the running gateway."""
     return Place(running.folder, running.document)
 
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, tracker: Tracker) -> Callable[..., Place]:
-    """Makes another, with a database and a key of its own, on which nothing runs."""
+    """Return a function that creates another place, with its own database and key. No gateway runs on it."""
 
     def make(name: str = "elsewhere", **integrations: Any) -> Place:
         folder = tmp_path / name
@@ -85,7 +85,7 @@ def elsewhere(tmp_path: Path, tracker: Tracker) -> Callable[..., Place]:
 
 
 def oauth(n: int, **more: Any) -> dict[str, Any]:
-    """A credential as the peer shows it."""
+    """Return a credential as the peer shows it."""
     return {
         "type": "OAUTH2",
         "access_token": f"at-{n}",

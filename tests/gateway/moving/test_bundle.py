@@ -1,4 +1,4 @@
-"""Out into a sealed bundle, and in again somewhere else."""
+"""Export to a sealed bundle, and import it somewhere else."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SEALED = ("--passphrase-env", "BUNDLE_PASSPHRASE")
 
 @pytest.fixture(autouse=True)
 def _quick_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A passphrase takes 0.4 s of work otherwise."""
+    """Make key derivation fast; it normally takes 0.4 s."""
     assert SealedWriter.__init__.__kwdefaults__["log2_n"] >= 17
     monkeypatch.setitem(SealedWriter.__init__.__kwdefaults__, "log2_n", 10)
 
@@ -38,7 +38,7 @@ async def filled(place: Place, peer: FakePeer, count: int = 3) -> None:
 
 
 def whole(place: Place, plain: Path) -> list[dict[str, Any]]:
-    """The connections in a plain export, without the moments of this very gateway."""
+    """Return the connections in a plain export, without the timestamps of this gateway."""
     lines = [json.loads(line) for line in plain.read_text().splitlines()]
     return [line for line in lines if line["kind"] == "connection"]
 
@@ -127,7 +127,7 @@ async def test_an_import_of_a_bundle_that_broke_off_goes_on(
     only = there.folder / "first.jsonl"
     await place.ran("export", "-o", str(only), "--plain")
     lines = only.read_text().splitlines(keepends=True)
-    only.write_text("".join(lines[:3]))  # its beginning, the integration, one connection
+    only.write_text("".join(lines[:3]))  # its header, the integration, one connection
     assert (await there.ran("import", str(only))).report["imported"] == 1
     ran = await there.ran("import", str(bundle), *SEALED)
     assert (ran.report["imported"], ran.report["skipped"]) == (2, 1)

@@ -1,4 +1,4 @@
-"""A credential as another gateway shows it becomes one of ours, in each auth mode."""
+"""Conversion of credentials in another gateway's format, in each auth mode."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -37,13 +37,13 @@ def taken(mode: str, credentials: dict[str, Any], config: dict[str, Any] | None 
         ("INSTALL_PLUGIN", {"type": "BASIC", "username": "u", "password": "p"}),
     ],
 )
-def test_each_keeps_what_it_is_used_with(mode: str, shown: dict[str, Any]) -> None:
+def test_converted_credential_keeps_all_fields_it_needs(mode: str, shown: dict[str, Any]) -> None:
     held, _, notes = taken(mode, {**shown, "of_theirs": None})
     assert {name: held.get(name) for name in shown} == shown
     assert notes == []
 
 
-def test_no_credential_is_a_credential_of_none_and_hidden_elsewhere() -> None:
+def test_missing_credential_is_valid_only_for_mode_none() -> None:
     assert taken("NONE", {})[0] == {"type": "NONE"}
     with pytest.raises(Hidden):
         taken("OAUTH2", {})
@@ -77,7 +77,7 @@ def test_another_kind_of_credential_is_refused() -> None:
         taken("API_KEY", {"type": "BASIC", "username": "u", "password": "p"})
 
 
-def test_what_a_person_typed_is_not_guessed_at() -> None:
+def test_typed_in_credentials_are_not_guessed() -> None:
     moved = Moved(integration_id="x", connection_id="c", credentials={"apiKey": "k", "apikey": "k"})
     with pytest.raises(InvalidRequest, match="'apikey' is not a field"):
         credential_of(moved, modes()["API_KEY"], provider("API_KEY"), NOW)

@@ -1,4 +1,4 @@
-"""Moving in from another gateway, by its public API."""
+"""Import from another gateway (Nango) through its public API."""
 
 import json
 from collections.abc import Callable

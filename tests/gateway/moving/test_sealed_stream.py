@@ -1,4 +1,4 @@
-"""A stream under a passphrase: any length, constant memory, whole or not at all."""
+"""A stream encrypted with a passphrase: any length, constant memory, complete or not at all."""
 
 import io
 import json

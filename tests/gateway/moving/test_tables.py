@@ -1,4 +1,4 @@
-"""Moving in from JSON Lines and CSV."""
+"""Import from JSON Lines and CSV."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""A grant that is gone, in the shapes in which token endpoints say so, and what must not be taken for that."""
+"""Responses of token endpoints for a revoked grant, in all known formats, and responses that do not mean that."""
 
 import json
 from typing import Any

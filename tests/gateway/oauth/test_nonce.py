@@ -1,4 +1,4 @@
-"""The nonce of an authorization with `openid`: sent, and compared with that of the ID token."""
+"""The nonce of an authorization with `openid`: sent, and compared with the nonce of the ID token."""
 
 import base64
 import json

@@ -53,7 +53,8 @@ def test_basic_authentication_encodes_both_halves_and_leaves_the_body_without_th
     user, _, password = (
         base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode().partition(":")
     )
-    # %20, which each form decoder reads as a space, and not +, which servers that decode percent signs only read as a plus sign.
+    # %20 instead of +: every form decoder reads %20 as a space, but servers that only decode percent signs read + as a
+    # plus sign.
     assert (user, password) == ("the%20client%3Aid", "p%40ss%20word")
     assert not {"client_id", "client_secret"} & parse_qs(request.body.decode()).keys()
 
@@ -213,7 +214,7 @@ def test_claims_of_a_signed_jwt_are_read_with_and_without_padding() -> None:
         ("accounts.[is_default=true].host", "eu"),
         ("accounts.[id=1].host", "na"),
         ("accounts.[id=3].host", None),
-        ("accounts.[name=None].host", None),  # a member that is missing has no value
+        ("accounts.[name=None].host", None),  # a missing member has no value
         ("accounts.1.host", "eu"),
         ("accounts.-1.host", "x"),
         ("sub.[id=1]", None),

@@ -1,4 +1,4 @@
-"""The queue between requests and their records: bounded, batched, and emptied at the end."""
+"""The queue between requests and their stored records: bounded, batched, and flushed at shutdown."""
 
 import asyncio
 import json
@@ -41,13 +41,13 @@ def exchange(number: int = 0, connection_id: str = "u1") -> ExchangeRecord:
 
 
 class Kept:
-    """A store that keeps what it is given, unless it is `down`."""
+    """A store that keeps the given records, unless it is `down`."""
 
     def __init__(self) -> None:
         self.batches: list[list[ExchangeRecord]] = []
         self.down: Exception | None = None
         self.asked = asyncio.Event()
-        self.free: asyncio.Event | None = None  # if there is one, it is waited for
+        self.free: asyncio.Event | None = None  # if set, the store waits for it
 
     async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:
         self.asked.set()
@@ -64,7 +64,7 @@ class Kept:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The lines that are written to stderr."""
+    """The lines written to stderr."""
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(logs, "write_many", seen.extend)
     return seen
@@ -122,7 +122,7 @@ async def test_batches_have_a_limit_and_keep_the_order() -> None:
     assert kept.ids == [str(number) for number in range(BATCH + WHOLE)]
 
 
-async def test_a_few_rows_beyond_a_whole_number_wait_for_the_next_time() -> None:
+async def test_rows_beyond_full_batches_wait_for_the_next_write() -> None:
     log, kept = CallQueue(), Kept()
     for number in range(2 * WHOLE + 3):
         log.record(exchange(number))
@@ -132,8 +132,8 @@ async def test_a_few_rows_beyond_a_whole_number_wait_for_the_next_time() -> None
     assert kept.ids == [str(number) for number in range(2 * WHOLE + 3)]
 
 
-async def test_what_comes_while_rows_are_written_waits_for_the_next_time() -> None:
-    """Else a store that is slow under load would get batch after batch, each smaller than the one before."""
+async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
+    """Otherwise a store that is slow under load would get smaller and smaller batches in a row."""
 
     class Busy(Kept):
         async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:
@@ -223,7 +223,7 @@ async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> Non
 
 
 async def written_once_empty(log: CallQueue, kept: Kept) -> None:
-    """Lets the log know its store."""
+    """Connect the log to its store."""
     task = asyncio.create_task(log.write_to(kept, every_s=60))
     await asyncio.sleep(0)
     task.cancel()
@@ -259,7 +259,7 @@ async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines:
     ("token_ms", "upstream_ms", "result"),
     [(None, None, {}), (0.0, 0.0, {"upstream_ms": 0.0}), (4.0049, 12.345, {"token_ms": 4.0, "upstream_ms": 12.35})],
 )
-def test_a_line_tells_what_was_waited_for(
+def test_log_line_has_the_time_of_each_wait(
     token_ms: float | None, upstream_ms: float | None, result: dict[str, float]
 ) -> None:
     line = as_event(exchange()._replace(token_ms=token_ms, upstream_ms=upstream_ms))
@@ -360,7 +360,7 @@ async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dic
 
 
 class Uses:
-    """Takes counts, unless `away`."""
+    """A store that accepts counts, unless it is `away`."""
 
     def __init__(self) -> None:
         self.got: list[UseCount] = []
@@ -373,7 +373,7 @@ class Uses:
 
 
 def sent(**fields: Any) -> ExchangeRecord:
-    """A proxied call that reached its provider."""
+    """Return the record of a proxied call that reached its provider."""
     return exchange()._replace(gateway_ms=0.1, **fields)
 
 
@@ -383,7 +383,7 @@ async def test_what_could_not_be_stored_is_counted_with_what_comes_later(monkeyp
     queue, uses = CallQueue(bound=1), Uses()
     writing = asyncio.create_task(queue.write_to(Kept(), 3600, uses=uses))
     await asyncio.sleep(0)
-    for _ in range(3):  # the queue drops two of the records, and no count
+    for _ in range(3):  # the queue drops two of the records, but no count
         queue.record(sent(key_id=7))
     uses.away = True
     await queue.flush()
@@ -412,19 +412,19 @@ async def test_a_full_queue_still_takes_failures_and_other_operations(monkeypatc
     log.record(exchange(4)._replace(status=502))
     log.record(exchange(5)._replace(status=502, error_code="upstream_timeout"))
     log.record_operation(Operation("refresh", datetime.now(UTC), "6", "dev"))
-    log.record(exchange(7)._replace(status=403))  # there is an end to that too
+    log.record(exchange(7)._replace(status=403))  # failures are limited too
     writing = asyncio.create_task(log.write_to(kept, 3600))
     await asyncio.sleep(0)
     await log.flush()
     writing.cancel()
     assert kept.ids == ["0", "1", "4", "5", "6"]
-    assert log.dropped == 2 + 1 + 5  # rows, and lines of all but the first two calls
+    assert log.dropped == 2 + 1 + 5  # rows, and the lines of all calls except the first two
 
 
 async def test_at_twelve_thousand_calls_a_second_the_log_stays_within_its_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[dict[str, Any]]
 ) -> None:
-    """Ten seconds of them, synthetic, into the real file, which hangs for five of them; no time passes."""
+    """Ten seconds of synthetic calls, into the real file, which blocks during five of them. No real time passes."""
     a_second, bound = 12_000, 8 << 20
     stored = SqliteCallLog(tmp_path / "gateway.calls.db", CallLogBounds(max_bytes=bound + WAL_BYTES))
     queue = CallQueue()
@@ -446,7 +446,7 @@ async def test_at_twelve_thousand_calls_a_second_the_log_stays_within_its_bounds
     assert (tmp_path / "gateway.calls.db").stat().st_size <= bound * 1.1
     page = await stored.find(OperationFilter("dev", error_codes=one_or_any("upstream_timeout"), limit=1000))
     found = [one.operation.request_id for one in page.operations][::-1]
-    assert found == failed[-len(found) :]  # those that the bound of size has not dropped, none missing between
+    assert found == failed[-len(found) :]  # the newest failures that the size limit kept, without gaps
     assert len(found) > 500
     writing.cancel()
     await stored.close()

@@ -1,4 +1,4 @@
-"""docs/operations.md says what the code does."""
+"""docs/operations.md agrees with the code."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_every_metric_is_on_the_page_with_its_labels(name: str) -> None:
     assert row.split("|")[2].strip() == labels
 
 
-def test_the_page_tells_of_no_other_metric() -> None:
+def test_page_lists_no_unknown_metric() -> None:
     assert set(re.findall(r"gateway_[a-z]\w+", PAGE)) <= {
         name + suffix for name in FAMILIES for suffix in ("", "_bucket")
     }

@@ -1,4 +1,4 @@
-"""Every record reaches stderr as one line and without secrets, no matter which logger wrote it."""
+"""Every log record is written to stderr as one line without secrets, whichever logger wrote it."""
 
 import errno
 import io
@@ -198,7 +198,7 @@ def test_in_a_host_our_lines_go_to_its_own_loggers(lines: Lines, caplog: pytest.
     assert lines.text() == ""
 
 
-def test_a_host_that_uses_structlog_keeps_its_ways(lines: Lines) -> None:
+def test_structlog_configuration_of_a_host_is_kept(lines: Lines) -> None:
     mine = [structlog.processors.JSONRenderer()]
     structlog.configure(processors=mine)
     logs.for_host()
@@ -207,7 +207,7 @@ def test_a_host_that_uses_structlog_keeps_its_ways(lines: Lines) -> None:
 
 @pytest.mark.usefixtures("lines")
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_reader_that_has_left_does_not_fail_what_is_reported(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+def test_closed_stderr_does_not_raise(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w", buffering=1) as err:
         monkeypatch.setattr("sys.stderr", err)
@@ -219,7 +219,7 @@ def test_a_reader_that_has_left_does_not_fail_what_is_reported(monkeypatch: pyte
             structlog.get_logger("b").info("after")
             logs.write_many([{"event": "exchange"}])
             logging.getLogger("other").warning("after")
-        err.flush()  # as Python does at the end of the process
+        err.flush()  # as Python does at exit
 
 
 @pytest.mark.usefixtures("lines")

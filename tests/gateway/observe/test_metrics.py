@@ -1,4 +1,4 @@
-"""Numbers: counted by what is known beforehand, added up over workers, and told in the form that Prometheus reads."""
+"""Metrics: labels with a bounded number of values, summed over workers, in Prometheus format."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ JIRA = ("environment=dev", "integration=jira")
 
 
 def exchange(integration_id: str = "jira", **changes: Any) -> ExchangeRecord:
-    """A proxied call that went well, unless `changes` say otherwise."""
+    """Return the record of a successful proxied call, changed by `changes`."""
     record: dict[str, Any] = {
         "at": datetime(2026, 1, 2, tzinfo=UTC),
         "request_id": "r1",
@@ -40,7 +40,7 @@ def exchange(integration_id: str = "jira", **changes: Any) -> ExchangeRecord:
 
 
 def to_us(**changes: Any) -> ExchangeRecord:
-    """A request to our own API."""
+    """Return the record of a request to the gateway's own API."""
     return exchange("", connection_id="", gateway_ms=None, token_ms=None, upstream_ms=None, **changes)
 
 
@@ -53,7 +53,7 @@ def text(*pages: MetricsPage) -> str:
 
 
 def samples(*pages: MetricsPage) -> dict[tuple[str, ...], float]:
-    """Samples by name and sorted label values, as Prometheus's own parser reads them."""
+    """Return samples by name and sorted label values, as Prometheus's own parser reads them."""
     read = {}
     for family in text_string_to_metric_families(text(*pages)):
         assert family.documentation
@@ -63,7 +63,7 @@ def samples(*pages: MetricsPage) -> dict[tuple[str, ...], float]:
 
 
 def requests(*pages: MetricsPage) -> dict[tuple[str, ...], float]:
-    """Return the numbers of proxied requests by error, integration, method and status."""
+    """Return the number of proxied requests by error, integration, method and status."""
     return {
         tuple(label.partition("=")[2] for label in key[2:]): number
         for key, number in samples(*pages).items()
@@ -131,7 +131,7 @@ def test_what_is_not_proxied_is_reported_apart(page: MetricsPage) -> None:
     }
 
 
-def test_no_caller_and_no_provider_can_make_labels_many(page: MetricsPage) -> None:
+def test_callers_and_providers_cannot_create_many_labels(page: MetricsPage) -> None:
     counts = metrics(page)
     for n in range(300):
         counts.observe(exchange(f"made-up-{n}", status=404, error_code="unknown_provider_config"))
@@ -150,7 +150,7 @@ def test_no_caller_and_no_provider_can_make_labels_many(page: MetricsPage) -> No
     assert "made-up" not in text(page)
 
 
-def test_no_end_user_is_reported_of(page: MetricsPage) -> None:
+def test_metrics_contain_no_end_user(page: MetricsPage) -> None:
     metrics(page).observe(exchange())
     assert not any(word in text(page) for word in ("u1", "acme", "secret-path", "r1"))
 
@@ -164,7 +164,7 @@ def test_integrations_beyond_a_thousand_are_reported_together(
         counts.observe(exchange(f"i{n}"))
     assert {key[1]: number for key, number in requests(page).items()} == {"i1": 2, "i2": 1, "other": 2}
     counts.ask_again()
-    again = Metrics(lambda *_: True, page)  # who takes the place over knows how many there are
+    again = Metrics(lambda *_: True, page)  # a successor knows how many integrations are counted
     again.observe(exchange("i5"))
     again.observe(exchange("i2"))
     assert {key[1]: number for key, number in requests(page).items()} == {"i1": 2, "i2": 2, "other": 3}
@@ -198,14 +198,14 @@ def test_workers_are_added_up_and_gauges_are_those_of_the_living() -> None:
     assert seen["gateway_config_reloads_total", "outcome=taken"] == 2
     assert seen["gateway_process_cpu_seconds_total",] == 5
     assert seen["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 2
-    board.pages[0].cells[paging.SEEN_AT] = clock.monotonic() - 60  # it has died
+    board.pages[0].cells[paging.SEEN_AT] = clock.monotonic() - 60  # this worker has died
     seen = samples(*board.pages)
     assert seen["gateway_workers",] == 1
     assert seen["gateway_process_cpu_seconds_total",] == 5
     assert seen["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 2
 
 
-def test_a_replacement_goes_on_where_its_predecessor_stopped(page: MetricsPage) -> None:
+def test_replacement_worker_continues_the_counters(page: MetricsPage) -> None:
     for used_s in (5.0, 0.5):
         counts = metrics(page)
         counts.watch(lambda used_s=used_s: [(("gateway_process_cpu_seconds_total",), used_s)])
@@ -272,7 +272,7 @@ def test_an_entry_that_is_not_there_yet_is_read_later(page: MetricsPage) -> None
     assert dict(reader.read()) == {("first",): [0.0], ("second",): [0.0, 7.0]}
     late = MetricsPage(memory)
     entry = bytes(entries[int(used) : int(writer.cells[paging.USED])])
-    entries[int(used) : int(used) + len(entry)] = bytes(len(entry))  # as another processor may see it at first
+    entries[int(used) : int(used) + len(entry)] = bytes(len(entry))  # as another processor may see the entry at first
     assert dict(late.read()) == {("first",): [0.0]}
     entries[int(used) : int(used) + len(entry)] = entry
     assert dict(late.read()) == {("first",): [0.0], ("second",): [0.0, 7.0]}

@@ -1,4 +1,4 @@
-"""Which requests are traced, and what the variables say."""
+"""Which requests are traced, and what the environment variables mean."""
 
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec

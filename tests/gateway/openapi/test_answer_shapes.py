@@ -1,4 +1,4 @@
-"""The shape that an operation documents is one that its handler names, so that mypy compares the two (ADR 48)."""
+"""The documented response type of an operation is one that its handler uses, so that mypy compares them (ADR 48)."""
 
 import ast
 import inspect
@@ -27,7 +27,7 @@ ELSEWHERE: Final = {
 
 
 def shapes_named(code: Any, seen: set[Any]) -> Iterator[str]:
-    """The shapes that a function or class names, and those named by functions and classes of ours that it names."""
+    """Yield the response types that a function or class uses, directly and through the gateway's functions and classes."""
     if not isinstance(code, type):
         code = inspect.unwrap(code)
         code = getattr(code, "__func__", code)

@@ -1,4 +1,4 @@
-"""The page `/docs`: an example of what is sent and answered for each operation, as the operation takes and gives it."""
+"""The page `/docs`: valid examples of the request and the response of each operation."""
 
 import json
 from functools import cache
@@ -17,7 +17,7 @@ SHAPES = sorted({component_name(one.answer): one.answer for one in OPERATIONS if
 
 @cache
 def defined() -> dict[str, Any]:
-    """Every schema by its name, made once: that takes a quarter of a second."""
+    """Return every schema by its name. Cached, since this takes a quarter of a second."""
     return components()
 
 

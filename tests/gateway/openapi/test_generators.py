@@ -1,4 +1,4 @@
-"""The description has what client generators need; where such a generator is installed, it accepts the description."""
+"""The OpenAPI document has what client generators need. Installed generators accept it."""
 
 import json
 import re
@@ -18,12 +18,12 @@ from tests.journeys.connect_page.browser import npm
 
 @cache
 def description() -> dict[str, Any]:
-    """Made when a test first asks: that takes a quarter of a second, which each process of the suite would spend."""
+    """Return the document. Created on first use, since it takes a quarter of a second in each process."""
     return document("https://gateway.example")
 
 
 def schemas(part: Any) -> Iterator[dict[str, Any]]:
-    """Every object in it."""
+    """Yield every object in `part`."""
     if isinstance(part, dict):
         yield part
     for below in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
@@ -34,14 +34,16 @@ def patterns() -> list[str]:
     return sorted({one["pattern"] for one in schemas(description()) if isinstance(one.get("pattern"), str)})
 
 
-# ECMA-262, 22.2.1 with the flag `u`: a backslash before anything else is a syntax error, and so is what Python alone has.
+# ECMA-262, 22.2.1 with the flag `u`: other backslash sequences, and syntax that only Python has, are syntax errors.
 ESCAPE = re.compile(r"""\\(?:[\^$\\.*+?()\[\]{}|/dDsSwWbBfnrtv0]|[1-9]|-|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|p\{\w+\})""")
 OUTSIDE = re.compile(r"(?:[^\\\[\](){}*+?]|\((?:\?[:=!]|\?<[=!])?|\)|(?<![(|^])(?:[*+?]|\{\d+(?:,\d*)?\})\??(?![*+]))")
 CLASS = re.compile(r"\[\^?(?:[^\\\]]|" + ESCAPE.pattern + r")*\]")
 
 
 def legal_in_ecma_262(pattern: str) -> bool:
-    """Strict: it may refuse a legal pattern that nobody here writes, and takes none that `new RegExp(pattern, "u")` refuses."""
+    """Return whether the pattern is legal. It may refuse unusual legal patterns, but accepts none that `new
+    RegExp(pattern, "u")` refuses.
+    """
     at = 0
     while at < len(pattern):
         found = next(filter(None, (kind.match(pattern, at) for kind in (CLASS, ESCAPE, OUTSIDE))), None)
@@ -97,7 +99,7 @@ def test_node_compiles_every_pattern() -> None:
 
 
 def test_no_member_has_null_as_its_default() -> None:
-    # openapi-typescript takes a member with a default for one that is always there.
+    # openapi-typescript assumes that a member with a default is always present.
     assert [one for one in schemas(description()) if one.get("default", ...) is None] == []
 
 
@@ -127,11 +129,11 @@ def test_a_proxied_call_answers_with_anything_at_any_status() -> None:
     for one in proxied:
         for method in ANY:
             answers = description()["paths"][one.path][method]["responses"]
-            # The provider's statuses are its own: no shape holds for any of them.
+            # The provider's statuses are arbitrary, so no schema applies.
             assert sorted(answers) == ["2XX", "default"]
             for answer in answers.values():
                 assert answer["content"]["*/*"] == {}
-                # openapi-python-client does not know */*; this it takes for bytes.
+                # openapi-python-client does not know */*, but reads this as bytes.
                 assert answer["content"]["application/octet-stream"]["schema"] == {"type": "string", "format": "binary"}
             assert "Gateway-Error" in answers["default"]["headers"]
 

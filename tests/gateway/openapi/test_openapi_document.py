@@ -1,4 +1,4 @@
-"""The description of the API is that of the routes there are."""
+"""The OpenAPI document describes exactly the existing routes."""
 
 import re
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ ROW = re.compile(r"\| (\d{3}) \| `(\w+)` \|")
 
 
 def plain(path: str) -> str:
-    """The route's pattern without the expressions that its parameters must match."""
+    """Return the route's pattern without the expressions that its parameters must match."""
     return re.sub(r"\{(\w+):(?:[^{}]|\{[^}]*\})*\}", r"{\1}", path)
 
 
@@ -66,7 +66,7 @@ def test_statuses_are_those_of_the_page_on_errors() -> None:
 
 
 def test_every_code_is_reported_at_some_operation() -> None:
-    # Of pages that a browser is shown, of trailers, and of the health probe: no JSON answer has these.
+    # Codes of browser pages, of trailers, and of the health probe: no JSON answer has them.
     elsewhere = {
         "authorization_refused",
         "connect_session_in_use",
@@ -83,7 +83,7 @@ def test_every_code_is_reported_at_some_operation() -> None:
     assert set(get_args(Code)) - result == elsewhere
 
 
-async def test_it_is_served_with_a_tag_and_to_anybody(running: RunningGateway) -> None:
+async def test_openapi_document_is_public_and_has_an_entity_tag(running: RunningGateway) -> None:
     async with running.http.get(f"{running.url}/openapi.json", headers={"Origin": "https://x.example"}) as answer:
         assert answer.status == 200
         assert answer.headers["Access-Control-Allow-Origin"] == "*"
@@ -104,7 +104,7 @@ async def test_the_page_needs_nothing_from_elsewhere(running: RunningGateway) ->
     nonce = re.search(r"style-src 'nonce-([^']+)'", policy)
     assert nonce is not None
     assert f'nonce="{nonce[1]}"' in text
-    # Two scripts and an icon, all our own; what a browser would ask for elsewhere is nowhere in the page.
+    # Two scripts and an icon of the gateway; the page contains no other address that a browser would load.
     text = text.replace('<link rel="icon" href="connect/assets/icon.svg">', "", 1)
     text = text.replace(f'<script nonce="{nonce[1]}">', "", 2)
     assert f"script-src 'nonce-{nonce[1]}'" in policy
@@ -175,7 +175,7 @@ def test_every_auth_mode_says_what_an_import_takes() -> None:
 
 
 def unknown_to(mode: str, given: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The members of `given` that the auth mode does not read."""
+    """Return the members of `given` that the auth mode does not read."""
     entry = Provider.model_construct(name="p", display_name="P", auth_mode=mode, proxy=Proxy.model_construct())
     try:
         modes()[mode].accept({"type": modes()[mode].types()[0], **given}, entry, datetime(2026, 1, 1, tzinfo=UTC))

@@ -1,6 +1,6 @@
 """Valid and invalid requests get the answers that the OpenAPI document describes, and never a 5xx.
 
-`make fuzz` sends many times as many (EXAMPLES).
+`make fuzz` sends many more requests (EXAMPLES).
 """
 
 import asyncio
@@ -38,16 +38,16 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-# What comes back from there is the provider's, or takes a browser on its way; both have tests of their own.
+# These answers come from the provider or redirect a browser; other tests cover them.
 ELSEWHERE = ("/proxy", "/c/", "/oauth/", "/app-auth/", "/connect", "/console")
 TRIED = [
     one
     for one in OPERATIONS
     if (not one.path.startswith(ELSEWHERE) or one.path == "/connect/sessions") and (LONG or not one.deprecated)
 ]
-# Where nothing can be given, nothing can be given wrongly.
+# An operation without input cannot get invalid input.
 CASES = [(one, mode) for one in TRIED for mode in GenerationMode if mode.is_positive or one.body or one.query]
-# What is there, so that not every call ends at a 404.
+# Existing ids, so that not every call ends with 404.
 KNOWN = {
     "connection_id": ["c1", "c 2/x"],
     "unique_key": ["tracker", "made"],
@@ -60,7 +60,7 @@ KNOWN = {
 
 
 class Beside:
-    """A gateway and its provider on a loop in another thread: schemathesis calls and waits."""
+    """A gateway and its provider on a loop in another thread, since schemathesis makes blocking calls."""
 
     def __init__(self, folder: Any) -> None:
         self._loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""Nothing leaves for a provider, and nothing is stored, before somebody has seen in this browser for whom it is."""
+"""Nothing is sent to a provider, and nothing is stored, before a user has seen in this browser whom it is for."""
 
 import re
 import uuid
@@ -22,13 +22,13 @@ ADA = {"id": "u-1", "display_name": "Ada Lovelace", "email": "ada@example.com"}
 
 @pytest.fixture
 async def bob() -> AsyncIterator[aiohttp.ClientSession]:
-    """Another browser."""
+    """Another user's browser."""
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
         yield http
 
 
 async def link(running: RunningGateway, **session: Any) -> tuple[str, str]:
-    """The address of the session's pages after its link was opened in the first browser, and the token."""
+    """Open a session's link in the first browser. Return the address of the session's pages, and the token."""
     token = await running.session_token(**{"end_user": ADA, "allowed_integrations": ["tracker"], **session})
     return await opened(running, running.http, token), token
 
@@ -62,7 +62,7 @@ async def test_a_browser_is_shown_for_whom_before_it_leaves(
     assert len(await connections(running)) == 1
 
 
-async def test_a_program_holds_nobody_s_cookies_and_is_sent_on(running: RunningGateway, tracker: Tracker) -> None:
+async def test_program_without_cookies_is_redirected(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token(end_user=ADA)
     address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(address, allow_redirects=False) as answer:
@@ -100,7 +100,7 @@ async def test_what_cannot_begin_is_reported_before_anybody_confirms(running: Ru
 
 
 @pytest.mark.parametrize("confirmation", [None, "", "0" * 64])
-async def test_a_form_that_nobody_has_seen_here_does_nothing(
+async def test_form_not_shown_in_this_browser_is_refused(
     running: RunningGateway, tracker: Tracker, confirmation: str | None
 ) -> None:
     address, _ = await link(running)
@@ -125,7 +125,7 @@ async def test_a_confirmation_of_another_browser_is_none(
     assert not tracker.calls
 
 
-async def test_a_confirmation_of_one_integration_is_none_of_another(running: RunningGateway) -> None:
+async def test_confirmation_is_valid_for_one_integration_only(running: RunningGateway) -> None:
     environment = running.document["environments"]["dev"]
     environment["integrations"]["second"] = dict(environment["integrations"]["tracker"])
     await running.restart()
@@ -151,7 +151,7 @@ async def test_a_link_for_one_use_serves_the_browser_that_began(
     running: RunningGateway, bob: aiohttp.ClientSession
 ) -> None:
     address, token = await link(running, single_use=True)
-    bobs = await opened(running, bob, token)  # looking is no use
+    bobs = await opened(running, bob, token)  # viewing the page does not use up the link
     consent = await to_consent(running.http, address)
     async with bob.get(bobs, headers=BROWSER) as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
@@ -187,7 +187,9 @@ async def test_one_of_several_browsers_that_confirm_at_once_goes_on(
     assert statuses == [303, 403]
 
 
-async def test_in_a_frame_the_browser_s_word_counts(running: RunningGateway, tracker: Tracker) -> None:
+async def test_unconfirmed_form_in_a_frame_is_accepted_only_from_its_own_origin(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     token = await running.session_token(end_user=ADA)
     form = {"connect_session_token": token, "ws_client_id": "w"}
     address = f"{running.url}/connect/s/embedded/i/tracker"
@@ -218,7 +220,7 @@ async def test_the_page_says_which_agent_asks(running: RunningGateway) -> None:
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 async def test_a_reconnect_shows_no_uuid(running: RunningGateway, lang: str) -> None:
-    """The end user is known by a UUID alone, and the gateway has made the connection's id."""
+    """Only a UUID identifies the end user, and the gateway generated the connection's id."""
     end_user = {"id": str(uuid.uuid4())}
     await arrive(running, await running.session_token(end_user=end_user))
     (row,) = await connections(running)

@@ -1,4 +1,4 @@
-"""The connect page without a browser: where the token goes, who may show and send it, and what stays text."""
+"""The connect page without a browser: where the token is stored, who may embed and submit the page, and escaping."""
 
 import re
 from html import unescape
@@ -16,7 +16,7 @@ from tests.fakes.tracker import Tracker
 
 
 async def opened(running: RunningGateway, **session: Any) -> tuple[str, str]:
-    """The address that the browser has after the link, and the session's token."""
+    """Return the browser's address after opening the link, and the session's token."""
     token = await running.session_token(**session)
     async with running.http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as answer:
         assert answer.status == 200
@@ -26,7 +26,7 @@ async def opened(running: RunningGateway, **session: Any) -> tuple[str, str]:
         return str(answer.url), token
 
 
-async def test_how_the_entry_came_about_is_no_matter_of_the_end_user(tmp_path: Path) -> None:
+async def test_connect_page_does_not_show_the_entrys_evidence(tmp_path: Path) -> None:
     write_entry(tmp_path, "tracker", {**tracker_entry("https://tracker.example.com"), "provenance": "unconfirmed"})
     running = RunningGateway(tmp_path, document([]))
     await running.start()
@@ -105,7 +105,7 @@ async def test_the_form_leads_to_the_provider_and_its_window_to_us_alone(
     async with running.http.get(consent) as answer:
         text = await answer.text()
         assert answer.status == 200
-    assert "acme.tracker.example" in text  # what the form does not ask for is not taken from it
+    assert "acme.tracker.example" in text  # fields that the form does not ask for are ignored
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "no-such", "utf-16"])
@@ -259,7 +259,7 @@ async def test_brand_and_logo_are_the_operator_s(running: RunningGateway, tmp_pa
 
 
 class Chooser:
-    """A grant of a user with two sites, under an integration that asks."""
+    """A grant of a user with two sites, for an integration that lets the user choose."""
 
     def __init__(self, running: RunningGateway) -> None:
         self.running = running
@@ -347,7 +347,7 @@ async def test_a_large_form_is_not_read(running: RunningGateway) -> None:
         assert answer.status == 400
 
 
-async def test_what_was_granted_waits_sealed(chooser: Chooser, tracker: Tracker, tmp_path: Path) -> None:
+async def test_grant_is_sealed_while_the_user_chooses(chooser: Chooser, tracker: Tracker, tmp_path: Path) -> None:
     await chooser.page()
     secrets = [token for grant in tracker.grants for token in (grant.refresh_token, *grant.access_tokens)]
     assert secrets
@@ -356,7 +356,7 @@ async def test_what_was_granted_waits_sealed(chooser: Chooser, tracker: Tracker,
 
 
 def test_links_lead_nowhere_else() -> None:
-    """Templates hold no address but ours and those that the entry names."""
+    """Templates contain only the gateway's addresses and those of the entry."""
     folder = Path(__file__).parents[3] / "templates" / "connect"
     for path in folder.glob("*.html"):
         assert not re.search(r'(?:src|href)="https?://', path.read_text()), path
@@ -394,7 +394,7 @@ async def state_of(running: RunningGateway, token: str) -> str:
 async def came_back(
     running: RunningGateway, query: Any, http: aiohttp.ClientSession | None = None
 ) -> tuple[int, str, dict[str, str]]:
-    """The callback's status and page, and what the page tells its opener."""
+    """Return the callback's status and page, and the message that the page posts to its opener."""
     async with (http or running.http).get(f"{running.url}/oauth/callback", params=query) as answer:
         html = await answer.text()
     found = {name: re.search(rf'data-{name}="([^"]*)"', html) for name in ("payload", "openers")}

@@ -1,4 +1,4 @@
-"""Forms of our own pages, as anybody may post them."""
+"""Form bodies of the gateway's pages, as any client may send them."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def request(content_type: str, body: bytes) -> web.Request:
 
 @pytest.mark.parametrize("shape", CONTENT_TYPES)
 def test_a_long_content_type_holds_nothing_up(shape: str) -> None:
-    different = (f"x{number}" for number in count())  # aiohttp remembers the last few
+    different = (f"x{number}" for number in count())  # aiohttp caches the last few
 
     async def read(content_type: str) -> None:
         try:

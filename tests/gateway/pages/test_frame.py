@@ -1,4 +1,4 @@
-"""The connect page's languages, and what it makes of scopes and patterns."""
+"""Languages of the connect page, and how it shows scopes and patterns."""
 
 import re
 from string import Formatter
@@ -20,7 +20,7 @@ def blanks(text: str) -> set[str]:
 def test_every_language_says_everything_with_the_same_blanks(lang: str) -> None:
     english, other = _read_words("en"), _read_words(lang)
     assert other.keys() == english.keys()
-    # An own page may leave a blank out where its grammar wants to, but never fill one that nobody gives.
+    # A language may omit a placeholder, but must not use an unknown one.
     assert {key: blanks(other[key]) - blanks(english[key]) for key in other} == {key: set() for key in other}
 
 

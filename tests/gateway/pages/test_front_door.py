@@ -1,4 +1,4 @@
-"""Pages for a browser at the gateway's own address and at unknown ones; programs get the API's errors as before."""
+"""Browsers get pages at the gateway's root and at unknown addresses; programs get the API's errors."""
 
 import pytest
 
@@ -27,7 +27,7 @@ async def test_a_browser_gets_a_start_page_that_leads_on(running: RunningGateway
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json, text/plain, */*"])
 @pytest.mark.parametrize("path", ["/", "/nowhere"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_program_gets_the_error_of_before(shared: RunningGateway, accept: str | None, path: str) -> None:
+async def test_program_gets_the_api_error(shared: RunningGateway, accept: str | None, path: str) -> None:
     headers = {} if accept is None else {"Accept": accept}
     async with shared.http.get(shared.url + path, headers=headers, skip_auto_headers=["Accept"]) as answer:
         assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
@@ -56,7 +56,7 @@ async def test_a_browser_gets_a_page_where_there_is_nothing(
     assert f'href="{shared.url}/docs"' in text
 
 
-async def test_what_was_typed_is_not_on_the_page(running: RunningGateway) -> None:
+async def test_search_text_is_not_on_the_page(running: RunningGateway) -> None:
     async with running.http.get(f"{running.url}/<script>alert(1)</script>?x=<b>", headers=BROWSER) as answer:
         assert "alert" not in await answer.text()
 

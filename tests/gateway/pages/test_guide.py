@@ -1,4 +1,4 @@
-"""Every provider has a page that tells how to set it up, and what it tells to paste works."""
+"""Every provider has a page that explains its setup, with snippets that work."""
 
 import ast
 import asyncio
@@ -149,7 +149,7 @@ def test_what_is_hidden_is_filled_in_and_not_asked(providers: Any) -> None:
     assert body["connection_config"] == {"subdomain": "acme"}
 
 
-def test_what_registers_itself_asks_for_no_client(providers: Any) -> None:
+def test_provider_with_dynamic_registration_needs_no_client(providers: Any) -> None:
     for name in ("linear-mcp", "mcp-generic"):
         assert steps(providers[name], URL, None)[0].text.startswith("There is nothing to register")
         from gateway.catalog.auth_modes import AUTH_MODES
@@ -167,7 +167,7 @@ def test_declarations_are_yaml_that_a_gateway_takes(providers: Any) -> None:
         assert all(isinstance(scope, str) for scope in declared.get("scopes", [])), name
 
 
-def test_a_call_is_the_proof_of_the_entry_or_what_its_paths_look_like(providers: Any) -> None:
+def test_example_call_is_the_verification_call_or_an_example_path(providers: Any) -> None:
     assert call_of(providers["openai"]) == SnippetCall("GET", "/v1/models")
     assert call_of(providers["plivo"]).path == "/Account/<username>/"
     assert call_of(providers["linear"]) == SnippetCall("POST", "/graphql", {"query": "{ viewer { id } }"})
@@ -247,7 +247,7 @@ def names_of_tags(text: str) -> list[str]:
 
 
 def loaded(text: str) -> set[str | None]:
-    """Addresses that a browser would ask for by itself."""
+    """Return the addresses that a browser loads automatically."""
     parser = _Tags()
     parser.feed(text)
     return {
@@ -308,7 +308,7 @@ def test_an_app_of_another_kind_is_not_shared(providers: Any) -> None:
 
 
 def test_an_entry_without_a_proof_shows_a_starter_that_reads() -> None:
-    """Its operations give a call that can be sent; before, the page showed a placeholder."""
+    """Its operations contain a call that can be sent; the page used to show a placeholder."""
     catalog = load_catalog([SHIPPED])
     calls = {}
     for name in catalog.providers:

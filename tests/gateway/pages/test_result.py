@@ -1,4 +1,4 @@
-"""Result pages can be loaded again, show no ids, and link back to the application."""
+"""Result pages can be reloaded, show no ids, and link back to the application."""
 
 from html import unescape
 from typing import Any
@@ -22,12 +22,12 @@ APP = "http://127.0.0.1:9/back?tab=2"
 
 
 def browser() -> aiohttp.ClientSession:
-    """Return a browser with cookies of its own."""
+    """Return a browser with its own cookies."""
     return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
 
 async def walked(running: RunningGateway, address: str) -> aiohttp.ClientResponse:
-    """The page that a browser ends on, or is sent to outside of the gateway."""
+    """Return the last page of the flow, or the redirect out of the gateway."""
     consent = await to_consent(running.http, address)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
@@ -95,7 +95,7 @@ async def test_a_link_that_is_used_up_says_so(running: RunningGateway) -> None:
     assert "is already connected" in await text_of(running, f"{address}/i/tracker?again=1")
 
 
-async def test_done_leads_to_the_application_with_a_signed_result(running: RunningGateway) -> None:
+async def test_done_button_returns_to_the_application_with_a_signed_result(running: RunningGateway) -> None:
     address, _ = await link(running, return_url=APP, state="s 1&x")
     await walked(running, address)
     html = await text_of(running, f"{address}/i/tracker/result")
@@ -116,7 +116,7 @@ async def signing_key(running: RunningGateway) -> str:
     return (await signing_keys(runtime.generation.config, runtime.store, "dev"))[0].reveal()
 
 
-async def test_cancel_leads_there_too(running: RunningGateway, tracker: Tracker) -> None:
+async def test_cancel_button_returns_to_the_application(running: RunningGateway, tracker: Tracker) -> None:
     address, _ = await link(running, return_url=APP)
     html = await text_of(running, address)
     assert f'href="{address}/return?i=tracker"' in html
@@ -133,7 +133,7 @@ async def test_without_an_address_cancel_ends_cleanly(running: RunningGateway) -
     assert 'role="alert"' not in html
 
 
-async def test_what_the_application_completes_goes_there_at_once(running: RunningGateway) -> None:
+async def test_pending_connection_redirects_to_the_application_immediately(running: RunningGateway) -> None:
     verifier = new_code_verifier()
     address, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(verifier))
     answer = await walked(running, address)
@@ -255,7 +255,7 @@ async def test_a_form_that_was_taken_makes_one_connection_however_often_its_page
 async def test_what_another_browser_connected_is_not_brought_back_by_this_one(
     running: RunningGateway, way: str
 ) -> None:
-    """Alice's link, forwarded: Bob authorizes his account, and Alice, who has the link too, goes to the application."""
+    """Alice forwards her link. Bob authorizes his account, and Alice then goes to the application."""
     verifier = new_code_verifier()
     wish = {"return_url": APP, "state": "alice", "code_challenge": code_challenge(verifier)}
     token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"], **wish)

@@ -1,4 +1,4 @@
-"""The admin port: the numbers of all workers from any of them, and what becomes of them when one dies."""
+"""The admin port: metrics of all workers, and what happens to them when a worker dies."""
 
 import asyncio
 import gzip
@@ -19,7 +19,7 @@ from tests.fakes.raw import exchange, parsed
 
 PROMTOOL = shutil.which("promtool")
 
-# The loop of the test itself does not matter here.
+# The loop of the test itself does not matter.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 
@@ -29,7 +29,7 @@ async def total(gateway: Serving, name: str) -> float:
 
 
 async def reaches(gateway: Serving, name: str, wanted: float) -> None:
-    """A request is counted just after its answer has left. A total never falls on its way."""
+    """Wait until a total is reached, since a request is counted after its answer has left. A total never decreases."""
     seen = 0.0
     async with asyncio.timeout(PATIENCE_S):
         while seen < wanted:
@@ -41,7 +41,7 @@ async def reaches(gateway: Serving, name: str, wanted: float) -> None:
 
 
 async def exceeds(gateway: Serving, name: str, least: float) -> None:
-    """A gauge of a worker that was not asked is as old as its last beat, a few seconds."""
+    """Wait until a gauge is exceeded, since other workers' gauges are a few seconds old."""
     async with asyncio.timeout(PATIENCE_S):
         while await total(gateway, name) <= least:
             await asyncio.sleep(0.05)
@@ -78,7 +78,7 @@ async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path)
 
 
 async def reaches_workers(gateway: Serving, wanted: int) -> None:
-    """Whether one lives shows a few seconds later."""
+    """Wait for the number of workers, which is a few seconds old."""
     async with asyncio.timeout(PATIENCE_S):
         while await total(gateway, "gateway_workers") != wanted:
             await asyncio.sleep(0.05)
@@ -105,7 +105,7 @@ async def test_a_busy_admin_port_is_one_line_that_names_the_key(tmp_path: Path) 
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, of the Debian package prometheus")
-async def test_promtool_takes_what_the_admin_port_says(tmp_path: Path) -> None:
+async def test_promtool_accepts_the_metrics(tmp_path: Path) -> None:
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, admin_port=0)) as gateway:
         await gateway.connect()

@@ -1,4 +1,4 @@
-"""A channel says once that the other end is gone, and not where this end was closed."""
+"""A channel reports once that the other process has closed it, and does not report its own closing."""
 
 import asyncio
 import socket
@@ -8,7 +8,7 @@ import pytest
 from gateway.process.channel import Channel
 from tests.fakes.patience import PATIENCE_S
 
-# The loop of the test itself does not matter here.
+# The loop of the test itself does not matter.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 

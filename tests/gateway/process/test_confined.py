@@ -1,4 +1,4 @@
-"""Under the shipped unit's system call filter it starts, refreshes, and a worker that is killed loses nothing."""
+"""Under the shipped unit's system call filter the gateway starts and refreshes, and killing a worker loses no token."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from tests.fakes.processes import ROOT, Serving
 from tests.fakes.tracker import Tracker
 from tests.selftest.crash import asked, call, expired, written
 
-# The loop of the test itself does not matter here.
+# The loop of the test itself does not matter.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 

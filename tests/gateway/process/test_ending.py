@@ -1,4 +1,4 @@
-"""A gateway that ends in order: the token exchange under way is awaited and stored, and neither process nor file stays."""
+"""An orderly shutdown waits for the current token exchange and stores it. No process and no file is left."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ from tests.fakes.tracker import Tracker
 from tests.selftest.crash import REF, call, expired, process, written
 from tests.selftest.points import USUAL
 
-# The loop of the test itself does not matter here.
+# The loop of the test itself does not matter.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 
 @pytest.mark.parametrize("group", [False, True])
 async def test_a_stop_amid_a_refresh_waits_for_it(tracker: Tracker, tmp_path: Path, group: bool) -> None:
-    """`group`: a service manager tells all processes to end."""
+    """`group`: a service manager signals all processes."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
     await expired(tmp_path, config, tracker)

@@ -1,4 +1,4 @@
-"""`gateway serve` whose worker or parent dies: what was in flight, and what runs afterwards."""
+"""`gateway serve` when its worker or parent dies: what happens to requests in flight, and what runs afterwards."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.fakes.processes import Files, NodeFile, Serving, head, serving
 from tests.fakes.raw import exchange, parsed
 from tests.fakes.tracker import Tracker
 
-# The loop of the test itself does not matter here.
+# The loop of the test itself does not matter.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 AT_ONCE = 20
@@ -44,7 +44,7 @@ async def asked(port: int, path: str) -> tuple[int, dict[str, Any]]:
 
 
 class Expired:
-    """A gateway's folder with connections whose tokens have ended, all of one provider."""
+    """A gateway's folder with connections of one provider whose tokens have expired."""
 
     def __init__(self, folder: Path, tracker: Tracker) -> None:
         self.folder, self.tracker = folder, tracker
@@ -63,7 +63,9 @@ class Expired:
 
     @asynccontextmanager
     async def in_flight(self) -> AsyncIterator[tuple[Serving, "asyncio.Future[list[Any]]"]]:
-        """A gateway amid a refresh of each, worked off by the provider, whose replies wait; and the calls that want them."""
+        """Yield a gateway while it refreshes every connection, with the provider's replies held back, and the waiting
+        calls.
+        """
         await self.make()
         async with serving(NodeFile(self.file)) as gateway:
             self.tracker.hold_answer.clear()
@@ -85,7 +87,7 @@ class Expired:
             return answer.status
 
     async def states(self) -> list[tuple[int, str, str | None]]:
-        """Return for each connection, by another gateway afterwards: the status of a forced refresh, the state and its reason."""
+        """Start another gateway and return for each connection: status of a forced refresh, state and its reason."""
         after = RunningGateway(self.folder, self.document)
         await after.start()
         found = []
@@ -131,12 +133,12 @@ async def test_a_parent_that_is_killed_loses_what_was_in_flight_and_each_is_repo
             await asyncio.open_connection("127.0.0.1", gateway.port)
     real = clock.now
     monkeypatch.setattr("gateway.clock.now", lambda: real() + timedelta(seconds=60))
-    # Its worker has recorded an outage, after which the provider is left alone for a while.
+    # Its worker has recorded an outage, after which the provider is not called for a while.
     assert set(await expired.states()) == {(424, "needs_reauth", "rotation_lost")}
     assert tracker.calls["refresh_token"] == 2 * AT_ONCE
 
 
-async def test_a_replacement_runs_what_was_accepted_last_though_the_file_is_broken(tmp_path: Path) -> None:
+async def test_replacement_uses_the_last_accepted_configuration_if_the_file_is_broken(tmp_path: Path) -> None:
     files = Files(tmp_path, 9)
     async with serving(files) as gateway:
         await gateway.connect()
@@ -147,7 +149,7 @@ async def test_a_replacement_runs_what_was_accepted_last_though_the_file_is_brok
         files.path.write_text("server: {port: nonsense}\n")
         (tmp_path / "catalog" / "up.yaml").write_text("nonsense: [")
         gateway.signal(signal.SIGHUP)
-        await gateway.logged("reload_refused")  # it begins when the parent has heard of the first one
+        await gateway.logged("reload_refused")  # logged after the parent knows of the first reload
         (worker,) = gateway.workers()
         os.kill(worker, signal.SIGKILL)
         await gateway.logged("worker_died")
@@ -159,7 +161,7 @@ async def test_a_replacement_runs_what_was_accepted_last_though_the_file_is_brok
 
 
 async def test_a_journal_that_cannot_be_written_is_said_until_it_can(tmp_path: Path) -> None:
-    (tmp_path / "gateway.db-refresh-journal").touch()  # a file where its folder should be
+    (tmp_path / "gateway.db-refresh-journal").touch()  # a file in place of its folder
     async with serving(Files(tmp_path, 9, admin_port=0)) as gateway:
         (entry, *_) = await gateway.logged("refresh_journal_unwritable")
         assert entry["level"] == "error"

@@ -1,4 +1,4 @@
-"""Answers of the admin port, by the workers' reports and by their age."""
+"""Answers of the admin port, which depend on the workers' reports and their age."""
 
 import socket
 import time
@@ -25,7 +25,7 @@ def worker(pid: int, any_: dict[str, Any] | None, required: dict[str, Any] | Non
 
 
 class Probed:
-    """An admin port; `workers` live."""
+    """An admin port. `workers`: the living workers."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -52,7 +52,7 @@ async def probed() -> AsyncIterator[Probed]:
     await made.admin.close()
 
 
-async def test_it_is_ready_once_a_worker_has_said_so_and_healthy_before(probed: Probed) -> None:
+async def test_probe_is_healthy_first_and_ready_after_a_worker_reports(probed: Probed) -> None:
     probed.live(worker(1, None))
     assert await probed.ask("/ready") == (503, {"result": "not ready"}, "not_ready")
     assert await probed.ask("/health") == (200, {"result": "ok"}, None), "a start may take minutes"
@@ -65,7 +65,7 @@ async def test_one_ready_worker_of_several_is_enough(probed: Probed) -> None:
     assert (await probed.ask("/ready"))[0] == 200
 
 
-async def test_it_says_what_its_worker_says_of_the_database(probed: Probed) -> None:
+async def test_probe_reports_the_workers_database_state(probed: Probed) -> None:
     probed.live(worker(1, AWAY, NOT_READY))
     assert await probed.ask("/ready") == (200, AWAY["body"], None)
     assert await probed.ask("/ready?store=required") == (503, NOT_READY["body"], "not_ready")
@@ -83,13 +83,13 @@ async def test_a_worker_that_is_silent_is_not_ready_and_in_the_end_not_healthy(p
     assert (await probed.ask("/health"))[0] == 200
 
 
-async def test_from_a_signal_on_it_is_not_ready(probed: Probed) -> None:
+async def test_probe_is_not_ready_after_a_signal(probed: Probed) -> None:
     probed.live(worker(1, READY))
     probed.admin.stopping = True
     assert (await probed.ask("/ready"))[0] == 503
     assert (await probed.ask("/health"))[0] == 200
 
 
-async def test_there_is_nothing_else(probed: Probed) -> None:
+async def test_admin_port_answers_404_to_other_paths(probed: Probed) -> None:
     status, body, code = await probed.ask("/providers")
     assert (status, body["error"]["code"], code) == (404, "not_found", "not_found")

@@ -1,4 +1,4 @@
-"""`gateway serve` as an operator sees it: lines, signals, exit codes."""
+"""`gateway serve` as an operator sees it: output lines, signals, exit codes."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,14 @@ from tests.fakes.migrated import lay
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import exchange, parsed
 
-# The loop of the test itself does not matter here.
+# The loop of the test itself does not matter.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 PYTHON = [sys.executable, "-m", "gateway"]
 
 
 class Process:
-    """A running `gateway serve`; `port` is in the line it printed."""
+    """A running `gateway serve`. Its output line contains the `port`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -91,7 +91,7 @@ async def test_it_says_when_it_serves_and_ends_in_order_and_an_idle_one_at_once(
         gateway.process.send_signal(signal.SIGINT)
         code, out, err = await gateway.ended()
     assert code == 0
-    assert out == ""  # nothing but the one line
+    assert out == ""  # nothing except the one line
     assert "Traceback" not in err
 
 
@@ -104,7 +104,7 @@ async def test_from_the_signal_on_it_is_not_ready_and_answers_for_as_long_as_the
         gateway.process.send_signal(signal.SIGTERM)
         statuses = []
         async with asyncio.timeout(PATIENCE_S):
-            with contextlib.suppress(OSError, AssertionError):  # until it takes no connection any more
+            with contextlib.suppress(OSError, AssertionError):  # until it refuses connections
                 while True:
                     statuses.append(await gateway.ask("/ready"))
                     await asyncio.sleep(0.02)
@@ -118,7 +118,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     async with serve(tmp_path) as gateway:
         await gateway.ready()
         gateway.process.send_signal(signal.SIGTERM)
-        while await gateway.ask("/ready") != 503:  # the first signal has been taken
+        while await gateway.ask("/ready") != 503:  # until the first signal has been handled
             pass
         gateway.process.send_signal(signal.SIGINT)
         assert (await gateway.ended())[0] == -signal.SIGINT

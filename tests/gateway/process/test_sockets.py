@@ -1,4 +1,4 @@
-"""A listening socket of our own, or one that was handed over."""
+"""A listening socket that the process opens itself, or that a service manager passes to it."""
 
 import fcntl
 import os
@@ -43,13 +43,11 @@ def test_a_socket_that_is_handed_over_is_the_one_that_is_served(
         assert public.getsockname() == listener.getsockname()
         assert not public.get_inheritable()
         assert public.gettimeout() == 0
-        assert "LISTEN_FDS" not in os.environ  # a process that we start must not take it for its own
-    socket.create_connection(listener.getsockname()).close()  # its owner holds it open
+        assert "LISTEN_FDS" not in os.environ  # so that child processes do not use it
+    socket.create_connection(listener.getsockname()).close()  # the service manager keeps it open
 
 
-def test_one_that_is_meant_for_another_process_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, listener: socket.socket
-) -> None:
+def test_socket_for_another_process_is_ignored(monkeypatch: pytest.MonkeyPatch, listener: socket.socket) -> None:
     hand_over(monkeypatch, listener.fileno(), pid=os.getpid() + 1)
     with sockets.listening(server()) as (public, _, _):
         assert public.getsockname() != listener.getsockname()
@@ -71,7 +69,7 @@ def test_what_is_no_listening_socket_is_refused_by_its_number(
 
 @pytest.fixture
 def two() -> Iterator[tuple[socket.socket, int]]:
-    """Two listening sockets on neighbouring descriptors: the second, and the descriptor of the first."""
+    """Yield two listening sockets on neighbouring descriptors: the second socket, and the descriptor of the first."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         free = fcntl.fcntl(one, fcntl.F_DUPFD, 500)
         os.dup2(other.fileno(), free + 1)
@@ -89,9 +87,7 @@ def test_the_admin_ports_socket_goes_by_its_name(
         assert admin.getsockname() == other.getsockname() != public.getsockname()
 
 
-def test_more_sockets_than_there_is_use_for_are_refused(
-    monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]
-) -> None:
+def test_too_many_passed_sockets_are_refused(monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]) -> None:
     _, first = two
     hand_over(monkeypatch, first, count="2")
     with pytest.raises(StartRefused, match="LISTEN_FDS passes 2 sockets"), sockets.listening(server()):

@@ -1,4 +1,4 @@
-"""`gateway serve` in a terminal: SIGHUP reloads there too, and closing the terminal is not a wish to reload."""
+"""`gateway serve` in a terminal: SIGHUP reloads the configuration, but closing the terminal stops the gateway."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from tests.fakes.gateways import document
 from tests.fakes.migrated import lay
 from tests.fakes.patience import PATIENCE_S
 
-# The loop of the test itself does not matter here.
+# The loop of the test itself does not matter.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 IN_A_TERMINAL = (
@@ -26,7 +26,7 @@ IN_A_TERMINAL = (
 
 
 async def shown(terminal: int, words: str) -> None:
-    """Read what is on the screen until it says this."""
+    """Read from the terminal until these words appear."""
     screen = b""
     async with asyncio.timeout(PATIENCE_S):
         while not re.search(words.encode(), screen):
@@ -35,7 +35,7 @@ async def shown(terminal: int, words: str) -> None:
 
 @pytest.mark.parametrize(("workers", "tostop"), [(1, False), (2, True)])
 async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path, workers: int, tostop: bool) -> None:
-    """`tostop`: the terminal stops processes outside its foreground group that write to it, as workers do (`stty tostop`)."""
+    """`tostop`: the terminal stops background processes that write to it, such as workers (`stty tostop`)."""
     config_text = document([])
     config_text["environments"]["dev"]["integrations"] = {}
     config_text["catalog"] = []
@@ -64,7 +64,7 @@ async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path,
         os.close(terminal)
         async with asyncio.timeout(PATIENCE_S):
             assert await process.wait() == 0
-            assert await process.stdout.read() == b""  # nobody is left who holds it open
+            assert await process.stdout.read() == b""  # no process keeps it open
     finally:
         if process.returncode is None:
             process.kill()

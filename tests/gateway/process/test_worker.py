@@ -1,4 +1,4 @@
-"""How a worker takes signals, and that a configuration reaches the next one whole."""
+"""How a worker handles signals, and that a configuration is passed completely to the next worker."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ def test_a_configuration_is_handed_on_whole_with_its_secrets_and_places(config: 
     memory = SharedMemory()
     descriptor = memory.configurations[0]
     serving_worker.write(descriptor, config, catalog_of(config))
-    serving_worker.write(descriptor, config, catalog_of(config))  # over what was there
+    serving_worker.write(descriptor, config, catalog_of(config))  # over the previous content
     same, catalog = serving_worker.read(descriptor)
     assert same == config
     assert same.store.encryption_keys[0].reveal() == config.store.encryption_keys[0].reveal()
@@ -41,7 +41,7 @@ def test_a_configuration_is_handed_on_whole_with_its_secrets_and_places(config: 
 
 @pytest.fixture
 def ending_signals() -> Iterator[None]:
-    """The signals that end a worker, as they were before the test."""
+    """Restore the handlers of the signals that stop a worker."""
     before = {number: signal.getsignal(number) for number in ENDING}
     yield
     for number, handler in before.items():

@@ -1,4 +1,4 @@
-"""The parent's workers, made up here: who dies is replaced at its own place and never in a hurry, and a reload is one for all."""
+"""The parent's workers (fakes): a dead worker is replaced at its own place and not too fast, and a reload is shared."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ import pytest
 
 from tests.fakes.patience import PATIENCE_S
 
-# The loop of the test itself does not matter here.
+# The loop of the test itself does not matter.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 PARENT = """
@@ -66,7 +66,7 @@ SERVE = "ready(); obey()"
 
 
 class Parent:
-    """`places`: whom the last line that named each place said is there."""
+    """A parent process. `places`: place ▸ process id, from the last output line about the place."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -87,7 +87,7 @@ class Parent:
             pass
 
     async def ended(self) -> tuple[int, list[dict[str, Any]]]:
-        """The exit code, and what was logged, but for the line that all serve."""
+        """Return the exit code and the log entries, except the line that all workers serve."""
         async with asyncio.timeout(PATIENCE_S):
             _, err = await self.process.communicate()
         assert self.process.returncode is not None
@@ -152,7 +152,7 @@ async def test_a_worker_that_dies_young_is_replaced_after_a_growing_pause() -> N
 
 
 async def test_the_parent_gives_up_when_every_worker_dies_at_its_start() -> None:
-    # The pause outgrows a start, however busy the machine: then both places are vacant at once.
+    # The pause is longer than a start, so both places are vacant at the same time.
     async with parent("ready(); sys.exit(3)", longest_pause_s=PATIENCE_S) as running:
         code, logged = await running.ended()
     assert code == 1
@@ -188,7 +188,7 @@ async def test_a_start_that_fails_ends_all_with_its_exit_code(place: int, code: 
     async with parent(f"if place == {place}: sys.exit({code})\n{SERVE}", count=3) as running:
         for _ in range(place + 1):
             await running.line()
-        assert await running.line() == []  # neither another one, nor that all serve
+        assert await running.line() == []  # neither another worker, nor the line that all serve
         assert await running.ended() == (code, [])
 
 
@@ -208,7 +208,7 @@ async def test_a_signal_while_the_parent_is_still_loading_ends_all_in_order(numb
         assert await running.ended() == (0, [])
 
 
-async def test_a_second_signal_kills_who_does_not_listen() -> None:
+async def test_second_signal_kills_workers_that_do_not_stop() -> None:
     deaf = "signal.signal(signal.SIGTERM, lambda *_: tell('deaf')); ready()\nwhile True: signal.pause()"
     async with parent(deaf) as running:
         await running.until_all()
@@ -226,7 +226,7 @@ async def test_workers_end_with_a_parent_that_was_killed() -> None:
         running.process.kill()
         assert running.process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
-            assert await running.process.stdout.read() == b""  # which they held open
+            assert await running.process.stdout.read() == b""  # which the workers kept open
 
 
 async def test_one_reload_reads_the_files_once_and_the_others_take_over_what_was_accepted() -> None:
@@ -301,7 +301,7 @@ ready(); obey()
 
 
 async def test_process_1_reaps_orphans_and_ends_at_a_signal() -> None:
-    """The process runs as in a container: in a PID namespace of its own."""
+    """The process runs in a PID namespace of its own, as in a container."""
     command = ("unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc")
     probe = await asyncio.create_subprocess_exec(*command, "true", stderr=asyncio.subprocess.DEVNULL)
     if await probe.wait():
@@ -319,7 +319,7 @@ async def test_process_1_reaps_orphans_and_ends_at_a_signal() -> None:
         (inside,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         children = Path(f"/proc/{inside}/task/{inside}/children")
         async with asyncio.timeout(PATIENCE_S):
-            while len(children.read_text().split()) != 1:  # the orphan's end leaves no zombie
+            while len(children.read_text().split()) != 1:  # until the orphan is reaped
                 await asyncio.sleep(0.02)
         os.kill(int(inside), signal.SIGTERM)
         assert (await running.ended())[0] == 0

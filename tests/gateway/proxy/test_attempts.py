@@ -1,4 +1,4 @@
-"""Which requests are retried, how often and after which delay; and which are sent only once."""
+"""Which requests are retried, how often and after which delay, and which are sent only once."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ HANG_UP = b""
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits between attempts, which take no time."""
+    """Record the waits between attempts and skip them."""
     seen: list[float] = []
 
     async def pass_at_once(seconds: float) -> None:
@@ -34,7 +34,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def answering(provider: list[RawProvider], *answers: bytes) -> Script:
-    """Return a script that gives one answer after the other and repeats the last; an empty one closes the connection."""
+    """Return a script that sends the answers in turn and repeats the last one. An empty answer closes the connection."""
     left: Iterator[bytes] = iter(answers)
     current = answers[-1]
 
@@ -53,7 +53,7 @@ def answering(provider: list[RawProvider], *answers: bytes) -> Script:
 
 
 async def tried(*answers: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Tried":
-    """A call to a provider that gives these answers in turn, with ``Retries: 3`` unless `call` says otherwise."""
+    """Make a call to a provider that sends these answers in turn, with ``Retries: 3`` unless `call` sets other headers."""
     providers: list[RawProvider] = []
     async with (
         raw_provider(answering(providers, *answers)) as provider,
@@ -72,7 +72,7 @@ class Tried:
 
     @property
     def summary(self) -> tuple[int, str, int]:
-        """Status, Gateway-Attempts, and how many requests the provider saw."""
+        """Status, Gateway-Attempts, and the number of requests that the provider received."""
         return self.answer.status, self.answer.headers["gateway-attempts"], len(self.provider.heads)
 
 
@@ -83,13 +83,13 @@ async def test_what_is_idempotent_is_tried_again(method: str, first: bytes, wait
         first = first.removesuffix(b"busy")
     result = await tried(first, first, OK.removesuffix(b"ok") if method == "HEAD" else OK, method=method)
     status, attempts, seen = result.summary
-    assert (status, seen - int(attempts)) in {(200, 0), (200, 1)}  # a dead kept connection is replaced silently
+    assert (status, seen - int(attempts)) in {(200, 0), (200, 1)}  # a dead idle connection is replaced silently
     assert attempts == "3"
     assert len(waits) == 2
     assert set(result.provider.heads) == {result.provider.heads[0]}
 
 
-async def test_without_a_word_nothing_is_tried_again_and_the_answer_says_so(waits: list[float]) -> None:
+async def test_without_the_retries_header_nothing_is_retried(waits: list[float]) -> None:
     assert (await tried(BUSY, OK, call=("Retries: 0",))).summary == (503, "1", 1)
     assert (await tried(HANG_UP, OK, call=("Retries: 0",))).summary == (502, "1", 1)
     assert waits == []
@@ -141,7 +141,7 @@ async def test_a_body_that_is_too_large_to_keep_is_sent_once(waits: list[float])
 
 
 async def test_a_part_of_a_body_is_repeated_and_the_rest_follows_as_it_comes(waits: list[float]) -> None:
-    """The provider answers 503 before the body is there: the second attempt gets all of it."""
+    """The provider answers 503 before it has the whole body. The second attempt sends all of it."""
     bodies: list[bytes] = []
     refused = asyncio.Event()
 
@@ -184,7 +184,7 @@ async def test_a_provider_that_stays_silent_is_asked_again(waits: list[float]) -
         nonlocal calls
         await reader.readuntil(b"\r\n\r\n")
         calls += 1
-        gateway.egress.timeouts = Timeouts(first_byte_s=PATIENCE_S if calls == 1 else 0.2)  # of the next one
+        gateway.egress.timeouts = Timeouts(first_byte_s=PATIENCE_S if calls == 1 else 0.2)  # for the next call
         if calls == 2:
             writer.write(OK)
         await reader.read()
@@ -228,7 +228,7 @@ async def test_retries_are_capped_and_budgeted(waits: list[float]) -> None:
         providers.append(provider)
         for _ in range(20):
             await gateway.call("/proxy/x", "Retries: 10")
-    assert 30 <= len(provider.heads) <= 36  # 20, a fifth of them, ten more, and what trickles
+    assert 30 <= len(provider.heads) <= 36  # 20, a fifth of them, ten more, and those that the budget regains
 
 
 async def test_retry_on_adds_statuses_and_others_pass_at_once(waits: list[float]) -> None:
@@ -293,7 +293,7 @@ async def test_a_401_passes_where_nothing_newer_is_to_be_had_or_the_request_cann
             assert await refused(gateway) == (401, "1")
             gateway.live.newer = opened
             assert await refused(gateway, "Content-Length: 3", method="POST", body=b"pay") == (401, "1")
-            assert len(gateway.live.refused) == 2  # refreshed behind, for the next one
+            assert len(gateway.live.refused) == 2  # refreshed in the background, for the next call
             assert gateway.live.rejections.counted == [401, 401]
     assert len(provider.heads) == 2
 
@@ -336,7 +336,7 @@ async def test_a_total_limit_ends_a_stream_that_still_moves() -> None:
     assert not answer.endswith(b"0\r\n\r\n")
 
 
-async def test_a_provider_that_hangs_fills_its_own_places_alone() -> None:
+async def test_hanging_provider_uses_only_its_own_concurrency() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
@@ -363,7 +363,7 @@ async def test_a_provider_that_hangs_fills_its_own_places_alone() -> None:
     assert well.status == 200
 
 
-async def test_a_provider_that_is_down_is_left_alone_for_a_while() -> None:
+async def test_circuit_opens_for_a_provider_that_is_down() -> None:
     with closed_port() as port:
         async with gateway_to(opened_at(port)) as gateway:
             response = [parsed(await gateway.call("/proxy/x")) for _ in range(21)]

@@ -1,4 +1,4 @@
-"""The caller's body: framing, back-pressure, early answers, and the ways it can break off."""
+"""The caller's body: framing, back-pressure, early answers, and broken uploads."""
 
 import asyncio
 import gzip
@@ -170,7 +170,8 @@ async def test_a_caller_who_stops_sending_is_reported_so() -> None:
         gateway_to(
             opened_at(provider.port),
             limits=ClientLimitsConfig(body_idle_s=0.2),
-            runner_options={"lingering_time": 0.1},  # a host's runner waits 10 s for the rest, before it closes
+            # a host's runner waits 10 s for the rest before it closes the connection
+            runner_options={"lingering_time": 0.1},
         ) as gateway,
     ):
         answer = await gateway.call("/proxy/x", "Content-Length: 9", method="POST", body=b"half")
@@ -179,7 +180,7 @@ async def test_a_caller_who_stops_sending_is_reported_so() -> None:
 
 
 async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> bytes:
-    """The answer to a caller that sends a byte every 20 ms; the provider answers when it has the whole body."""
+    """Return the answer to a caller that sends a byte every 20 ms. The provider answers when it has the whole body."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         end = b"0\r\n\r\n" if "chunked" in framing else b"x" * pieces
@@ -227,8 +228,8 @@ async def test_a_slow_upload_that_is_allowed_arrives(limits: ClientLimitsConfig,
     assert (await trickled(limits, framing, 20)).startswith(b"HTTP/1.1 200")
 
 
-async def test_the_time_that_the_provider_takes_to_read_is_not_the_callers() -> None:
-    """The upload stands still because the provider does not read; the caller has sent what there was room for."""
+async def test_slow_provider_does_not_count_against_the_callers_time_limit() -> None:
+    """The upload stalls because the provider does not read. The caller has sent as much as possible."""
     whole, begin = 64 << 20, asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

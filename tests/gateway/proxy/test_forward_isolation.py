@@ -1,4 +1,4 @@
-"""A provider that hangs, or is gone, costs the others nothing: ratios within one run."""
+"""A hanging or dead provider does not slow down the others: ratios within one run."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ async def usual(gateway: Gateway, line: str) -> float:
 
 @asynccontextmanager
 async def stuck(gateway: Gateway, concurrency: ConcurrencyLimit) -> AsyncIterator[None]:
-    """Many calls to the provider that hangs, half of them without a place."""
+    """Make many calls to the hanging provider. Half of them wait for a place."""
     calls = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(HANGING)]
     try:
         await hung(concurrency, calls)
@@ -49,7 +49,7 @@ async def stuck(gateway: Gateway, concurrency: ConcurrencyLimit) -> AsyncIterato
 
 
 async def hung(concurrency: ConcurrencyLimit, calls: list[asyncio.Task[bytes]]) -> None:
-    """Return once all of them have a place or wait for one."""
+    """Return when every call has a place or waits for one."""
     async with asyncio.timeout(PATIENCE_S):
         while concurrency.outstanding + concurrency.waiting < len(calls):
             ended = [call.result() for call in calls if call.done()]
@@ -69,7 +69,7 @@ async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_
         there = f"Base-Url-Override: http://127.0.0.1:{working.port}"
         concurrency = egress_limits.to(("http", "127.0.0.1", hanging.port)).concurrency
         before, meanwhile = [], []
-        for _ in range(ROUNDS):  # in turns and again, since the machine has other things to do
+        for _ in range(ROUNDS):  # alternately and repeatedly, since the machine may be busy
             before.append(await usual(gateway, there))
             async with stuck(gateway, concurrency):
                 meanwhile.append(await usual(gateway, there))

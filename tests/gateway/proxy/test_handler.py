@@ -1,4 +1,4 @@
-"""Requests and answers that /proxy passes on unchanged, and those that it refuses: raw bytes on both sides."""
+"""Requests and answers that /proxy forwards unchanged, and those that it refuses: raw bytes on both sides."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tests.fakes.proxy_end import gateway_to, opened_at
 from tests.fakes.raw_provider import raw_provider
 
 
-async def test_a_get_arrives_with_the_credential_and_nothing_of_ours() -> None:
+async def test_get_arrives_with_the_credential_and_without_gateway_fields() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         answer = await gateway.call("/proxy/rest/api?x=1", "X-Custom: yes", "User-Agent: curl/8", "Cookie: a=b")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")

@@ -1,4 +1,4 @@
-"""Many paged calls at once: the pages that they hold in memory have one bound, and no key takes it all."""
+"""Many paged calls at the same time: the memory for their pages is limited, and no key can use all of it."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def large_pages(size: int, count: int = 2) -> Any:
-    """Pages of `size` bytes, whose length nobody tells."""
+    """Return pages of `size` bytes without a declared length."""
     filler = "x" * 1000
 
     async def page(request: web.Request) -> web.StreamResponse:
@@ -108,7 +108,7 @@ WISH = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=a
 
 
 def peak_mib(pid: int) -> int:
-    """The most memory that a process has had in use."""
+    """Return the peak memory of a process in MiB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) >> 10
 

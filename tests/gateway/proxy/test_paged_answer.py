@@ -1,4 +1,4 @@
-"""A whole list for one call: every record once, in order, to the letter, and a last line that says how it went."""
+"""A whole list with one call: every record once, in order, unchanged, and a last line with the outcome."""
 
 import asyncio
 import gzip
@@ -78,7 +78,7 @@ async def test_a_link_in_the_body_is_followed_in_any_form(tmp_path: Path, form: 
 async def test_an_offset_is_counted_by_records_until_a_page_is_empty(tmp_path: Path) -> None:
     def page(request: web.Request) -> web.Response:
         start = int(request.query.get("start", "0"))
-        sizes = {0: 3, 3: 1, 4: 3}  # a page may be short in the midst
+        sizes = {0: 3, 3: 1, 4: 3}  # a page in the middle may be short
         return web.json_response({"items": [{"n": start + n} for n in range(1, sizes.get(start, 0) + 1)]})
 
     async with paged(tmp_path, page, OFFSET) as list_:
@@ -100,7 +100,7 @@ async def test_an_offset_is_counted_by_pages_from_where_the_entry_says(tmp_path:
         assert (await list_.call(path="/list?start=2")).numbers == [2, 3]
 
 
-async def test_what_a_record_says_is_said_to_the_letter(tmp_path: Path) -> None:
+async def test_records_are_forwarded_byte_for_byte(tmp_path: Path) -> None:
     records = [
         '{"n":1.0,"big":123456789012345678901234567890,"e":1e400,"n":2}',
         '{"s":"\\u00e9é😀"}',

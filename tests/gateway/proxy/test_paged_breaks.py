@@ -24,7 +24,7 @@ from tests.fakes.tracker import Tracker
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """The waits between attempts, which take no time."""
+    """Record the waits between attempts and skip them."""
     seen: list[float] = []
 
     async def pass_at_once(seconds: float) -> None:
@@ -36,7 +36,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 def failing(at: int, *answers: web.Response, count: int = 4) -> Page:
-    """Pages of which the one with cursor `at` answers these first."""
+    """Return pages of which the one with cursor `at` first returns these answers."""
     left = list(answers)
 
     def page(request: web.Request) -> web.StreamResponse:
@@ -122,7 +122,7 @@ async def test_a_cursor_that_is_said_to_be_elsewhere_does_not_end_a_list_as_comp
         assert answer.trailer["error"]["code"] == "page_unreadable"
         assert "'meta.next_page'" in answer.trailer["error"]["message"]
         assert " has next." in answer.trailer["error"]["message"]
-        right = await list_.call("all; cursor_path_in_response=next")  # what the error says
+        right = await list_.call("all; cursor_path_in_response=next")  # as the error advises
         assert (right.numbers, right.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert "note" not in right.trailer
 
@@ -137,7 +137,7 @@ async def test_a_list_of_one_page_whose_cursor_is_left_out_is_complete_and_says_
         assert "'next'" in answer.trailer["note"]
 
 
-async def test_a_cursor_that_is_left_out_at_the_end_is_no_news(tmp_path: Path) -> None:
+async def test_missing_cursor_on_the_last_page_is_not_noted(tmp_path: Path) -> None:
     def page(request: web.Request) -> web.Response:
         last = "after" in request.query
         return web.json_response({"items": [{"n": 1}], "token": "t"} | ({} if last else {"next": "1"}))
@@ -171,7 +171,7 @@ async def test_a_later_page_is_tried_again_without_a_word_from_the_provider(tmp_
     assert len(waits) == 2
 
 
-async def test_the_first_page_is_not_unless_the_caller_asks(tmp_path: Path, waits: list[float]) -> None:
+async def test_first_page_is_retried_only_if_the_caller_asks(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, failing(0, refusal(503), refusal(503))) as list_:
         assert (await list_.call()).status == 503
     async with paged(other(tmp_path), failing(0, refusal(503), refusal(503))) as list_:
@@ -231,7 +231,7 @@ async def test_a_page_that_is_cut_short_is_requested_again(tmp_path: Path, at: i
 
 
 async def then_silent(request: web.Request) -> web.StreamResponse:
-    """A first page, and behind it nothing."""
+    """Send a first page, then nothing."""
     if "after" in request.query:
         await asyncio.Event().wait()
     answer = pages_of(3)(request)
@@ -351,7 +351,7 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
         if number == 2 and not tracker.calls["refresh_token"]:
             if how == "ended":
                 tracker.grants[0].access_tokens.clear()
-            else:  # while this page is on its way; what was opened is looked at again, as it is every minute
+            else:  # the connection, already opened, is checked again, as every minute
                 later = clock.now() + timedelta(hours=2)
                 monkeypatch.setattr("gateway.clock.now", lambda: later)
                 gateway.runtime.live.forget(ConnectionRef("dev", "tracker", "c1"))

@@ -1,4 +1,4 @@
-"""The answer to the caller: the provider's head and body as they are, framed by us; a torn answer never looks whole."""
+"""The answer to the caller: the provider's head and body, framed by the gateway. A truncated answer never looks complete."""
 
 import asyncio
 import gzip
@@ -52,7 +52,7 @@ async def test_nothing_is_added_but_framing_a_date_and_what_we_say_of_the_exchan
     assert names[1:] == [*ours, "Content-Length", "Connection", "Date"]
 
 
-async def test_what_speaks_for_a_whole_site_or_for_one_hop_is_dropped() -> None:
+async def test_site_wide_and_hop_by_hop_fields_are_dropped() -> None:
     answer = await passed(
         b"HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nStrict-Transport-Security: x\r\n"
         b"Access-Control-Allow-Origin: *\r\nClear-Site-Data: *\r\nAlt-Svc: h3\r\nNEL: {}\r\nReport-To: {}\r\n"
@@ -165,7 +165,7 @@ async def test_an_answer_that_is_no_clean_http_is_a_502(answer: bytes) -> None:
 
 
 def breaks_off(sent: bytes, then: bytes, seen: asyncio.Event) -> Script:
-    """Sends a beginning, waits until the caller has it, then goes on badly: ``RESET`` is a reset, the rest bytes."""
+    """Send the beginning, wait until the caller has it, then send `then`: bytes, or a reset for ``RESET``."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -237,7 +237,7 @@ async def test_stray_bytes_that_arrive_between_two_calls_are_nobodys_answer() ->
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
         first = await gateway.call(method="POST")
         seen.set()
-        for _ in range(50):  # turns of the loop in which the bytes arrive
+        for _ in range(50):  # loop iterations in which the bytes arrive
             await asyncio.sleep(0)
         second = await gateway.call(method="POST")
     assert first.endswith(b"ok")
@@ -300,7 +300,7 @@ async def test_a_dead_kept_connection_is_noticed_and_only_safe_requests_are_sent
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        asked.append(await reader.readuntil(b"\r\n\r\n"))  # and hang up on it
+        asked.append(await reader.readuntil(b"\r\n\r\n"))  # then close the connection
 
     asked: list[bytes] = []
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:

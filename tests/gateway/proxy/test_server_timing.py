@@ -1,4 +1,4 @@
-"""``Server-Timing``: where the time went, on every answer to a proxied call, the provider's and our own."""
+"""``Server-Timing``: where the time of a proxied call was spent, on the provider's answers and the gateway's own."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from tests.fakes.tracker import Tracker
 
 
 def split(field: str) -> dict[str, float]:
-    """Milliseconds by part, in order."""
+    """Return milliseconds by part, in order."""
     return {name: float(dur) for name, _, dur in (part.partition(";dur=") for part in field.split(", "))}
 
 
@@ -124,7 +124,7 @@ async def test_our_own_answer_in_its_place_tells_it_too(running: RunningGateway,
     for connection_id, headers, status in (
         ("nobody", {}, 404),
         ("c1", {"Base-Url-Override": "https://evil.example"}, 400),
-        ("", {}, 400),  # the key was good, the headers were not
+        ("", {}, 400),  # the key was valid, the headers were not
         ("c1", {"Gateway-Dry-Run": "true"}, 200),
     ):
         async with running.proxied(connection_id, headers=headers) as answer:
@@ -145,7 +145,7 @@ async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
         assert (answer.status, answer.headers["Gateway-Error"]) == (504, "upstream_timeout")
         result = split(answer.headers["Server-Timing"])
     tracker.hold_api.set()
-    assert result["upstream"] >= 0.9 * 50  # a timer may be early by its resolution
+    assert result["upstream"] >= 0.9 * 50  # a timer may fire early by its resolution
 
 
 async def test_other_answers_of_ours_have_none(running: RunningGateway) -> None:

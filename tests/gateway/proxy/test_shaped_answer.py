@@ -1,4 +1,4 @@
-"""``Gateway-Select`` and ``Gateway-Max-Bytes``: a part of a provider's answer over plain HTTP."""
+"""``Gateway-Select`` and ``Gateway-Max-Bytes``: returning a part of a provider's answer."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""No route waits for a body that does not come: each one that takes a body is tried, with a key and without."""
+"""No route waits for a body that does not arrive. Tests every route that accepts a body, with and without a key."""
 
 import re
 from collections.abc import AsyncIterator
@@ -18,7 +18,8 @@ TAKING = sorted(
     {
         ("POST" if method == "*" else method, re.sub(r"{(\w+)(?::.+)?}", lambda at: PLACES.get(at[1], "c1"), path))
         for method, path, _ in ROUTES
-        if method in {"*", "POST", "PUT", "PATCH", "DELETE"} and not path.startswith("/proxy")  # test_caller_body
+        # tested in test_caller_body
+        if method in {"*", "POST", "PUT", "PATCH", "DELETE"} and not path.startswith("/proxy")
     }
 )
 FORM = "application/x-www-form-urlencoded"
@@ -44,7 +45,7 @@ async def impatient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[R
 
 
 async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str) -> RawAnswer:
-    """The answer to a request of which one byte of its body's ten has come."""
+    """Send one of a body's ten bytes and return the answer."""
     head = [f"{method} {path} HTTP/1.1", "Host: gw", "Content-Length: 10", *fields, "", ""]
     async with dial(urlsplit(gateway.url).port or 0) as client:
         client.send("\r\n".join(head).encode() + b"{")
@@ -70,7 +71,7 @@ async def test_a_body_that_stalls_is_answered(
 
 
 async def test_without_its_cookie_no_form_is_read(tmp_path: Path) -> None:
-    """The limits are those of a shipped gateway: an answer within seconds was not preceded by a wait for the body."""
+    """With the default limits, an answer within seconds shows that the gateway did not wait for the body."""
     write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
     gateway = RunningGateway(tmp_path, document([]))
     await gateway.start()

@@ -1,4 +1,4 @@
-"""WebSocket through /proxy: the handshake with the credential, then bytes both ways until one side ends."""
+"""WebSocket through /proxy: the handshake with the credential, then bytes in both directions until one side closes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ def switching(after: Script, *, with_it: bytes = b"") -> Script:
 async def tunnel(
     after: Script, *, with_it: bytes = b"", ask: bytes = ASK, **options: object
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, RawProvider, Gateway]]:
-    """A caller's open connection, just after its request."""
+    """Yield a caller's open connection, just after its request."""
     async with (
         asyncio.timeout(PATIENCE_S),
         raw_provider(switching(after, with_it=with_it)) as provider,
@@ -107,7 +107,7 @@ async def test_the_handshake_travels_with_the_credential_and_the_101_comes_back(
 
 
 async def test_bytes_go_both_ways_unchanged_and_a_slow_side_holds_the_other_back() -> None:
-    sent = bytes(range(256)) * 4096 * 96  # 96 MiB: more than the system holds for four sockets
+    sent = bytes(range(256)) * 4096 * 96  # 96 MiB: more than the system buffers for four sockets
     async with tunnel(echo) as (reader, writer, _, _):
         await reader.readuntil(b"\r\n\r\n")
         gone = still = 0
@@ -121,7 +121,7 @@ async def test_bytes_go_both_ways_unchanged_and_a_slow_side_holds_the_other_back
         sending = asyncio.create_task(send())
         before = -1
         async with asyncio.timeout(PATIENCE_S):
-            while still < 200:  # nobody reads what comes back, so after a while nothing moves
+            while still < 200:  # nobody reads the echo, so after a while no byte moves
                 await asyncio.sleep(0)
                 still, before = (still + 1 if gone == before else 0), gone
         assert not sending.done()
@@ -214,7 +214,7 @@ async def test_a_switch_that_nobody_requested_is_a_502() -> None:
 
 
 async def talk(request: web.Request) -> web.WebSocketResponse:
-    """Says which key it was given, sends back what it gets, and closes on a text."""
+    """Send the received key, echo binary messages, and close on a text message."""
     socket = web.WebSocketResponse(protocols=["chat"])
     await socket.prepare(request)
     await socket.send_str(request.headers["X-Api-Key"])
@@ -229,7 +229,9 @@ CODES = web.AppKey("codes", list)
 
 @asynccontextmanager
 async def whole_gateway(folder: Path) -> AsyncIterator[tuple[RunningGateway, list[int | None]]]:
-    """The real application on our own runner before an aiohttp provider, and the close codes that one has seen."""
+    """The real application on the gateway's own runner, in front of an aiohttp provider; yields it with the close codes
+    seen.
+    """
     provider = web.Application()
     provider[CODES] = []
     provider.router.add_get("/socket", talk)
@@ -258,7 +260,7 @@ async def whole_gateway(folder: Path) -> AsyncIterator[tuple[RunningGateway, lis
         await server.close()
 
 
-async def test_real_ends_talk_through_the_whole_gateway_and_hear_each_others_close(tmp_path: Path) -> None:
+async def test_websocket_messages_and_close_codes_pass_in_both_directions(tmp_path: Path) -> None:
     async with whole_gateway(tmp_path) as (running, codes):
         url = f"{running.url}/proxy/socket"
         headers = {**running.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"}

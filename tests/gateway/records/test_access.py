@@ -1,4 +1,4 @@
-"""Limits of a key as JSON, and when a key ends."""
+"""The limits of a key as JSON, and when a key is no longer valid."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ from gateway.records.access import KeyLimits, MintedKey
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_limits_show_what_is_given_and_of_snapshots_their_numbers() -> None:
+def test_limits_are_shown_with_the_size_of_snapshots() -> None:
     limits = KeyLimits(
         integrations=("jira",), rules=("operations jira read",), operations={"operations jira read": "7:AA"}
     )

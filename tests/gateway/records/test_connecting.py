@@ -1,4 +1,4 @@
-"""The stored JSON of a connect flow: JSON that version 0.2.0 wrote is read, and written the same."""
+"""The stored JSON of a connect flow is compatible with version 0.2.0 in both directions."""
 
 from typing import Any
 
@@ -102,14 +102,14 @@ def test_options_that_wait_for_confirmation_are_stored_as_version_0_2_0_did() ->
 
 
 @pytest.mark.parametrize("name", ["given", "client", "browser", "reconnects", "pinned", "lang", "limited", "url"])
-def test_what_an_earlier_version_did_not_store_has_a_value(name: str) -> None:
+def test_members_missing_in_earlier_versions_have_a_default(name: str) -> None:
     stored = {key: value for key, value in STORED_BY_0_2_0.items() if key != name}
     found = flow_details(stored)
     meant = {"given": ("subdomain", "cloudId"), "url": "", "reconnects": False, "pinned": False, "limited": False}
     assert getattr(found, name) == meant.get(name)
 
 
-def test_what_a_later_version_stores_besides_is_left_alone() -> None:
+def test_members_of_later_versions_are_ignored() -> None:
     assert flow_details(STORED_BY_0_2_0 | {"of_tomorrow": 1}) == READ
     later = {"asked": {"user_scope": "read", "of_tomorrow": 1}}
     assert flow_details(later) == FlowOptions(user_scope="read")

@@ -1,4 +1,4 @@
-"""Which change of state is an event for the application."""
+"""Which state changes are events for the application."""
 
 import pytest
 

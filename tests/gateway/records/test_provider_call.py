@@ -1,4 +1,4 @@
-"""A provider's words quote none of a call's secrets, in no usual spelling."""
+"""Messages of a provider contain no secret of the call, in any usual encoding."""
 
 import base64
 from urllib.parse import quote, quote_plus

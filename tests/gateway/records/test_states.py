@@ -1,4 +1,4 @@
-"""The state machine: where each happening leads from each state."""
+"""The state machine: the next state for each state and happening."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Trace context: what a ``traceparent`` says, and who links to whom."""
+"""Trace context: parsing of ``traceparent``, and which spans link to which."""
 
 import pytest
 

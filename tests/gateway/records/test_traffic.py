@@ -1,4 +1,4 @@
-"""Quantiles from sums by class."""
+"""Quantiles from a histogram."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def counts(**classes: int) -> list[int]:
         (counts(c0=50, c3=50), 0.5, 5),
         (counts(c0=49, c3=51), 0.5, 50),
         (counts(c0=94, c3=6), 0.95, 50),
-        (counts(c0=1, c11=9), 0.95, None),  # above the last end
+        (counts(c0=1, c11=9), 0.95, None),  # above the last class
     ],
 )
 def test_a_quantile_is_the_end_of_its_class(times: list[int], share: float, ms: int | None) -> None:

@@ -1,4 +1,4 @@
-"""A complete search through the states of the refresh protocol's model."""
+"""An exhaustive search of the states of the refresh protocol's model."""
 
 from collections import deque
 from typing import NamedTuple
@@ -16,7 +16,9 @@ class Finding(NamedTuple):
 def explore(
     model: Model, *, machines: int = 3, kills: int = 2, pauses: int = 1, cuts: int = 1, failovers: int = 0
 ) -> tuple[int, list[Finding]]:
-    """How many states there are, and the first finding of each kind. Machines are alike: their order does not count."""
+    """Return the number of states, and the first finding of each kind. Machines are interchangeable: their order does
+    not count.
+    """
     first = State(Row(), (Machine(),) * machines, 0, True, kills, pauses, cuts, failovers)
     came_by: dict[State, tuple[State, str] | None] = {canonical(first): None}
     found: dict[str, Finding] = {}
@@ -42,7 +44,7 @@ def explore(
 
 
 def canonical(state: State) -> State:
-    """The same state with its machines in one order."""
+    """Return the same state with its machines in a canonical order."""
     keys = [
         (_numbers.setdefault(machine, len(_numbers)), state.row.machine == number, _has_copy(state, number), number)
         for number, machine in enumerate(state.machines)

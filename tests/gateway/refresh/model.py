@@ -1,13 +1,13 @@
-"""The refresh protocol as a small model, which `tests.gateway.refresh.explore` searches through completely.
+"""The refresh protocol as a small model, which `tests.gateway.refresh.explore` searches exhaustively.
 
-Some machines with a gateway each refresh one connection, whose provider accepts each refresh token once. A machine runs a
-worker, which claims, sends and commits, and a parent, which exchanges the token and records the reply in the machine's
-journal. Between any two steps a worker or a whole machine may be killed and started again, a worker may be paused, a request
-or its reply may be lost, and a lease may run out whose holder does not renew it. A standby of the database may take over
-that lacks the last commits; then workers write back what they have. What a worker may do is decided by
-`gateway.refresh.decision`, as in the gateway.
+Some machines with a gateway each refresh one connection, whose provider accepts each refresh token once. A machine runs
+a worker, which claims, sends and commits, and a parent, which exchanges the token and records the reply in the
+machine's journal. Between any two steps a worker or a whole machine may be killed and started again, a worker may be
+paused, a request or its reply may be lost, and a lease may expire if its holder does not renew it. A standby of the
+database that lacks the last commits may take over; then workers write back what they have. `gateway.refresh.decision`
+decides what a worker may do, as in the gateway.
 
-Tokens are numbers: the provider replaces token `n` by `n + 1`. The row's version counts the same way.
+Tokens are numbers: the provider replaces token `n` with `n + 1`. The row's version counts the same way.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,48 +32,48 @@ Reconciled = Callable[[float, Iterable[Member]], bool]
 
 
 class Process(StrEnum):
-    """Which process of its machine the row names as the holder."""
+    """Which process of its machine the row names as the lease holder."""
 
     CURRENT = "current"
-    """The living worker, in the attempt that it makes now."""
+    """The living worker, in its current attempt."""
     EARLIER = "earlier"
-    """The living worker, in an attempt that is over."""
+    """The living worker, in an earlier attempt."""
     KILLED = "killed"
 
 
 class Phase(StrEnum):
-    """How far a worker is."""
+    """The progress of a worker."""
 
     DOWN = "down"
     IDLE = "idle"
     DECIDED = "decided"
-    """It has read the row and decided, and will claim if the row is still as it was."""
+    """The worker has read the row and decided. It claims if the row has not changed."""
     CLAIMED = "claimed"
     WAITING = "waiting"
-    """Its parent exchanges the token."""
+    """The worker's parent exchanges the token."""
     RECEIVED = "received"
-    """It has the reply in memory."""
+    """The worker has the reply in memory."""
     COMMITTED = "committed"
     """The row has the new token; the journal still contains the reply."""
 
 
 class Exchange(StrEnum):
-    """The request that a parent has sent."""
+    """State of the request that a parent has sent."""
 
     NONE = "none"
     SENT = "sent"
-    """On its way to the provider."""
+    """The request is on its way to the provider."""
     ANSWERED = "answered"
     """The provider has replaced the token, and the reply is on its way."""
     REFUSED = "refused"
 
 
 class Reconciling(StrEnum):
-    """How far a worker is after a failover of the database."""
+    """A worker's progress after a failover of the database."""
 
     TO_DO = "to_do"
     WRITTEN_BACK = "written_back"
-    """Its tokens are in the database again; what it had claimed may not be."""
+    """The worker's tokens are in the database again; its claims may not be."""
     DONE = "done"
 
 
@@ -83,11 +83,11 @@ class Row(NamedTuple):
     token: int = 0
     intent: bool = False
     machine: int | None = None
-    """Of the holder."""
+    """Of the lease holder."""
     process: Process | None = None
     lease: LeaseState = LeaseState.FREE
     lost: bool = False
-    """The connection says that it must be connected again."""
+    """The connection must be connected again."""
 
 
 class Machine(NamedTuple):
@@ -95,30 +95,31 @@ class Machine(NamedTuple):
 
     phase: Phase = Phase.IDLE
     token: int = 0
-    """Of the attempt."""
+    """Token of the attempt."""
     open_before: bool = False
     """Whether an intent was open when the attempt claimed."""
     step: RefreshStep = RefreshStep.WAIT
     seen: Row = Row()
-    """The row by which it decided; an empty one in other phases."""
+    """The row on which the decision was based; empty in other phases."""
     paused: bool = False
     exchange: Exchange = Exchange.NONE
     exchanged: int = 0
     journal: frozenset[int] = frozenset()
     """Tokens whose reply is recorded."""
     memory: int = 0
-    """The token that the worker has used last."""
+    """The token that the worker used last."""
     reconciling: Reconciling = Reconciling.DONE
     given_up: bool = False
-    """The others have gone on without it after a failover."""
+    """The others continued without this machine after a failover."""
 
 
 class State(NamedTuple):
-    """Everything. `alive`: the provider still honours the grant. `kills`, `pauses`, `cuts`, `failovers`: how many are left.
+    """The state of the whole system. `alive`: the provider still honours the grant.
 
-    `copy`: what the standby has of the row, where it lags behind. `settled`: whether refresh tokens in the database may be
-    sent again; None if it never failed over. `blind`: a token that was claimed although a gateway had its
-    successor which was silent for too long after a failover.
+    `kills`, `pauses`, `cuts`, `failovers`: how many faults may still happen. `copy`: the standby's row, if it lags
+    behind.
+    `settled`: whether refresh tokens in the database may be sent again; None if there was no failover. `blind`: a token
+    that was claimed although a gateway that was silent for too long after a failover had its successor.
     """
 
     row: Row
@@ -136,7 +137,7 @@ class State(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A step at which the provider received a spent token. `saved`: somebody had the reply that replaced it."""
+    """A step at which the provider received a spent token. `saved`: the reply that replaced the token was saved somewhere."""
 
     saved: bool
 
@@ -150,18 +151,19 @@ UNDER_WAY: Final = frozenset({Phase.CLAIMED, Phase.WAITING, Phase.RECEIVED})
 
 
 class Restores(StrEnum):
-    """Which claims a worker puts back after a failover."""
+    """Which claims a worker restores after a failover."""
 
     ALL = "all"
     UNDER_WAY = "under_way"
-    """Its own, and not those of which its machine's journal has a record."""
+    """Its own claims, but not those that only its machine's journal records."""
     NOTHING = "nothing"
 
 
 class Model:
-    """`rotates`: the gateways know that the provider replaces the token. `last`: no token above it is wanted.
+    """The model. `rotates`: the gateways know that the provider replaces the token. `last`: the search ends at this
+    token.
 
-    `reconciled`: when tokens may be sent again after a failover. `restores`: which claims workers put back then.
+    `reconciled`: when tokens may be sent again after a failover. `restores`: which claims workers restore then.
     """
 
     def __init__(
@@ -182,7 +184,7 @@ class Model:
         self._last = last
 
     def steps(self, state: State) -> Iterator[tuple[str, State, Sent | None]]:
-        """Yield the steps that may happen next, without faults."""
+        """Yield the possible next steps without faults."""
         for number in range(len(state.machines)):
             yield from self._worker(state, number)
             yield from self._parent(state, number)
@@ -192,7 +194,7 @@ class Model:
             yield "tokens may be sent again", state._replace(settled=True), None
 
     def faults(self, state: State) -> Iterator[tuple[str, State, Sent | None]]:
-        """Yield the faults that may happen, and what may follow one at any time: a start, or the end of a pause."""
+        """Yield the possible faults, and what may follow a fault at any time: a start, or the end of a pause."""
         for number, machine in enumerate(state.machines):
             if machine.phase is Phase.DOWN:
                 yield f"{number} starts", _with(state, number, _started(state, machine)), None
@@ -219,7 +221,7 @@ class Model:
     def _after_failover(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
         machine, row = state.machines[number], state.row
         at_work = machine.phase is not Phase.DOWN and not machine.paused
-        asks = machine.exchange in (Exchange.SENT, Exchange.ANSWERED)  # which is over in less time
+        asks = machine.exchange in (Exchange.SENT, Exchange.ANSWERED)  # an exchange takes less time than that
         if state.settled is False and not (at_work or asks or machine.given_up):
             yield f"{number} is silent for too long", _with(state, number, machine._replace(given_up=True)), None
         if not at_work or machine.reconciling is Reconciling.DONE:
@@ -233,7 +235,7 @@ class Model:
             return
         early = machine.phase not in UNDER_WAY and _newest_record(machine) > row.token
         if early and any(_may_write_back(one) for one in state.machines):
-            return  # one of them may have the token that this record belongs to
+            return  # one of these machines may have the token that the record belongs to
         restored = state._replace(row=self._restored(state, number))
         if machine.given_up and machine.phase is Phase.CLAIMED:
             restored = _idle(restored, number)
@@ -242,13 +244,13 @@ class Model:
         yield f"{number} restores what it has claimed", _with(restored, number, done), None
 
     def _restored(self, state: State, number: int) -> Row:
-        """The row with the claim of the attempt under way, or of one whose reply is recorded or on its way."""
+        """Return the row with the claim of the current attempt, or of an attempt whose reply is recorded or on its way."""
         machine, row = state.machines[number], state.row
         if self._restores is Restores.NOTHING or (machine.given_up and row.machine is not None):
             return row
         if machine.phase in UNDER_WAY:
             if machine.token != row.token:
-                return row  # it writes its token back itself
+                return row  # the worker writes back its token itself
             return Row(row.token, True, number, Process.CURRENT, LeaseState.HELD)
         on_its_way = machine.exchange in (Exchange.SENT, Exchange.ANSWERED) and machine.exchanged == row.token
         recorded = row.token in machine.journal
@@ -295,7 +297,7 @@ class Model:
                 yield f"{number} releases the reply", _idle(_with(state, number, released), number), None
 
     def facts(self, state: State, number: int) -> Facts:
-        """Return what the worker of a machine knows of the row, itself between two attempts."""
+        """Return the facts that a machine's worker sees between two attempts."""
         row, machine = state.row, state.machines[number]
         return Facts(
             node=Node.RECONCILING if _reconciles(state, machine) else Node.READY,
@@ -315,7 +317,7 @@ class Model:
         return Holder.HERE_DEAD if row.process is Process.KILLED else Holder.HERE_ENDED
 
     def _claim(self, state: State, number: int) -> tuple[str, State, None]:
-        """Claim the row by one conditional UPDATE: it fails if the row is not as it was seen, or the lease is not free."""
+        """Claim the row by one conditional UPDATE. It fails if the row has changed or the lease is not free."""
         machine, row = state.machines[number], state.row
         seen, step = machine.seen, machine.step
         same = (row.token, row.intent, row.machine, row.process, row.lost) == (
@@ -336,7 +338,7 @@ class Model:
         )
         if not same or (row.lease not in free and not taken):
             return f"{number} cannot claim", _idle(state, number), None
-        if step is RefreshStep.REPORT_LOST:  # the holder stays: its machine may still have the reply
+        if step is RefreshStep.REPORT_LOST:  # the holder is kept: its machine may still have the reply
             reported = _idle(state, number)
             return f"{number} reports the token as lost", reported._replace(row=row._replace(lost=True)), None
         held = row._replace(machine=number, process=Process.CURRENT, lease=LeaseState.HELD)
@@ -348,7 +350,9 @@ class Model:
         return f"{number} claims", _with(state._replace(row=held._replace(intent=True)), number, claimed), None
 
     def _commit(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
-        """Fenced by version and owner. A process that lost the lease claims it again, unless the row has a newer token."""
+        """Commit, fenced by version and owner. A process that lost the lease claims the row again, unless the row has a
+        newer token.
+        """
         machine, row = state.machines[number], state.row
         if row.token < machine.token:
             yield f"{number} writes back its token", state._replace(row=Row(token=machine.token)), None
@@ -382,7 +386,7 @@ class Model:
                 over = machine._replace(exchange=Exchange.NONE, exchanged=0)
                 if self._journal:
                     over = over._replace(journal=over.journal | {token})
-                if machine.phase is Phase.WAITING:  # a paused worker finds it in its socket later
+                if machine.phase is Phase.WAITING:  # a paused worker finds the reply in its socket later
                     over = over._replace(phase=Phase.RECEIVED)
                 yield f"{number} records the reply to token {token}", _with(state, number, over), None
             case Exchange.REFUSED:
@@ -395,7 +399,7 @@ class Model:
                     yield f"{number} hears the refusal", heard, None
 
     def _failed(self, state: State, number: int) -> State:
-        """The outcome is not known: the lease ends, the intent stays."""
+        """The outcome is unknown: the lease ends, the intent stays."""
         machine = state.machines[number]
         over = _hung_up(state, number)
         if machine.phase is not Phase.WAITING:
@@ -406,7 +410,7 @@ class Model:
 
     @staticmethod
     def _time(state: State) -> Iterator[tuple[str, State, Sent | None]]:
-        """A worker at work renews its lease in time; any other lease runs out."""
+        """A working worker renews its lease in time; any other lease expires."""
         row = state.row
         if row.machine is None:
             return
@@ -421,7 +425,7 @@ class Model:
             yield "the fence is over", state._replace(row=row._replace(lease=LeaseState.LONG_RUN_OUT)), None
 
     def verdict(self, state: State) -> str | None:
-        """Return the fault of a state in which nothing more happens unless there is another one; None: it has none."""
+        """Return the fault of a state in which only further faults can happen, or None if it has none."""
         row = state.row
         if row.token >= self._last:
             return None
@@ -436,9 +440,9 @@ class Model:
 
 
 def saved(state: State, token: int, *, living: bool = True) -> bool:
-    """Whether the reply that replaced `token` exists anywhere: in a journal, in memory, on its way or in the database.
+    """Return whether the reply that replaced `token` exists in a journal, in memory, on its way or in the database.
 
-    `living`: what a machine has that was silent for too long after a failover does not count.
+    `living`: do not count a machine that was silent for too long after a failover.
     """
     return state.row.token > token or any(
         token in machine.journal
@@ -456,13 +460,13 @@ def _may_write_back(machine: Machine) -> bool:
 
 
 def _newest_record(machine: Machine) -> int:
-    """The newest token whose reply is recorded or on its way; -1 without any."""
+    """Return the newest token whose reply is recorded or on its way; -1 without any."""
     on_its_way = machine.exchange in (Exchange.SENT, Exchange.ANSWERED)
     return max(*machine.journal, machine.exchanged if on_its_way else -1, -1, -1)
 
 
 def members(state: State) -> list[Member]:
-    """The gateways as the others see them in the database after a failover."""
+    """Return the gateways as the others see them in the database after a failover."""
     return [
         Member(
             confirmed=one.reconciling is Reconciling.DONE and one.phase is not Phase.DOWN,
@@ -477,12 +481,12 @@ def _with(state: State, number: int, machine: Machine) -> State:
 
 
 def _hung_up(state: State, number: int) -> State:
-    """The parent's exchange is over."""
+    """End the parent's exchange."""
     return _with(state, number, state.machines[number]._replace(exchange=Exchange.NONE, exchanged=0))
 
 
 def _idle(state: State, number: int) -> State:
-    """The worker's attempt is over."""
+    """End the worker's attempt."""
 
     def over(row: Row) -> Row:
         ours = row.machine == number and row.process is Process.CURRENT
@@ -492,14 +496,14 @@ def _idle(state: State, number: int) -> State:
 
 
 def _new(machine: Machine) -> Machine:
-    """With a worker that has begun nothing."""
+    """Return the machine with a worker that has not begun anything."""
     return machine._replace(
         phase=Phase.IDLE, token=0, open_before=False, step=RefreshStep.WAIT, seen=Row(), paused=False
     )
 
 
 def _started(state: State, machine: Machine) -> Machine:
-    """With a new worker, which looks for what its machine has recorded if the database ever failed over."""
+    """Return the machine with a new worker. After a failover, the worker first looks for its machine's records."""
     reconciling = Reconciling.DONE if state.settled is None else Reconciling.TO_DO
     return machine._replace(phase=Phase.IDLE, reconciling=reconciling)
 
@@ -509,12 +513,14 @@ def _killed(state: State, number: int) -> State:
 
 
 def _in_rows(state: State, change: Callable[[Row], Row]) -> State:
-    """Apply `change` to both copies of the row: what becomes of a process is the same whichever of them names it."""
+    """Apply `change` to both copies of the row, because what happens to a process does not depend on the copy that
+    names it.
+    """
     return state._replace(row=change(state.row), copy=None if state.copy is None else change(state.copy))
 
 
 def _failed_over(state: State) -> State:
-    """The row is as the standby has it, and no claim succeeds that was decided before."""
+    """Replace the row with the standby's copy. No claim that was decided before succeeds."""
     assert state.copy is not None
     state = state._replace(failovers=state.failovers - 1, settled=False)
     for number, machine in enumerate(state.machines):

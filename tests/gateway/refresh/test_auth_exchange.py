@@ -1,4 +1,4 @@
-"""Refreshes and the journal: a reply that a process before left there is not requested again."""
+"""Refreshes and the journal: a reply that an earlier process recorded is not requested again."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ async def row_of(running: RunningGateway) -> Connection:
 
 
 async def left_open(running: RunningGateway) -> Connection:
-    """Leave the row as a gateway does that was killed amid the call, and return it."""
+    """Leave the row as a gateway that was killed during the call does, and return it."""
     row = await row_of(running)
     digest = token_digest(running.runtime.store, row)
     claim = running.runtime.store.refreshes.lease_refresh
@@ -62,7 +62,7 @@ async def left_open(running: RunningGateway) -> Connection:
 
 
 async def cut_off(running: RunningGateway, tracker: Tracker, later: Any) -> Entry:
-    """A refresh of an expired token that was left open; how its replies are to be recorded."""
+    """Leave a refresh of an expired token open. Return the journal entry for its replies."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     row = await left_open(running)
@@ -122,7 +122,7 @@ async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("result", [{"error": "server_error"}, {"no": "token"}])
-async def test_a_recorded_reply_that_gives_nothing_is_no_reason_not_to_ask(
+async def test_recorded_reply_without_a_token_does_not_prevent_a_new_request(
     running: RunningGateway, tracker: Tracker, later: Any, result: dict[str, Any]
 ) -> None:
     entry = await cut_off(running, tracker, later)
@@ -137,7 +137,7 @@ async def test_a_recorded_reply_that_gives_nothing_is_no_reason_not_to_ask(
 async def test_the_answer_to_each_of_several_attempts_is_found(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    """A process that died after another had died may have been further, or not as far."""
+    """When two processes died one after the other, either may have come further."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     row = await left_open(running)
@@ -162,7 +162,7 @@ async def test_an_exchange_that_is_lost_leaves_what_it_recorded(
     ask = running.runtime.exchange.ask
 
     async def lost(*args: Any, **options: Any) -> Reply:
-        """The reply is in the journal, and nobody hears of it."""
+        """Record the reply in the journal, but lose it before the caller gets it."""
         await ask(*args, **options)
         raise ExchangeLost("unreachable", "the parent has ended.")
 
@@ -176,9 +176,7 @@ async def test_an_exchange_that_is_lost_leaves_what_it_recorded(
     assert left(folder(running)) == [], "who took it up has it released"
 
 
-async def test_the_answer_to_another_call_is_not_taken_for_it(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_reply_to_another_call_is_not_used(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     entry = await cut_off(running, tracker, later)
     file = JournalFile(entry.folder)
     file.reply(entry, ProviderCall("https://elsewhere.example/token"), answer_of({"access_token": "elsewhere"}))
@@ -189,7 +187,7 @@ async def test_the_answer_to_another_call_is_not_taken_for_it(
     file.die()
 
 
-async def test_a_call_that_a_living_process_is_at_is_waited_for(
+async def test_exchange_of_a_living_process_is_waited_for(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     entry = await cut_off(running, tracker, later)
@@ -205,7 +203,7 @@ async def test_a_call_that_a_living_process_is_at_is_waited_for(
     file.die()
 
 
-async def test_a_call_that_a_dead_process_was_at_is_not_waited_for(
+async def test_exchange_of_a_dead_process_is_not_waited_for(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     entry = await cut_off(running, tracker, later)
@@ -220,7 +218,7 @@ async def test_a_call_that_a_dead_process_was_at_is_not_waited_for(
     assert not file.path.exists()
 
 
-@pytest.mark.parametrize("node", ["", "local."])  # the former is how earlier versions name an owner
+@pytest.mark.parametrize("node", ["", "local."])  # without a node name, as in earlier versions
 async def test_the_lease_of_a_dead_process_of_this_machine_is_claimed_from_it_at_once(
     node: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
@@ -236,6 +234,6 @@ async def test_the_lease_of_a_dead_process_of_this_machine_is_claimed_from_it_at
     )
     tracker.ttl_s = 2 * EXPIRED_S
     calling = asyncio.ensure_future(called(running))
-    dead.release()  # as the system does it for a process that was killed
+    dead.release()  # as the system does for a killed process
     assert (await asyncio.wait_for(calling, PATIENCE_S))[0] == 200
     living.close()

@@ -1,4 +1,4 @@
-"""Refusals that name no known reason: how often they must repeat, and that nothing else does that."""
+"""Refusals without a known reason: how often they must repeat before a connection needs its end user."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Connections in memory whose tokens end together, and what following the change log costs while they are renewed."""
+"""Connections in memory whose tokens expire together, and the cost of the change feed while they are refreshed."""
 
 import asyncio
 from typing import Any
@@ -24,13 +24,11 @@ def kept(running: RunningGateway, name: str) -> Kept:
 
 
 async def used(running: RunningGateway, name: str) -> float | None:
-    """When its renewal is begun, once it has been used."""
+    """Use the connection and return the time at which its refresh begins."""
     async with running.proxied(name) as answer:
         assert answer.status == 200
     async with asyncio.timeout(PATIENCE_S):
-        while (
-            ref(name) in running.runtime.live.feed.unread
-        ):  # its import is being looked at, beside which it was loaded
+        while ref(name) in running.runtime.live.feed.unread:  # the change feed is still reading its import
             await asyncio.sleep(0.01)
     return kept(running, name).refresh_at
 
@@ -44,7 +42,7 @@ async def test_each_has_a_moment_of_its_own_and_keeps_it(
     moments = [await used(running, name) for name in ("c1", "c2", "c3")]
     assert all(moment is not None for moment in moments)
     assert len({int((moment or 0) / WIDTH_S + 1e-6) for moment in moments}) == 3
-    later(120)  # opened again
+    later(120)  # loaded again
     assert [await used(running, name) for name in ("c1", "c2", "c3")] == moments
 
 
@@ -60,7 +58,7 @@ async def test_a_new_token_has_a_moment_of_its_own(running: RunningGateway, trac
     assert moment > former + 60
 
 
-async def test_a_renewal_of_our_own_is_not_read_back(
+async def test_own_refresh_is_not_read_back_from_the_database(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live, changes, connections = (
@@ -78,13 +76,13 @@ async def test_a_renewal_of_our_own_is_not_read_back(
         return last_id, result
 
     async def version() -> int:
-        return len(looks)  # the log has moved since the last look
+        return len(looks)  # the log has changed since the last read
 
     async def at_once(_at_most_s: float) -> None:
         await asyncio.sleep(0)
 
     async def looked() -> None:
-        """A look that began after now has ended."""
+        """Wait until a read of the log that began after this call has ended."""
         before = len(looks)
         async with asyncio.timeout(PATIENCE_S):
             while len(looks) < before + 3:
@@ -120,7 +118,7 @@ async def test_a_renewal_of_our_own_is_not_read_back(
     assert woken
 
 
-async def test_what_cannot_be_renewed_or_is_far_ahead_takes_no_slot(running: RunningGateway, tracker: Tracker) -> None:
+async def test_unrefreshable_or_distant_token_takes_no_slot(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
     await running.imported({"access_token": grant["access_token"], "expires_in": 3600}, "c1")
     await running.imported({**tracker.grant(), "expires_in": 8 * 3600}, "c2")

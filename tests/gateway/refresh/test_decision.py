@@ -1,4 +1,4 @@
-"""The transition table decides each combination of facts, each of its rows is used, and it keeps its invariants."""
+"""The transition table decides each combination of facts, each of its rows is used, and its invariants hold."""
 
 from itertools import product
 
@@ -51,7 +51,7 @@ def test_a_node_that_is_not_ready_claims_nothing() -> None:
 
 
 def test_a_rotating_token_is_never_sent_again_while_another_process_may_have_the_reply() -> None:
-    """Nor where nothing is known of rotation, before the fence is over."""
+    """This also holds before the end of the fence if it is not known whether the provider rotates tokens."""
     for facts in POSSIBLE:
         if facts.intent and next_step(facts) is RefreshStep.SEND_AGAIN:
             assert facts.holder in (Holder.NOBODY, Holder.WITHOUT_JOURNAL) or not facts.rotates
@@ -66,7 +66,7 @@ def test_a_reply_in_this_machines_journal_is_used_as_soon_as_the_lease_allows() 
 
 
 def test_an_open_intent_never_stays_unreported() -> None:
-    """With time, each open intent leads to a new token, to another attempt, or to `rotation_lost`."""
+    """Eventually, each open intent leads to a new token, to another attempt, or to `rotation_lost`."""
     for facts in POSSIBLE:
         if facts.node is Node.READY and facts.intent and facts.lease in (LeaseState.FREE, LeaseState.LONG_RUN_OUT):
             assert next_step(facts) not in (RefreshStep.WAIT, RefreshStep.DEFER)
@@ -90,7 +90,9 @@ def test_without_an_intent_a_free_lease_is_claimed_at_once() -> None:
         (MOST_S, [Member(False, 0)], True),
     ],
 )
-def test_after_a_failover_all_that_live_are_waited_for(since_s: float, members: list[Member], may_claim: bool) -> None:
+def test_after_a_failover_all_living_processes_are_waited_for(
+    since_s: float, members: list[Member], may_claim: bool
+) -> None:
     assert reconciled(since_s, members) is may_claim
 
 

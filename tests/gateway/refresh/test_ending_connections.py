@@ -1,4 +1,4 @@
-"""A connection that nothing can renew needs its end user from the end of its access token on, whether anybody calls or not."""
+"""A connection that cannot be refreshed needs its end user when its access token expires, even if nobody calls it."""
 
 import asyncio
 import json
@@ -31,12 +31,12 @@ WHY = "/connections/c1?provider_config_key=tracker&include=history"
 
 
 def without(grant: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """`grant` without its refresh token."""
+    """Return `grant` without its refresh token."""
     return {name: value for name, value in grant.items() if name != "refresh_token"} | more
 
 
 async def keeper(gateway: RunningGateway) -> KeepAlive:
-    """The keep-alive of another node; this one's own has let go."""
+    """Return the keep-alive of another node, and stop this node's own."""
     runtime = gateway.runtime
     for task in asyncio.all_tasks():
         if task.get_name() == "keep_alive":
@@ -86,7 +86,7 @@ async def test_an_idle_connection_needs_its_end_user_from_its_end_on_and_is_repo
     assert tracker.calls["refresh_token"] == 0
 
 
-async def test_a_call_at_the_end_and_the_scan_tell_of_it_once(
+async def test_call_at_expiry_and_scan_send_one_event(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     await telling.imported(without(tracker.grant()))
@@ -123,7 +123,7 @@ async def test_an_import_that_has_ended_already_needs_its_end_user_at_once(
 
 
 async def test_rows_of_earlier_versions_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    """They hold neither a time nor a mark; whether they can be renewed is in the sealed credential only."""
+    """Old rows contain neither a time nor a mark. Only the sealed credential shows whether they can be refreshed."""
     await running.imported(without(tracker.grant()))
     for number in range(3):
         await running.imported(tracker.grant(), f"renewable-{number}")
@@ -138,7 +138,7 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
     assert (await life_of(running, "renewable-1")).settled
 
 
-async def test_a_damaged_row_stands_in_nobodys_way(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_damaged_row_does_not_block_others(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(without(tracker.grant()), "damaged")
     await running.imported(without(tracker.grant()))
     keep_alive, store = await keeper(running), running.runtime.store

@@ -1,4 +1,4 @@
-"""Messages of the token exchange are decoded to what was encoded."""
+"""Messages of the token exchange are decoded to exactly what was encoded."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def test_no_secret_of_it_shows() -> None:
     assert not [secret for secret in ("spent", "private key", "user:secret", str(ENTRY.key)) if secret in shown]
 
 
-def test_what_came_of_it_is_whole() -> None:
+def test_outcome_is_decoded_completely() -> None:
     fields = CIMultiDict([("Set-Cookie", "a"), ("Set-Cookie", "b")])
     reply = Reply(200, fields, bytes(range(256)), AT)
     assert reply_of_json(json.loads(json.dumps(reply_as_json(reply)))) == reply

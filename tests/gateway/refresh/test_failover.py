@@ -1,6 +1,7 @@
-"""An asynchronous standby takes over and lacks the last commits: what a living node has in memory is written back.
+"""An asynchronous standby that lacks the last commits takes over: living nodes write back the tokens in their memory.
 
-The provider revokes a grant when it sees a refresh token twice, so one refresh from the database alone would lose it.
+The provider revokes a grant when it receives a refresh token twice, so one refresh from the database alone would lose
+it.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def start(tracker: Tracker, tmp_path: Path, cluster: Cluster) -> AsyncIterator[Start]:
-    """Starts a node on the database."""
+    """Return a function that starts a node on the database."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     running: list[RunningGateway] = []
 
@@ -73,7 +74,7 @@ async def refreshed(node: RunningGateway, connection_id: str) -> Any:
 
 
 async def connected(nodes: list[RunningGateway], tracker: Tracker) -> None:
-    """All connections in the memory of all nodes."""
+    """Load all connections into the memory of all nodes."""
     for one in IDS:
         await nodes[0].imported(tracker.grant(), one)
     for node in nodes:
@@ -116,7 +117,7 @@ async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
 
 
 async def _until_answered(node: RunningGateway, connection_id: str) -> Any:
-    """Refresh as an application does that heeds a 503, until there is another answer."""
+    """Refresh as an application does that respects a 503, until there is another answer."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             result = await refreshed(node, connection_id)
@@ -129,8 +130,8 @@ async def _until_answered(node: RunningGateway, connection_id: str) -> Any:
 async def test_a_refresh_that_is_under_way_is_claimed_again(
     cluster: Cluster, start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The standby knows nothing of it. It is not waited for either, since the row says that it is under way."""
-    monkeypatch.setattr("gateway.refresh.decision.LEAST_S", 0.0)  # so that nothing but confirmations is waited for
+    """The standby does not contain the claim. It is not waited for either, since the row shows that it is in progress."""
+    monkeypatch.setattr("gateway.refresh.decision.LEAST_S", 0.0)  # so that only confirmations are waited for
     one, other = await start(), await start()
     await one.imported(tracker.grant())
     assert [await called(node, "c1") for node in (one, other)] == [200, 200]
@@ -153,7 +154,7 @@ async def test_a_refresh_that_is_under_way_is_claimed_again(
 
 
 async def _until(condition: Callable[[], bool], of: RunningGateway | None = None) -> None:
-    """`of`: whose database is to have failed over before that counts."""
+    """Wait for the condition. `of`: first wait until this node has noticed the failover."""
     before = of.runtime.store.failover.timeline if of is not None else ""
     async with asyncio.timeout(PATIENCE_S):
         while (of is not None and of.runtime.store.failover.timeline == before) or not condition():
@@ -210,7 +211,7 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
 async def test_a_token_that_no_call_has_used_is_written_back_if_it_was_refreshed_here_a_moment_ago(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as to keep it alive: no call brings it into memory."""
+    """For example a keep-alive refresh: no call loads its connection into memory."""
     for connection_id in ("c1", "c2"):
         await running.imported(tracker.grant(), connection_id)
     store, live = running.runtime.store, running.runtime.live

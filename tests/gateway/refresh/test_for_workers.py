@@ -1,4 +1,6 @@
-"""Exchanges that a parent does for its workers: journalled before they are handed on, whatever becomes of the worker."""
+"""Token exchanges that a parent makes for its workers: replies are journalled before they are returned, even if the
+worker dies.
+"""
 
 import asyncio
 import json
@@ -29,7 +31,7 @@ AHEAD = timedelta(days=3)  # how far the worker's clock is ahead of the parent's
 
 
 class Endpoint:
-    """Answers with `answer` once `free` is set."""
+    """A token endpoint that answers with `answer` once `free` is set."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
@@ -48,7 +50,7 @@ class Endpoint:
 
 
 class Pair:
-    """A worker's end and its parent's, joined without a process between them."""
+    """A worker's end of the channel and its parent's, in one process."""
 
     def __init__(self) -> None:
         self.exchanges = ExchangesForWorkers()
@@ -63,7 +65,7 @@ class Pair:
             self.exchanges.begin(json.loads(json.dumps(message)), self.its, self.parent.exchanged)
 
     def kill_worker(self) -> None:
-        """Close the worker's socket, as the system does for a process that was killed."""
+        """Close the worker's socket, as the system does for a killed process."""
         self.worker.close()
 
     async def close(self) -> None:
@@ -183,7 +185,7 @@ async def test_it_dials_only_what_the_configuration_opens(pair: Pair, request_: 
     assert (await pair.parent.ask(request_)).status == 200
 
 
-async def test_a_parent_that_is_gone_is_reported_and_what_was_asked_may_have_been_done(
+async def test_lost_parent_is_reported_and_the_exchange_may_have_happened(
     pair: Pair, endpoint: Endpoint, request_: Request
 ) -> None:
     endpoint.free.clear()
@@ -223,7 +225,7 @@ async def test_a_route_that_changes_leaves_what_is_under_way(pair: Pair, endpoin
     assert (await asking).status == 200
 
 
-async def test_what_goes_wrong_inside_is_reported(pair: Pair, request_: Request, entry: Entry) -> None:
+async def test_internal_error_is_reported(pair: Pair, request_: Request, entry: Entry) -> None:
     identity = ClientIdentity("no certificate", Secret("no key"))
     call = replace(request_.call, url="https://127.0.0.1:1/token", identity=identity)
     route = replace(request_.route, allow=(("127.0.0.1/32", None),))
@@ -239,7 +241,7 @@ async def test_what_goes_wrong_inside_is_reported(pair: Pair, request_: Request,
 async def test_it_asks_nobody_for_a_worker_that_is_gone(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
-    """The process that takes the refresh up may have read the journal before the parent recorded that it had begun."""
+    """The process that takes over the refresh may have read the journal before the parent recorded the start of the call."""
     pair.kill_worker()
     with pytest.raises(EgressError, match="has ended") as raised:
         await pair.parent.ask(request_)
@@ -248,7 +250,7 @@ async def test_it_asks_nobody_for_a_worker_that_is_gone(
 
 
 def second(request: Request) -> Request:
-    """Another attempt at the same credential."""
+    """Return another attempt with the same credential."""
     assert request.entry is not None
     about = json.loads(request.entry.about) | {"attempt": "a2"}
     return replace(request, entry=Entry(request.entry.folder, "a2", json.dumps(about), new_key()))
@@ -257,7 +259,7 @@ def second(request: Request) -> Request:
 async def test_a_token_is_not_sent_again_while_its_first_answer_is_awaited(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
-    """This happens if the parent stood still for longer than a worker waits."""
+    """This happens if the parent was blocked for longer than a worker waits."""
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.ask(request_))
     await until(lambda: endpoint.seen)

@@ -1,4 +1,4 @@
-"""Connections that nobody uses are refreshed before their refresh token dies of that, by one node, spread out."""
+"""Unused connections are refreshed before their refresh token expires from disuse, by one node, spread over time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 
 
 async def keeper(running: RunningGateway) -> KeepAlive:
-    """The one of a node of its own; those that run by themselves have let go."""
+    """Return the keep-alive of a separate node, and stop the gateway's own."""
     runtime = running.runtime
     task = next(task for task in asyncio.all_tasks() if task.get_name() == "keep_alive")
     task.cancel()
@@ -53,7 +53,7 @@ async def test_a_connection_shows_when_it_dies_and_when_that_is_prevented(
     answer = await running.imported(tracker.grant())
     row = await row_of(running)
     assert row.life.dies_at is not None
-    # Counted from the grant, which was checked before it was stored.
+    # Counted from the grant, which was verified before it was stored.
     assert timedelta(0) <= row.created_at + timedelta(days=90) - row.life.dies_at < timedelta(minutes=1)
     assert answer["dies_at"]
     assert answer["keep_alive_at"] < answer["dies_at"]
@@ -66,7 +66,7 @@ async def test_a_connection_in_disuse_is_refreshed_in_time_again_and_again(
     await running.imported(tracker.grant())
     keep_alive = await keeper(running)
     assert await keep_alive.once() == 0
-    for times in range(1, 9):  # ten months, in which nobody calls
+    for times in range(1, 9):  # ten months without calls
         later(40 * DAY_S)
         await keep_alive.once()
         row = await row_of(running)
@@ -94,7 +94,7 @@ async def test_one_node_does_it_and_another_takes_over_when_it_is_gone(
     assert await second.once() == 1
 
 
-async def test_what_cannot_be_refreshed_stands_in_nobodys_way(
+async def test_connection_that_cannot_be_refreshed_does_not_block_others(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     keep_alive = await keeper(running)
@@ -163,7 +163,7 @@ def test_a_mass_import_is_not_a_mass_refresh() -> None:
     assert max(days[place + 50] - days[place] for place in range(950)) < 4
 
 
-def test_an_age_that_no_refresh_extends_is_shown_and_not_fought() -> None:
+def test_fixed_expiry_is_shown_and_causes_no_refreshes() -> None:
     now, held = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
     life = lifespan(provider(rotating=False, expires_after_days=7), held, key="k", granted_at=now, refreshed_at=now)
     assert (life.dies_at, life.keep_alive_at) == (now + timedelta(days=7), None)

@@ -1,4 +1,4 @@
-"""Every order of steps, crashes and delays of the refresh protocol, by the transition table that the gateway uses."""
+"""Every order of steps, crashes and delays of the refresh protocol, with the transition table that the gateway uses."""
 
 from collections.abc import Callable, Iterable
 
@@ -25,7 +25,7 @@ def test_a_second_refresh_is_as_safe_as_the_first() -> None:
 
 
 def test_no_loss_is_silent_where_nobody_knows_that_the_provider_replaces_tokens() -> None:
-    """Then a token that may be spent is sent once the fence is over: most providers do not replace it, so it may work."""
+    """A token that may be spent is sent once the fence is over: most providers do not rotate tokens, so it may work."""
     _, findings = explore(Model(rotates=False), machines=2, kills=2, pauses=1, cuts=1)
     assert {finding.what for finding in findings} == {SPENT}
 
@@ -35,8 +35,9 @@ def test_no_loss_is_silent_without_a_journal() -> None:
     assert SILENT not in {finding.what for finding in findings}
 
 
-# ── A standby takes over that lacks the last commits. What a living gateway has is not lost: a token, a reply in its journal, or
-# an exchange under way. A gateway lives unless it was silent for too long, which only one can be that was killed or paused.
+# ── A standby that lacks the last commits takes over. What a living gateway has is not lost: a token, a reply in its
+# journal, or # an exchange in progress. A gateway counts as living unless it was silent for too long, because it was
+# killed or paused.
 
 
 @pytest.mark.parametrize(

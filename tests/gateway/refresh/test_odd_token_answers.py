@@ -1,4 +1,4 @@
-"""A token answer with anything odd beside its tokens: a new pair that was received is stored."""
+"""Token answers with unexpected values: a new token pair that was received is always stored."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ from tests.gateway.api.test_typed_in import arrive
 REF = ConnectionRef("dev", "tracker", "c1")
 DEEP = "[" * 50_000 + "]" * 50_000
 
-# Each is the text of a JSON value.
+# JSON texts.
 ODD = [
     '"0001-01-01T00:00:00+14:00"',
     '"9999-12-31T23:59:59-14:00"',
@@ -63,9 +63,9 @@ FIELDS = [
     "user",
     "accountId",
 ]
-# None of a group keeps another from being read, as `expires_in` does `expires_at`.
+# Fields of one group do not prevent each other from being read, unlike `expires_in` and `expires_at`.
 GROUPS = [FIELDS[::2], FIELDS[1::2]]
-LONG = 10_000  # characters of a value that only fits into an answer once
+LONG = 10_000  # characters of a value that fits into an answer only once
 
 numbers = st.one_of(
     st.integers(), st.integers(min_value=10**300, max_value=10**310), st.floats(allow_nan=True, allow_infinity=True)
@@ -80,7 +80,7 @@ answers = st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=8)
 
 
 async def refreshed(running: RunningGateway, tracker: Tracker, number: int, beside: str) -> Connection:
-    """The row after a refresh whose answer is a new pair and `beside`, members as JSON text."""
+    """Refresh with an answer of a new token pair and `beside`, members as JSON text. Return the row."""
     row = await running.runtime.store.connections.get(REF)
     if row is None:
         await running.imported(tracker.grant())
@@ -152,7 +152,9 @@ async def test_a_rotated_pair_is_stored_whatever_stands_beside_it(
 async def test_an_odd_value_does_not_cost_the_grant_of_a_code(
     shared: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
-    """A code's answer is read as a refresh's is, one field at a time above; what differs is what becomes of its fields."""
+    """The answer to a code is parsed like a refresh's, which is tested field by field above. Only the use of its fields
+    differs.
+    """
     for number, names in enumerate(GROUPS if len(value) < LONG else [[name] for name in FIELDS]):
         tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'
         shared_tracker.grant()

@@ -1,4 +1,4 @@
-"""The refresh protocol: lease, intent, fence, and what is made of a holder that stalled or died."""
+"""The refresh protocol: lease, intent, fence, and the handling of a lease holder that stalled or died."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -37,7 +37,7 @@ async def other(running: RunningGateway) -> AsyncIterator[RunningGateway]:
 
 @pytest.fixture
 def beats(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
-    """A sleep for the time between two renewals of a lease lasts until its future here is done."""
+    """Replace the sleep between two lease renewals: each lasts until its future in this list is done."""
     waiting: list[asyncio.Future[None]] = []
 
     async def sleep(seconds: float) -> None:
@@ -119,7 +119,7 @@ async def test_what_is_known_of_a_row_is_leased_without_another_look(
 
     monkeypatch.setattr(
         RefreshProtocol, "_read", looked
-    )  # and not the store's: the change log may be followed at that moment
+    )  # not the store's method: the change feed may use it at the same time
     later(EXPIRED_S)
     assert await status_of(running) == 200
     assert tracker.calls["refresh_token"] == 1
@@ -133,7 +133,7 @@ async def test_an_intent_that_was_not_known_is_seen_before_the_token_is_sent(
     assert await status_of(running) == 200  # from here on the row is in memory, without an intent
     await left_open(running)
     later(EXPIRED_S)
-    tracker.refreshed("refresh-0")  # the provider rotated, and nobody heard the answer
+    tracker.refreshed("refresh-0")  # the provider rotated, and the answer was lost
     assert await status_of(running) == 424
     assert (await row_of(running)).state_reason == "rotation_lost"
 
@@ -160,13 +160,13 @@ async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed
 
 
 def waited(running: RunningGateway) -> float:
-    """`gateway_token_refresh_waits_total`: refreshes that waited for the lease of another."""
+    """Return `gateway_token_refresh_waits_total`: refreshes that waited for another's lease."""
     (numbers,) = [one for key, one in running.runtime.metrics.page.read() if key[0] == REFRESH_WAITS] or [[0.0]]
     return numbers[0]
 
 
 def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Let saves wait until the returned event is set; each has the provider's answer by then."""
+    """Block saves until the returned event is set. Each one already has the provider's answer."""
     wake, save = asyncio.Event(), running.runtime.store.refreshes.save_refreshed
 
     async def stall(*args: Any, **kwargs: Any) -> Any:
@@ -177,7 +177,7 @@ def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asynci
     return wake
 
 
-async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
+async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
     running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.imported(tracker.grant())
@@ -200,7 +200,7 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
 
 @pytest.fixture
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
-    """Remove the journal's folder from both gateways: an answer is only in memory until it is in the database."""
+    """Remove the journal's folder from both gateways, so that an answer is only in memory until it is in the database."""
     for one in (running, other):
         one.runtime.store.journal.folder = one.runtime.store.journal.marker = None
 
@@ -305,7 +305,7 @@ async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_
 ) -> None:
     await running.imported(tracker.grant())
     await left_open(running)
-    tracker.refreshed("refresh-0")  # the provider rotated, and nobody heard the answer
+    tracker.refreshed("refresh-0")  # the provider rotated, and the answer was lost
     later(EXPIRED_S)
     for _ in range(3):
         async with running.proxied("c1") as answer:
@@ -362,7 +362,7 @@ async def test_the_refresh_token_before_is_tried_while_the_provider_takes_it_and
         assert row.previous is not None
         assert b"refresh-0" not in row.previous.ciphertext
         grant = tracker.grants[0]
-        grant.refresh_token = "refresh-0"  # the provider forgot the rotation that it told us of
+        grant.refresh_token = "refresh-0"  # the provider forgot the rotation
         grant.spent.clear()
         await running.json("GET", address, expect=200)
         assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0", "refresh-2", "refresh-0"]

@@ -1,6 +1,6 @@
-"""After a failover of the database no token is refreshed before all processes that live have written back what they have.
+"""After a failover of the database, no token is refreshed before all living processes have written back their tokens.
 
-The database says that it failed over: it has seen another timeline before. So no standby is needed.
+The database records the timelines that it has seen, so the tests simulate a failover without a standby.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Start = Callable[[], Awaitable[RunningGateway]]
 async def start(
     tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Start]:
-    """Starts a node of the machine."""
+    """Return a function that starts a node on this machine."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("gateway.refresh.decision.LEAST_S", 0.0)
@@ -59,12 +59,12 @@ async def failed_over(db: "asyncpg.Connection[Any]", ago_s: float = 0.0) -> None
 
 
 async def elsewhere(db: "asyncpg.Connection[Any]", silent_s: float = 0.0) -> None:
-    """A process of another machine has not confirmed."""
+    """Add a process of another machine that has not confirmed."""
     await db.execute("INSERT INTO processes VALUES ('other:1', now() - $1 * interval '1 s', NULL)", silent_s)
 
 
 async def connected(start: Start, tracker: Tracker) -> None:
-    """A connection whose token has expired, in the database and in no memory."""
+    """Create a connection with an expired token, in the database and in no memory."""
     first = await start()
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
     await first.imported({**tokens, "expires_at": LONG_AGO})
@@ -113,7 +113,7 @@ async def test_a_process_that_is_silent_or_takes_too_long_is_not_waited_for(
 async def test_a_process_that_was_silent_before_the_failover_has_as_long_as_any_other_to_be_heard(
     start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
 ) -> None:
-    """The standby may have lacked what it had said."""
+    """The standby may lack the process's last sign of life."""
     await connected(start, tracker)
     await failed_over(db)
     await elsewhere(db, SILENT_S + 1)
@@ -149,7 +149,7 @@ async def test_what_a_dead_process_left_is_forgotten_in_the_end(
 async def test_a_row_older_than_what_is_in_hand_is_written_back_before_the_new_token_is_stored(
     start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
 ) -> None:
-    """The exchange of a newer version was under way when the database lost that version."""
+    """The exchange of a newer version was in progress when the database lost that version."""
     node = await start()
     await node.imported(tracker.grant())
     former = await db.fetchrow("SELECT version, credential, updated_at FROM connections")
@@ -178,7 +178,7 @@ async def test_a_row_older_than_what_is_in_hand_is_written_back_before_the_new_t
 async def test_a_process_that_was_paused_for_longer_than_its_lease_sends_nothing_from_it(
     start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a failover others may have gone on without it, and claimed what it had claimed."""
+    """After a failover, others may have continued without it and taken over its claims."""
     node = await start()
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
     await node.imported({**tokens, "expires_at": LONG_AGO})

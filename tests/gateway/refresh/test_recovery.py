@@ -1,7 +1,7 @@
 """A refresh that a killed process left behind, on two machines that share a PostgreSQL database.
 
-A machine is a gateway with a folder of its own for its refresh journal. The provider revokes a grant when it sees a refresh
-token twice.
+A machine is a gateway with its own folder for its refresh journal. The provider revokes a grant when it receives a
+refresh token twice.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def folder_of(tmp_path: Path, machine: str) -> Path:
 async def start(
     tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Start]:
-    """Starts the gateway of a machine."""
+    """Return a function that starts the gateway of a machine."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     running: list[RunningGateway] = []
 
@@ -65,7 +65,7 @@ async def start(
 
 
 class Killed:
-    """A process of machine `a` that was killed amid a refresh of the one connection; `store` was its own."""
+    """A process of machine `a` that was killed during a refresh of the only connection. `store` is the process's store."""
 
     def __init__(self, store: Store, row: Connection, url: str) -> None:
         self.url = url
@@ -73,13 +73,13 @@ class Killed:
         self.row = row
 
     def rotated(self, tracker: Tracker) -> dict[str, Any]:
-        """The credential that the provider gave it."""
+        """Return the credential that the provider sent to the process."""
         answer: Any = tracker.refreshed(self.store.open(self.row.credential)["refresh_token"])
         shown = json.loads(answer.body)
         return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
 
     async def recorded(self, credential: dict[str, Any]) -> None:
-        """It had the reply on its disk."""
+        """Record the reply in the process's journal."""
         entry = self.store.journal.entry(self.row)
         assert entry is not None
         body = {**{name: text for name, text in credential.items() if name != "type"}, "expires_in": 3600}
@@ -89,7 +89,7 @@ class Killed:
         file.die()
 
     def dies(self) -> None:
-        """Release the lock as the system does for a killed process: the file stays."""
+        """Release the lock, as the system does for a killed process. The file stays."""
         marker = self.store.journal.marker
         assert marker is not None
         marker.release()
@@ -99,7 +99,7 @@ class Killed:
 async def killed(
     start: Start, tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Killed]:
-    """Its token is expired, its refresh token was sent, and the lease is its own."""
+    """The connection's token is expired, the process has sent the refresh token, and holds the lease."""
     first = await start("a")
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
     await first.imported({**tokens, "expires_at": LONG_AGO})
@@ -116,7 +116,7 @@ async def killed(
 
 
 async def passed(database: str, time: timedelta) -> None:
-    """The lease ends so much earlier: its time is the database's, which a test cannot move."""
+    """Make the lease end earlier by `time`. The lease uses the database's clock, which a test cannot move."""
     db = await asyncpg.connect(database)
     await db.execute("UPDATE connections SET lease_until = lease_until - $1::interval", time)
     await db.close()
@@ -140,7 +140,7 @@ async def row_of(node: RunningGateway) -> Connection:
 
 
 async def settled(node: RunningGateway, tracker: Tracker) -> Connection:
-    """The row once its intent is closed."""
+    """Return the row once its intent is closed."""
     async with asyncio.timeout(PATIENCE_S):
         while (row := await row_of(node)).intent is not None:
             await asyncio.sleep(0.02)
@@ -150,7 +150,7 @@ async def settled(node: RunningGateway, tracker: Tracker) -> Connection:
 async def test_another_machine_that_waits_gets_what_the_returning_one_has_on_its_disk(
     killed: Killed, start: Start, tracker: Tracker
 ) -> None:
-    """The lease of the dead process is claimed from it by its own machine, and never given to everybody."""
+    """Only its own machine claims the lease of the dead process; other machines never get it."""
     await killed.recorded(killed.rotated(tracker))
     killed.dies()
     other = await start("b")
@@ -256,7 +256,7 @@ async def test_a_paused_process_that_returns_after_the_loss_was_reported_stores_
 async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_not_send_the_token(
     start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its parent process stands still or has ended; the reply lies in its journal."""
+    """The machine's parent process is blocked or dead; the reply is in its journal."""
     monkeypatch.setattr("gateway.refresh.backoff.FIRST", timedelta(seconds=0))
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
     machine, other = await start("a"), await start("b")
@@ -280,7 +280,7 @@ async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_
 
 
 async def failed_over_without_the_claim(database: str) -> None:
-    """An hour ago."""
+    """Remove the claim, as a failover an hour ago did."""
     db = await asyncpg.connect(database)
     lost = "lease_owner = NULL, lease_until = NULL, intent_digest = NULL, intent_at = NULL"
     await db.execute(f"UPDATE connections SET {lost}")
@@ -304,7 +304,7 @@ async def test_a_record_of_a_version_that_the_database_never_gets_back_holds_up_
 async def test_a_reply_in_the_journal_is_used_though_a_failover_lost_the_intent(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
-    """The standby that took over lacks the claim, so that its row looks as if the token was never sent."""
+    """The standby lacks the claim, so its row looks as if the token was never sent."""
     await killed.recorded(killed.rotated(tracker))
     killed.dies()
     await failed_over_without_the_claim(database)

@@ -1,4 +1,4 @@
-"""Refresh is the product: one token request, the new pair committed first, nothing lost when the provider has a bad day."""
+"""Token refresh end to end: one token request, the new tokens committed first, nothing lost during provider outages."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -45,7 +45,7 @@ async def test_a_clock_that_token_endpoints_contradict_is_logged_once_and_moves_
     ids = ("c1", "c2", "c3", "c4")
     for one in ids:
         await running.imported(tracker.grant(), one)
-    later(3601)  # this machine's clock alone: the provider's `Date` stays right
+    later(3601)  # only this machine's clock is wrong: the provider's `Date` is right
     with capture_logs() as logged:
         for one in ids:
             before = clock.now()
@@ -75,7 +75,7 @@ async def test_500_calls_at_expiry_make_one_token_request(
     assert not tracker.grants[0].revoked
 
 
-async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
+async def test_in_the_refresh_window_the_old_token_is_used_and_refreshed_in_the_background(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -89,7 +89,7 @@ async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
     async with asyncio.timeout(PATIENCE_S):
         while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
             await asyncio.sleep(0)
-        while running.runtime.refresher.under_way(_ref()):  # the row is there before its writer learns of it
+        while running.runtime.refresher.under_way(_ref()):  # the row is visible before its writer's task ends
             await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-3"
@@ -150,7 +150,7 @@ async def test_a_slow_renewal_holds_no_request_up_past_its_tokens_end(
 
 @pytest.mark.parametrize("left_s", [0.7, 30])
 @pytest.mark.parametrize("fault", [InvalidRequest("unresolved_setting", "a setting is missing"), KeyError("ours")])
-async def test_whatever_a_renewal_stumbles_over_a_valid_token_serves(
+async def test_valid_token_is_used_whatever_error_its_refresh_raises(
     running: RunningGateway,
     tracker: Tracker,
     later: Any,
@@ -259,7 +259,7 @@ async def test_a_token_that_is_still_valid_serves_while_the_store_takes_no_write
     assert (await call(running))["token"] == "Bearer access-1"
     async with asyncio.timeout(PATIENCE_S):
         while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
-            async with running.proxied("c1"):  # the last attempt may have failed just now: the next is due in a second
+            async with running.proxied("c1"):  # the last attempt may have just failed: the next is due in a second
                 await asyncio.sleep(0)
 
 
@@ -276,7 +276,7 @@ async def test_a_token_that_is_still_valid_serves_while_the_endpoint_is_down(
             await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-1"
-    assert tracker.calls["refresh_token"] == 1  # not asked again before its time
+    assert tracker.calls["refresh_token"] == 1  # not requested again before the retry time
 
 
 @pytest.mark.parametrize("day", BAD_DAYS)
@@ -335,7 +335,7 @@ async def test_a_reload_with_another_client_is_tried_at_once(
     await running.imported(tracker.grant())
     later(3601)
     tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
-    for _ in range(6):  # longer and longer waits
+    for _ in range(6):  # with longer and longer waits
         await call(running, expect=424)
         later(600)
     await call(running, expect=424)
@@ -547,7 +547,7 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     assert not (running.folder / "gateway.db").exists(), "nobody made another one in its place"
     async with running.http.get(f"{running.url}/ready") as answer:
         assert answer.status == 503
-    assert (await call(running))["token"]  # what is kept in memory goes on serving
+    assert (await call(running))["token"]  # connections in memory still work
 
 
 async def test_a_lifetime_counts_from_the_asking_however_long_the_answer_takes(

@@ -1,4 +1,4 @@
-"""When many tokens expire at once, those that a request waits for are refreshed at once, the others few at a time."""
+"""When many tokens expire together, refreshes that a request waits for start immediately, the others only a few at a time."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ def ref(number: int, integration: str = "tracker") -> ConnectionRef:
 
 
 class Crowd:
-    """`most`: how many were at it at once. `order`: who began, in that order."""
+    """Counts running refreshes. `most`: the maximum at the same time. `order`: the order in which they started."""
 
     def __init__(self, turns: RefreshQueue) -> None:
         self.turns = turns
@@ -54,7 +54,7 @@ async def test_a_refresh_that_a_call_waits_for_goes_ahead_of_the_crowd() -> None
     waiting = asyncio.create_task(crowd.renew(ref(1000), urgent=True))
     await settled()
     assert crowd.order == [ref(0), ref(1), ref(1000)]
-    crowd.turns.prioritize(ref(77))  # and so does one of the crowd as soon as somebody asks for it
+    crowd.turns.prioritize(ref(77))  # a queued refresh moves ahead too as soon as a request waits for it
     await settled()
     assert crowd.order[-1] == ref(77)
     crowd.go.set()
@@ -97,7 +97,7 @@ async def test_a_slow_provider_holds_up_its_own_only() -> None:
     await third
 
 
-async def test_a_stop_sends_home_whose_turn_has_not_come() -> None:
+async def test_stop_cancels_queued_refreshes() -> None:
     crowd = Crowd(RefreshQueue(behind=1, pace_s=0))
     tasks = crowd.start(range(3))
     await settled()
@@ -107,11 +107,11 @@ async def test_a_stop_sends_home_whose_turn_has_not_come() -> None:
     assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, asyncio.CancelledError]
     with pytest.raises(asyncio.CancelledError):
         await crowd.turns.acquire(ref(7), urgent=False)
-    await crowd.turns.acquire(ref(8), urgent=True)  # somebody waits for it, and the drain waits for them
+    await crowd.turns.acquire(ref(8), urgent=True)  # a request waits for it, and the drain waits for the request
 
 
 @pytest.mark.parametrize("urgent", [True, False])
-async def test_a_line_that_is_empty_is_forgotten(urgent: bool) -> None:
+async def test_empty_queue_of_a_provider_is_dropped(urgent: bool) -> None:
     turns = RefreshQueue(pace_s=0)
     await turns.acquire(ref(1), urgent=urgent)
     turns.release(ref(1))

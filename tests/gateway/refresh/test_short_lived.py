@@ -1,4 +1,4 @@
-"""Access tokens that live for a few seconds, at a provider that rounds their end down to a whole second."""
+"""Access tokens that are valid for a few seconds, at a provider that rounds their expiry down to a whole second."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +17,9 @@ STEP_S = 0.2
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Moves both clocks on by so many seconds. Else they stand still: on a busy machine a token would end on its way."""
+    """Return a function that sets both clocks forward. Otherwise they stand still, so that tokens do not expire on a
+    busy machine.
+    """
     moved = 0.0
     now, monotonic = clock.now(), clock.monotonic()
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(seconds=moved))

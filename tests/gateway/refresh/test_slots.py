@@ -1,4 +1,4 @@
-"""Renewals that are due together are begun one after the other, none later than it is due."""
+"""Refreshes that are due together start one after the other, none later than it is due."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +34,8 @@ def test_none_is_later_than_due_nor_earlier_than_it_may(dues: list[float], earli
 def test_a_refresh_without_a_free_slot_begins_when_it_is_due() -> None:
     slots = RefreshSlots(WIDTH_S)
     moments = taken(slots, [10.0] * 50, earliest=9.0)
-    assert moments.count(10.0) == 30  # one in its own slot, and those that twenty slots of a second did not hold
+    # one in its own slot, and those that did not fit into the twenty slots of a second
+    assert moments.count(10.0) == 30
     assert min(moments) >= 9.0
     assert slots.take(10.0, earliest=0.0, now=9.5) == 10.0, "what has passed is no room"
 

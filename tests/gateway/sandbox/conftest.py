@@ -1,4 +1,4 @@
-"""A running sandbox, an application that is registered with it, and a browser."""
+"""A running sandbox, an application registered with it, and a browser."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ ALL = "read:sandbox-user read:sandbox-work write:sandbox-work offline_access"
 
 @dataclass
 class Application:
-    """Plays the registered application against `base`, with a browser of its own."""
+    """Acts as the registered application at `base`, with its own browser."""
 
     base: str
     browser: aiohttp.ClientSession
@@ -43,7 +43,7 @@ class Application:
     async def walk(
         self, *, email: str = "demo@example.com", decision: str = "allow", **changes: str | None
     ) -> dict[str, str]:
-        """Through the pages; returns the query of the redirect back to the application."""
+        """Walk through the pages. Return the query of the redirect back to the application."""
         async with self.browser.get(self.authorize_url(**changes), allow_redirects=False) as response:
             if response.status == 303:
                 return query_of(response)
@@ -72,7 +72,7 @@ class Application:
         return await self.token(grant_type="refresh_token", refresh_token=token, **changes)
 
     async def connect(self, **changes: str | None) -> dict[str, Any]:
-        """Tokens, by the whole way."""
+        """Walk through the whole flow and return the tokens."""
         status, tokens = await self.redeem((await self.walk(**changes))["code"])
         assert status == 200, tokens
         return tokens

@@ -1,4 +1,4 @@
-"""The pages: who may be sent where, and what a person sees."""
+"""The sandbox's pages: which redirects are allowed, and what a person sees."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The sandbox's own switches: grants that users end."""
+"""The sandbox's own controls, such as revoking all grants."""
 
 from tests.gateway.sandbox.conftest import Application
 

@@ -1,4 +1,4 @@
-"""docs/sandbox.md names every fault, scope, account and route there is."""
+"""docs/sandbox.md lists every fault, scope, account and route."""
 
 from pathlib import Path
 

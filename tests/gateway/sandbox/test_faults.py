@@ -1,4 +1,4 @@
-"""Trouble on demand comes when requested, as often as requested, and where requested."""
+"""Faults occur when, as often and where they are requested."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def test_a_slow_token_is_issued_all_the_same(application: Application) -> 
     began = time.monotonic()
     status, _ = await application.refresh(tokens["refresh_token"])
     assert status == 200
-    assert time.monotonic() - began >= 0.9 * 0.2  # a timer may be early by its resolution
+    assert time.monotonic() - began >= 0.9 * 0.2  # a timer may fire early by its resolution
 
 
 async def test_a_burst_of_429_lasts_three_requests_and_says_when_to_come_again(application: Application) -> None:
@@ -79,7 +79,7 @@ async def test_a_slow_body_comes_whole_and_in_pieces(application: Application) -
         pieces = [piece async for piece in response.content.iter_any()]
     assert len(pieces) > 1
     assert json.loads(b"".join(pieces)) == expected
-    assert time.monotonic() - began >= 0.9 * 0.2  # a timer may be early by its resolution
+    assert time.monotonic() - began >= 0.9 * 0.2  # a timer may fire early by its resolution
 
 
 async def test_an_error_is_the_status_requested_and_nothing_is_done(application: Application) -> None:
@@ -95,7 +95,7 @@ async def test_a_slow_head_keeps_the_answer_back(application: Application) -> No
     token = (await application.connect())["access_token"]
     began = time.monotonic()
     assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "slow-head; seconds=0.2"}))[0] == 200
-    assert time.monotonic() - began >= 0.9 * 0.2  # a timer may be early by its resolution
+    assert time.monotonic() - began >= 0.9 * 0.2  # a timer may fire early by its resolution
 
 
 async def test_a_fault_counts_down_and_leaves_other_paths_alone(application: Application) -> None:
@@ -160,7 +160,7 @@ async def test_token_requests_and_replays_are_counted(application: Application) 
 
 
 async def _until_it_ends(response: aiohttp.ClientResponse) -> tuple[int, bool]:
-    """How many bytes came, and whether the end was a proper one."""
+    """Return the number of received bytes, and whether the end was clean."""
     received = 0
     try:
         async for piece in response.content.iter_any():

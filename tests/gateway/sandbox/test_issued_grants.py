@@ -1,4 +1,4 @@
-"""The sandbox's authorization server: codes once, refresh tokens once, and what a replay ends."""
+"""The sandbox's authorization server: codes and refresh tokens are valid once, and a replay revokes the grant."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Lists cut in each of the ways there are: every record once, the same in each, and an end that shows."""
+"""Lists with each pagination type: every record once, the same in each, with a recognizable end."""
 
 import json
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def by_offset(path: str, page: Any, _answer: aiohttp.ClientResponse) -> str | No
     ],
 )
 @pytest.mark.parametrize("count", [0, 1, 7, 8])
-async def test_each_way_leads_through_all_of_them(
+async def test_each_pagination_type_returns_all_records(
     application: Application, name: str, where: str | None, following: Following, count: int
 ) -> None:
     token = (await application.connect())["access_token"]
@@ -83,5 +83,5 @@ async def test_a_cursor_must_be_one_of_its_own(application: Application) -> None
     assert (await application.get("/lists/cursor?cursor=abc", token))[0] == 400
 
 
-async def test_without_a_token_there_is_nothing(application: Application) -> None:
+async def test_list_needs_a_token(application: Application) -> None:
     assert (await application.get("/lists/cursor", "none"))[0] == 401

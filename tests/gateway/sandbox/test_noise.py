@@ -1,4 +1,4 @@
-"""The sandbox's large bodies: the same bytes however they are cut, and under each coding."""
+"""The sandbox's large bodies: the same bytes for every range and coding."""
 
 import hashlib
 import zlib
@@ -18,7 +18,7 @@ def test_a_range_is_the_part_of_the_whole() -> None:
     assert digest(1000) == hashlib.sha256(whole[:1000]).hexdigest()
 
 
-def test_zeros_are_nothing_else() -> None:
+def test_zeros_body_contains_only_zeros() -> None:
     assert b"".join(pieces(0, BLOCK + 10, zeros=True)) == bytes(BLOCK + 10)
 
 

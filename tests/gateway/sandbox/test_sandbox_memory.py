@@ -1,4 +1,4 @@
-"""Over a restart nothing is lost, and the file gives no token away."""
+"""The sandbox keeps its state over a restart, and its file contains no token."""
 
 import json
 import stat
@@ -43,7 +43,7 @@ async def test_the_file_is_private_and_holds_no_token(tmp_path: Path) -> None:
     text = state.read_text()
     for secret in [tokens["access_token"], tokens["refresh_token"], *cookies]:
         assert secret not in text
-        assert secret[-24:] not in text  # what is random of it: its prefix may be there
+        assert secret[-24:] not in text  # the random part of the secret; its prefix may occur
 
 
 async def test_what_has_expired_is_not_kept(tmp_path: Path) -> None:

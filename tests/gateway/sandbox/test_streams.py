@@ -1,4 +1,4 @@
-"""The sandbox's paths beside issues: events, records, sockets, and bodies of any size."""
+"""The sandbox's other paths: events, records, sockets, and bodies of any size."""
 
 import gzip
 import hashlib
@@ -32,7 +32,7 @@ async def caller(application: Application) -> AsyncIterator["Caller"]:
 
 
 class Caller:
-    """With an access token; answers arrive as they were sent."""
+    """A client with an access token that does not decode answers."""
 
     def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
         self.session = session
@@ -65,7 +65,7 @@ async def test_records_are_lines_of_json(caller: Caller) -> None:
     assert [json.loads(line)["number"] for line in body.splitlines()] == [0, 1, 2]
 
 
-async def test_a_socket_says_back_what_it_hears(caller: Caller) -> None:
+async def test_socket_echoes_messages(caller: Caller) -> None:
     async with caller.session.ws_connect(f"{caller.base}/socket", protocols=["other", "echo"]) as socket:
         assert socket.protocol == "echo"
         await socket.send_str("grüße")
@@ -114,7 +114,7 @@ async def test_a_download_is_the_same_each_time(caller: Caller, size: int) -> No
     assert again == body
 
 
-async def test_a_download_tells_its_length_to_head(caller: Caller) -> None:
+async def test_head_returns_the_length_of_a_download(caller: Caller) -> None:
     async with caller.session.head(f"{caller.base}/download?bytes=12345") as response:
         assert response.headers["Content-Length"] == "12345"
 

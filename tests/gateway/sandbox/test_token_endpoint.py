@@ -1,4 +1,4 @@
-"""The token endpoint: one use, one client authentication, rotation, and what a replay costs."""
+"""The token endpoint: one use per code, client authentication, rotation, and replays."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The tracker: sites, issues, pages, and who is kept out."""
+"""The sandbox's issue tracker: sites, issues, pages, and access control."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ async def test_a_created_issue_heads_the_list(application: Application) -> None:
     assert page["issues"][0]["fields"]["summary"] == "Neu: Prüfen"
 
 
-async def test_an_issue_that_lacks_something_hears_of_all_of_it(application: Application) -> None:
+async def test_all_faults_of_a_new_issue_are_reported_together(application: Application) -> None:
     token = (await application.connect())["access_token"]
     status, refusal = await _create(application, token, {"project": {"key": "GLX"}})
     assert status == 400

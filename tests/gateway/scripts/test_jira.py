@@ -1,4 +1,4 @@
-"""Requirement 5.3, word for word, and what real answers do to it."""
+"""Requirement 5.3 verbatim, and how it applies to real answers."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""A small application on our own runner, whose handlers show what reached them."""
+"""A small application on the gateway's runner, whose handlers record the requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,9 +18,9 @@ OPEN = Chain(request_id, error_shape, strict)
 
 
 class Shown:
-    """The application and what its handlers saw. `release` lets `/wait` and `/stream` go on.
+    """The application and the requests that its handlers got. `release` lets `/wait` and `/stream` continue.
 
-    With an application of the test's own, it adds nothing to it.
+    If a test passes its own application, nothing is added to it.
     """
 
     def __init__(self, app: web.Application | None = None) -> None:
@@ -70,7 +70,7 @@ class Shown:
         return web.Response(text="waited")
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Two pieces; between them `release` is awaited."""
+        """Send two pieces, and wait for `release` between them."""
         self.record(request)
         response = web.StreamResponse()
         await response.prepare(request)
@@ -93,9 +93,10 @@ class Shown:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """`gateway serve` runs on uvloop, a host may run on either; their transports differ in how they close.
+    """Return the loops: `gateway serve` runs on uvloop, a host may run on either, and their transports close
+    differently.
 
-    What has a whole gateway and its store behind it runs on the one that is shipped.
+    Tests with a whole gateway and its store run only on uvloop.
     """
     shipped = {"uvloop": uvloop.new_event_loop}
     return shipped if item.path.name.startswith("test_fast_path") else {"asyncio": asyncio.new_event_loop, **shipped}
@@ -107,7 +108,7 @@ def shown() -> Shown:
 
 
 class Served:
-    """`port` serves `shown.app`; `runner` can be cleaned up early by a test that stops it."""
+    """A running server. `port` serves `shown.app`. A test that stops the server cleans up `runner` early."""
 
     def __init__(self, shown: Shown, run: GatewayRunner, port: int) -> None:
         self.shown, self.runner, self.port = shown, run, port

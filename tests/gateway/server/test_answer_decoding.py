@@ -1,4 +1,4 @@
-"""An answer is decoded a little at a time, and no faster than its caller takes it."""
+"""An answer is decoded in small parts, and no faster than its caller reads it."""
 
 import asyncio
 import gzip
@@ -55,7 +55,7 @@ def decoding(caller: Caller, provider: Provider) -> AnswerDecoding:
     return caller.decoding
 
 
-async def test_a_turn_decodes_only_so_much() -> None:
+async def test_each_loop_iteration_decodes_a_limited_amount() -> None:
     caller = Caller()
     it = decoding(caller, Provider())
     it.feed(gzip.compress(TEXT))
@@ -66,7 +66,7 @@ async def test_a_turn_decodes_only_so_much() -> None:
     assert caller.held_bytes == 0
 
 
-async def test_a_caller_that_takes_no_more_is_waited_for() -> None:
+async def test_decoding_pauses_for_a_slow_caller() -> None:
     caller = Caller(pause_at=1)
     it = decoding(caller, Provider())
     it.feed(gzip.compress(TEXT))
@@ -76,7 +76,7 @@ async def test_a_caller_that_takes_no_more_is_waited_for() -> None:
         await asyncio.sleep(0)
     assert len(caller.taken) == taken < len(TEXT)
     it.resume()
-    assert len(caller.taken) == taken  # its transport may say so in the middle of a write
+    assert len(caller.taken) == taken  # the transport may call `resume` during a write
     await asyncio.wait_for(caller.done.wait(), PATIENCE_S)
     assert caller.taken == TEXT
 
@@ -100,7 +100,7 @@ async def test_a_body_that_ends_too_early_is_none() -> None:
 
 
 async def test_a_caller_that_reads_again_is_not_torn_within_its_own_notice() -> None:
-    """`resume` runs inside the transport's write: asyncio would end a transport twice that is aborted there."""
+    """`resume` runs inside the transport's write: asyncio would close a transport twice if it is aborted there."""
     caller = Caller(pause_at=1)
     it = decoding(caller, Provider())
     coded = gzip.compress(TEXT[:1000])

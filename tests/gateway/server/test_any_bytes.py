@@ -1,4 +1,4 @@
-"""Whatever comes, the server answers in HTTP or not at all, and goes on serving others."""
+"""For any input, the server answers in HTTP or closes the connection, and keeps serving others."""
 
 import asyncio
 import random
@@ -40,7 +40,7 @@ QUIET = 500
 
 
 def spoiled(chance: random.Random) -> bytes:
-    """Return one or two messages, with a few bytes gone, changed, repeated or put in."""
+    """Return one or two messages with a few bytes removed, changed, repeated or inserted."""
     data = bytearray(b"".join(chance.choices(SEEDS, k=chance.randint(1, 2))))
     for _ in range(chance.randint(0, 4)):
         at = chance.randrange(len(data) + 1)
@@ -51,7 +51,7 @@ def spoiled(chance: random.Random) -> bytes:
 
 @pytest.fixture
 async def patient(shown: Shown) -> AsyncIterator[Served]:
-    """A server that ends no connection because of the time, so that it does not matter how long the test takes."""
+    """A server without time limits, so that the duration of the test does not matter."""
     shown.release.set()
     serving = await served(shown, head_s=1000.0, keep_alive_s=1000.0)
     yield serving
@@ -72,7 +72,7 @@ async def test_spoiled_messages_are_answered_in_http(patient: Served, seed: int)
             await asyncio.sleep(0)
             client.send(data[cut:])
         await nothing_moves(patient, seen)
-    await asyncio.gather(*reading)  # some had announced a body that they never sent, and others were kept alive
+    await asyncio.gather(*reading)  # some had announced a body that they never sent, others were kept alive
     for data, answer in zip(sent, seen, strict=True):
         assert not answer or HEADS.match(answer), (data, answer)
     assert sum(bool(answer) for answer in seen) > ROUNDS / 2
@@ -82,14 +82,14 @@ async def test_spoiled_messages_are_answered_in_http(patient: Served, seed: int)
 
 
 async def read(client: RawClient, answer: bytearray) -> None:
-    """Append what comes to `answer`, until the connection ends."""
+    """Append received bytes to `answer` until the connection ends."""
     with suppress(ConnectionError):
         while piece := await client.reader.read(65536):
             answer += piece
 
 
 async def nothing_moves(serving: Served, seen: Sequence[bytearray]) -> None:
-    """Wait until no connection has come and no byte arrived for QUIET turns of the loop, which clients and server share."""
+    """Wait until no connection and no byte has arrived for QUIET iterations of the loop that clients and server share."""
     still, before = 0, (0, 0, 0)
     async with asyncio.timeout(PATIENCE_S):
         while still < QUIET or not before[0]:

@@ -1,4 +1,4 @@
-"""A handler gets exactly the bytes of its request, and nothing of the requests before and after it."""
+"""A handler gets exactly the bytes of its request, and nothing of earlier or later requests."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""No more connections of clients than `server.limits.connections`, and none that is kept open by reading nothing."""
+"""The number of client connections is limited by `server.limits.connections`, and clients that read nothing are closed."""
 
 import asyncio
 import socket
@@ -44,7 +44,7 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
 
 
 async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
-    """Connections above the limit are closed silently, so that refusals take no descriptors either."""
+    """Connections above the limit are closed silently, so that refusing them uses no descriptors."""
     server = await served(shown, connections=MOST)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)
@@ -56,7 +56,7 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
         first = []
         for one in late:
             try:
-                first.append(await one.reader.read(1))  # it has been accepted, and answered or closed
+                first.append(await one.reader.read(1))  # the connection has been accepted, and answered or closed
             except ConnectionError:
                 first.append(b"")
         assert server.runner.client_connections <= MOST + SPEAKING_TO
@@ -67,7 +67,7 @@ LARGE = bytes(16 << 20)  # more than the kernel's buffers hold
 
 
 async def deaf(port: int) -> socket.socket:
-    """A client that has requested the large answer and reads nothing."""
+    """Return a client that has requested the large answer and reads nothing."""
     loop = asyncio.get_running_loop()
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -110,7 +110,7 @@ async def test_a_client_that_leaves_an_answer_unread_is_cut() -> None:
 
 
 async def test_a_client_that_reads_slowly_gets_all_of_it() -> None:
-    """It takes a little every 50 ms, for many times as long as it may take nothing."""
+    """It reads a little every 50 ms, for many times the idle limit."""
     server = await served(with_large(), answer_idle_s=0.5, head_s=0.4)
     sock = await deaf(server.port)
     loop, got = asyncio.get_running_loop(), 0

@@ -1,4 +1,4 @@
-"""How connections end: the late, the idle, the leaving, and all of them when the server stops."""
+"""How connections end: late heads, idle connections, clients that disconnect, and a stopping server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from tests.gateway.server.test_refusals import CHUNKED, HOST, get
 
 @pytest.fixture
 async def quick(shown: Shown) -> AsyncIterator[Served]:
-    """A server that waits a twentieth of a second for a head, and drains for up to ten."""
+    """A server that waits 0.05 s for a head, and drains for up to ten seconds."""
     serving = await served(shown, head_s=0.05, drain_s=10)
     yield serving
     shown.release.set()
@@ -39,7 +39,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for(quick: Served, begun:
     assert await exchange(quick.port, begun) == b""
 
 
-async def test_a_second_head_is_given_no_longer(quick: Served) -> None:
+async def test_second_head_has_the_same_time_limit(quick: Served) -> None:
     async with dial(quick.port) as client:
         client.send(get(b"/one"))
         assert (await client.answer()).status == 200
@@ -52,7 +52,7 @@ async def test_a_slow_handler_and_a_kept_connection_are_not_late(quick: Served) 
         client.send(get(b"/wait"))
         await entered(quick)
         async with dial(quick.port) as other:
-            assert await other.until_closed() == b""  # by then the first would have been late as well
+            assert await other.until_closed() == b""  # by then the first connection would be late too
         quick.shown.release.set()
         assert (await client.answer()).body == b"waited"
         async with dial(quick.port) as other:
@@ -153,7 +153,7 @@ async def test_after_a_stop_that_was_announced_an_idle_connection_still_serves_t
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
-async def test_what_does_not_finish_in_time_is_cut_and_cannot_pass_for_whole(shown: Shown, version: bytes) -> None:
+async def test_answer_not_finished_in_time_is_cut_and_not_complete(shown: Shown, version: bytes) -> None:
     serving = await served(shown, drain_s=0.05)
     async with dial(serving.port) as client:
         client.send(get(b"/stream", version=version))
@@ -165,7 +165,7 @@ async def test_what_does_not_finish_in_time_is_cut_and_cannot_pass_for_whole(sho
 
 
 async def closed_for_others(port: int) -> None:
-    """Wait until the port takes no new connection."""
+    """Wait until the port accepts no new connection."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -182,7 +182,7 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
         await entered(serving)
         serving.runner.start_draining()
         assert serving.runner._drained_by is not None
-        serving.runner._drained_by -= 1000  # as if it had been announced so long ago
+        serving.runner._drained_by -= 1000  # as if the stop had been announced that long ago
         async with asyncio.timeout(PATIENCE_S):
             await serving.runner.cleanup()
     assert shown.cancelled == 1
@@ -204,7 +204,7 @@ async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_on
 
 async def test_a_client_accepted_just_before_the_stop_is_still_answered(steady: Served) -> None:
     async with dial(steady.port) as client:
-        async with dial(steady.port) as other:  # taken after the first one
+        async with dial(steady.port) as other:  # accepted after the first one
             other.send(get(b"/one"))
             await other.answer()
         stopping = asyncio.create_task(steady.runner.cleanup())

@@ -1,4 +1,4 @@
-"""Expect: 100-continue: a body is invited after its request is let in, and a refusal does not wait for it."""
+"""Expect: 100-continue: the body is requested only when the request is accepted, and a refusal does not wait for it."""
 
 import pytest
 
@@ -17,7 +17,7 @@ async def test_a_body_is_invited_when_it_is_read(server: Served) -> None:
         client.send(b"body")
         answer = await client.answer()
         assert (answer.status, answer.body) == (200, b"body")
-        client.send(HEAD % b"/echo")  # the connection goes on
+        client.send(HEAD % b"/echo")  # the connection stays open
         assert await client.until(b"\r\n\r\n") == INVITED
 
 
@@ -32,7 +32,7 @@ async def test_a_body_that_comes_unasked_is_not_invited_any_more(server: Served)
 async def test_a_refusal_ends_the_connection_at_once(
     server: Served, target: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # not after the time that a body which is on its way would be given
+    # much longer than the time that a body on its way would get
     monkeypatch.setattr("gateway.server.client_protocol.LINGER_S", 10 * PATIENCE_S)
     async with dial(server.port) as client:
         client.send(HEAD % target)

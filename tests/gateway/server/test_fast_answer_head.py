@@ -1,4 +1,4 @@
-"""A plain head is turned into the caller's line by line: it must come out as if it had been taken apart into fields."""
+"""A plain head is converted line by line. The result must be the same as if the head had been parsed to fields."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -66,7 +66,7 @@ def made(head: Any, method: str, mount: str, *, last: bool) -> tuple[bytes, bool
 )
 def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method: str, mount: str, last: bool) -> None:
     raw = "\r\n".join((start, *lines)).encode("utf-8", "surrogateescape")
-    for _ in range(2):  # learned, and remembered
+    for _ in range(2):  # learned, then remembered
         head = plain_head(raw)
         if head is None:
             continue
@@ -86,7 +86,7 @@ def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method:
 
 
 def without_date(result: tuple[bytes, bool]) -> tuple[list[bytes], bool]:
-    """Leave out the `Date` field, which has the time at which the head was made."""
+    """Remove the `Date` field, which contains the current time."""
     lines, whole = result
     return [line for line in lines.split(b"\r\n") if not line.startswith(b"Date: ") or b"GMT" not in line], whole
 

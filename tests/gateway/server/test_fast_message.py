@@ -1,4 +1,4 @@
-"""Messages to the agent door on the fast path: the same bytes and the same records as through the chain."""
+"""MCP messages on the fast path: the same bytes and the same records as through the chain."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def head(*lines: str, path: str = "/mcp", key: str = KEY, method: str = "POST", 
 
 
 def whole(body: bytes, *lines: str, **options: str) -> bytes:
-    """A message with its length, the usual lines and `lines`."""
+    """Return a message with its length, the usual lines and `lines`."""
     return f"{head(*USUAL, *lines, f'Content-Length: {len(body)}', **options)}\r\n\r\n".encode() + body
 
 
@@ -57,7 +57,7 @@ def chunked(body: bytes) -> bytes:
     return f"{head(*USUAL, 'Transfer-Encoding: chunked')}\r\n\r\n{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
 
 
-# What takes the fast path to its end, and what the chain is to answer.
+# Messages that stay on the fast path, and messages that the chain must answer.
 FAST = {
     "call": whole(CALL),
     "post": whole(POSTED),
@@ -119,7 +119,7 @@ CHAIN = {
 
 
 class Spoken:
-    """Both ways in, each with a connection of its own a message."""
+    """A gateway with or without fast path; each message gets a new connection."""
 
     def __init__(self, door: Agents, key: str, capability: str, scopeless: str) -> None:
         self.door = door
@@ -150,7 +150,7 @@ class Spoken:
             writer.close()
 
     async def seen(self, data: bytes) -> tuple[list[bytes], list[tuple[object, ...]]]:
-        """The answer to `data` without what differs each time, and the records of it."""
+        """Return the answers to `data` without varying parts, and the records of it."""
         self.noted.clear()
         self.door.provider.calls.clear()
         answers = await self.answers(self.filled(data))
@@ -168,7 +168,7 @@ async def answer(reader: asyncio.StreamReader) -> bytes:
 
 def as_noted(one: ExchangeRecord) -> tuple[object, ...]:
     named = one.request_id if one.request_id == "mine-1" else ""
-    path = re.sub("^/c/[0-9a-f]{8}", "/c/digest", one.path)  # each gateway has a key of its own
+    path = re.sub("^/c/[0-9a-f]{8}", "/c/digest", one.path)  # each gateway has another key
     place = (one.environment, one.integration_id, one.connection_id, one.method, one.host, path)
     times = (one.gateway_ms is None, one.token_ms, one.upstream_ms is None)
     return (
@@ -176,7 +176,8 @@ def as_noted(one: ExchangeRecord) -> tuple[object, ...]:
         *place,
         *times,
         one.status,
-        one.bytes_in if one.status != 413 else None,  # the rest of such a body is not read: as much as had come
+        # the rest of such a body is not read, so the number of bytes varies
+        one.bytes_in if one.status != 413 else None,
         one.bytes_out if one.path.endswith("/mcp") else None,
         one.error_code,
         one.key_id,
@@ -210,7 +211,7 @@ async def fast(tmp_path: Path) -> AsyncIterator[Spoken]:
     async with agents(tmp_path / "fast") as door:
         made = await spoken(door)
         async with asyncio.timeout(PATIENCE_S):
-            while not door.running.fast_path.agent_door.taken:  # the chain looks the key up first
+            while not door.running.fast_path.agent_door.taken:  # the chain looks up the key first
                 await made.answers(made.filled(whole(message("ping"))))
         made.noted.clear()
         yield made
@@ -235,7 +236,7 @@ async def test_every_message_is_answered_and_recorded_as_by_the_chain(fast: Spok
             assert agent_door.taken - agent_door.handed_back == before, name
             continue
         async with asyncio.timeout(PATIENCE_S):
-            while agent_door.taken - agent_door.handed_back == before:  # the key is being read again, after a change
+            while agent_door.taken - agent_door.handed_back == before:  # the key is loaded again after a change
                 await fast.seen(data)
     assert differing == {}
 
@@ -298,7 +299,7 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Spoken,
         way.noted.clear()
         reader, writer = await way.open()
         before = fast.door.running.fast_path.agent_door.taken
-        expects = () if way is fast else ("Expect: 100-continue",)  # the chain knows the key once it wants the body
+        expects = () if way is fast else ("Expect: 100-continue",)  # the chain requests the body once it knows the key
         data = way.filled(whole(CALL, *expects))[:-10]
         head_end = data.index(b"\r\n\r\n") + 4
         writer.write(data if way is fast else data[:head_end])
@@ -323,9 +324,9 @@ async def test_a_body_that_does_not_come_at_once_is_the_chains(fast: Spoken) -> 
         while door.handed_back == handed_back:
             reader, writer = await fast.open()
             writer.write(data[:-10])
-            with suppress(TimeoutError):  # the chain has it, where its key was not known at once: another one is sent
+            with suppress(TimeoutError):  # if its key was not known yet, the chain has the message: another one is sent
                 async with asyncio.timeout(3):
-                    while door.taken == before or door.handed_back == handed_back:  # it looks about once a second
+                    while door.taken == before or door.handed_back == handed_back:  # checked about once a second
                         await asyncio.sleep(0.01)
             writer.write(data[-10:])
             found = await answer(reader)

@@ -1,6 +1,6 @@
-"""The fast path: which requests take it, and that nobody can tell from the outside.
+"""The fast path: which requests take it, and that callers cannot notice it.
 
-Each test asks the counters of the lane too, so that it fails if the request went the other way.
+Each test also checks the fast path's counters, so it fails if the request took the other way.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ async def dial(port: int) -> AsyncIterator[Client]:
 async def before(
     provider: RawProvider, folder: Path, *, fast_path: bool = True, **proxy: Any
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway with connection `c1` to `provider`, and one kept connection that has served already."""
+    """A gateway with connection `c1` to `provider`, and one idle connection that has already been used."""
     write_entry(folder, "lane", {**ENTRY, "proxy": {"base_url": provider.origin, "headers": HEADERS, **proxy}})
     config_text = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
     del config_text["environments"]["dev"]["integrations"]["tracker"]
@@ -73,7 +73,7 @@ async def before(
 
 
 async def warm(running: RunningGateway) -> None:
-    """The first request opens the connection to the provider; it goes through the chain."""
+    """Make the first request, which takes the chain and opens the connection to the provider."""
     async with running.proxied("c1", "/warm", integration="lane", headers={"X-Warm": "1"}) as answer:
         assert answer.status == 200
         await answer.read()
@@ -83,7 +83,7 @@ def port_of(running: RunningGateway) -> int:
     return int(running.url.rpartition(":")[2])
 
 
-async def test_a_plain_request_takes_it_from_the_second_on(tmp_path: Path) -> None:
+async def test_plain_request_takes_the_fast_path_from_the_second_on(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         for _ in range(3):
             assert (await client.ask(get())).status == 200
@@ -107,7 +107,7 @@ async def test_a_connection_that_was_sealed_again_in_memory_is_opened_on_it(tmp_
         (kept,) = live._kept.values()
         kept.opened, kept.good_until = None, 0.0
         kept.connection = replace(kept.connection, expires_at=clock.now())
-        await client.ask(get())  # what has ended is the chain's, which refreshes
+        await client.ask(get())  # the chain handles expired tokens, which it refreshes
         assert running.fast_path.taken == 3
 
 
@@ -211,7 +211,7 @@ async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
 
 
 async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
-    """An API key cannot be renewed: the provider is asked once, and its own answer comes back."""
+    """An API key cannot be refreshed: one request is sent, and the provider's own answer is returned."""
     refusal = b"HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\nno"
 
     async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -255,7 +255,7 @@ async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) 
         head, _ = await read_message(reader)
         provider.heads.append(head)
         writer.write(OK)
-        await read_message(reader)  # the next one is read, and the connection closed silently
+        await read_message(reader)  # read the next request, then close silently
 
     async with raw_provider(one_each) as provider, before(provider, tmp_path) as running:
         await warm(running)
@@ -362,7 +362,7 @@ async def test_a_slow_reader_holds_the_provider_back(tmp_path: Path) -> None:
             await client.head()
             seen = -1
             async with asyncio.timeout(PATIENCE_S):
-                while seen != written:  # until nothing moves any more
+                while seen != written:  # until no more bytes move
                     seen = written
                     await asyncio.sleep(0.2)
             assert written < total
@@ -471,9 +471,10 @@ async def test_the_last_answer_before_a_stop_says_so(tmp_path: Path) -> None:
 async def test_a_client_that_asks_for_the_end_leaves_no_connection_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reads all of its answer, and the connection is gone before the client closes its side."""
+    """The client reads its whole answer, and the gateway closes the connection before the client closes its side."""
     monkeypatch.setattr(client_protocol, "LINGER_S", 1000.0)
-    monkeypatch.setattr(client_protocol.ClientProtocol, "look", lambda *_, **__: None)  # nothing else closes it
+    # nothing else closes the connection
+    monkeypatch.setattr(client_protocol.ClientProtocol, "look", lambda *_, **__: None)
     body = b"x" * 2_000_000
 
     async def large(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -498,8 +499,8 @@ async def test_a_client_that_asks_for_the_end_leaves_no_connection_behind(
         assert running.fast_path.taken == 1
 
 
-async def test_a_host_application_has_no_lane(tmp_path: Path) -> None:
-    """Its middlewares must see every request."""
+async def test_host_application_has_no_fast_path(tmp_path: Path) -> None:
+    """A host's middlewares must see every request."""
     write_entry(tmp_path, "tracker", {**ENTRY, "proxy": {"base_url": "https://api.example.com", "headers": HEADERS}})
 
     @web.middleware
@@ -519,8 +520,8 @@ async def test_a_host_application_has_no_lane(tmp_path: Path) -> None:
         await run.cleanup()
 
 
-async def test_strangers_fill_no_memory(tmp_path: Path) -> None:
-    """The meaning of a block of lines is remembered only after its key was accepted."""
+async def test_requests_with_invalid_keys_are_not_remembered(tmp_path: Path) -> None:
+    """The result of parsing header lines is remembered only after the key was accepted."""
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         foreign = get().replace(SECRET_KEY.encode(), b"sk-of-somebody-else-0123")
         assert (await client.ask(foreign)).status == 401
@@ -549,7 +550,7 @@ async def test_long_heads_are_remembered_up_to_a_number_of_bytes(
 
 
 async def test_a_head_with_a_trace_is_not_remembered(tmp_path: Path) -> None:
-    """Its trace differs each time: it would only push out others."""
+    """Each trace is different, so remembering it would only evict other heads."""
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         await warm(running)
         for _ in range(3):

@@ -40,7 +40,7 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
         assert 5000 <= text["upstream"] < 9000
         assert text["token"] == 0
         assert 0 < text["gateway"] < 4000
-    assert 20_000 <= split_ms[-1] < 36_000  # the sum of what was waited for upstream
+    assert 20_000 <= split_ms[-1] < 36_000  # the sum of the upstream waits
 
 
 async def test_what_the_chain_takes_over_has_begun_on_the_fast_path(tmp_path: Path, clock: Clock) -> None:
@@ -95,7 +95,7 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
 
 
 async def test_a_request_that_is_handed_over_ends_with_the_generation_it_began_with(tmp_path: Path) -> None:
-    """Its key is gone from gateway.yaml by then; another request with it is refused."""
+    """By then the key is removed from gateway.yaml: another request with it is refused."""
     came, may_go_on = asyncio.Event(), asyncio.Event()
 
     async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

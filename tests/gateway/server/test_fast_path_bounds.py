@@ -20,7 +20,7 @@ def connections(running: RunningGateway) -> list[ClientProtocol]:
 
 
 async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp_path: Path) -> None:
-    """The caller goes on sending requests; of what it sends, no more is taken than waits its turn."""
+    """The caller keeps sending requests. The gateway reads only a limited number of them ahead."""
     asked, may_refuse, stuck = asyncio.Event(), asyncio.Event(), asyncio.Event()
     many, written = get(b"/proxy/behind") * 200, 0
 
@@ -34,7 +34,7 @@ async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp
                 await may_refuse.wait()
                 writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
             else:
-                stuck.set()  # and no answer: the requests behind it wait
+                stuck.set()  # no answer: later requests wait
 
     async with raw_provider(script) as provider, before(provider, tmp_path) as running:
         await warm(running)
@@ -60,7 +60,7 @@ async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp
             assert running.fast_path.handed_over == 1
             seen = -1
             async with asyncio.timeout(PATIENCE_S):
-                while seen != written:  # until nothing moves any more
+                while seen != written:  # until no more bytes move
                     seen = written
                     await asyncio.sleep(0.2)
             assert not sending.done()
@@ -79,7 +79,7 @@ async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) 
             if b"/warm" in head:
                 writer.write(OK)
                 continue
-            clock.ahead_s += 50  # of the 60 s that a first byte may take
+            clock.ahead_s += 50  # of the 60 s until the first byte
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
             began.set()
             await may_end.wait()
@@ -108,7 +108,7 @@ async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, 
                 clock.ahead_s += 12
                 writer.write(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n")
             else:
-                clock.ahead_s += 9  # and no answer: together that is more than 20 s
+                clock.ahead_s += 9  # no answer: together more than 20 s
 
     async with raw_provider(tardy) as provider, before(provider, tmp_path) as running:
         await warm(running)

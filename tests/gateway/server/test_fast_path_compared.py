@@ -1,4 +1,4 @@
-"""The same requests through fast path and chain, cut anywhere: answers, what the provider gets, and records are the same."""
+"""The same requests through fast path and chain, cut anywhere, have the same answers, provider requests and records."""
 
 import asyncio
 import gzip
@@ -64,7 +64,7 @@ class Case:
 
     @property
     def kept(self) -> bool:
-        """Whether a hand-over brings all of the body, after which the connection goes on."""
+        """Whether a hand-over to the chain passes the whole body, after which the connection stays open."""
         return sum(map(len, self.pieces)) <= KEPT_BYTES
 
 
@@ -97,7 +97,7 @@ def case(chance: random.Random) -> Case:
 
 
 def content(framed: bytes, head: bytes) -> bytes:
-    """The body in `framed`: its chunks may be others on the way there."""
+    """Return the body of `framed`; its chunks may differ from those sent."""
     if b"transfer-encoding: chunked" not in head.lower():
         return framed
     body = b""
@@ -109,7 +109,7 @@ def content(framed: bytes, head: bytes) -> bytes:
 
 @dataclass
 class Side:
-    """`arrived`: heads and bodies at the provider. `records`: of the calls."""
+    """One of the two gateways. `arrived`: heads and bodies at the provider. `records`: of the calls."""
 
     running: RunningGateway
     arrived: list[tuple[bytes, bytes]]
@@ -161,7 +161,7 @@ async def side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
 
 
 def noted_in(running: RunningGateway, records: list[ExchangeRecord]) -> Any:
-    """Every record goes there too."""
+    """Also append every record to `records`."""
     context, log = pytest.MonkeyPatch.context(), running.runtime.call_queue
     note = log.record
 
@@ -190,7 +190,7 @@ async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> Non
         assert fast.running.fast_path.handed_over > 0
 
 
-# ── A client that leaves at any moment: each call is noted once, and gate, batch and pool are as before.
+# ── A client that disconnects at any moment: each call is recorded once, and limits, batch and pool are unchanged.
 
 
 async def _held_open() -> None:
@@ -198,7 +198,7 @@ async def _held_open() -> None:
 
 
 def answering(answer: bytes, *, ends: bool = False) -> Script:
-    """Answers as soon as the head is there, whatever comes of the body."""
+    """Answer as soon as the head has arrived, whatever happens to the body."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

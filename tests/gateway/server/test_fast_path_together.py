@@ -1,4 +1,4 @@
-"""Answers from the fast path that leave at the end of the event loop's turn: nothing overtakes them or cuts them off."""
+"""Answers from the fast path that leave at the end of an event loop iteration: nothing overtakes them or cuts them off."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest_asyncio.fixture
 async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway whose plain messages all wait for the end of a turn."""
+    """A gateway whose plain messages all wait for the end of an iteration."""
     provider: RawProvider
     async with raw_provider(echo) as provider, before(provider, tmp_path) as running:
         await warm(running)
@@ -33,7 +33,7 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
 
 
 async def due(crowded: RunningGateway) -> ClientProtocol:
-    """The caller's connection, in the turn in which it has an answer that is about to leave."""
+    """Return the caller's connection, in the iteration in which its answer is about to leave."""
     async with asyncio.timeout(PATIENCE_S):
         while not (found := [one for one in connections(crowded) if one._due]):
             await asyncio.sleep(0)

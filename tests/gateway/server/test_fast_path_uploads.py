@@ -1,4 +1,4 @@
-"""Request bodies on the fast path: no more of one is held than the provider takes, and none is sent twice."""
+"""Request bodies on the fast path: limited buffering when the provider is slow, and no body is sent twice."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ def message(method: bytes, framing: bytes, body: bytes = b"") -> bytes:
 
 
 def idle_connection(running: RunningGateway, provider: RawProvider) -> ProviderConnection:
-    """The one to the provider, which stays in its pool."""
+    """Return the idle connection to the provider, which stays in its pool."""
     pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", provider.port))
     assert pool is not None
     kept = pool.kept()
@@ -52,7 +52,7 @@ async def taken(running: RunningGateway) -> None:
 
 @pytest.mark.parametrize("first", [0, 200_000], ids=["head alone", "head with the first of it"])
 async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path, first: int) -> None:
-    """The system may take nothing of what is written first, so that the provider is behind from the beginning."""
+    """The system may accept none of the first bytes, so that the provider is behind from the beginning."""
     over = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,7 +85,7 @@ async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path,
 
 
 async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Path) -> None:
-    """The provider has answered before it read: its connection is kept, and takes nothing more for now."""
+    """The provider answered before it read the request: its connection is kept, but accepts no more bytes for now."""
     over = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -99,7 +99,7 @@ async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Pa
         await warm(running)
         kept = idle_connection(running, provider)
         kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        kept.pause_writing()  # as its transport does over what it has not got rid of yet
+        kept.pause_writing()  # as its transport does while it has unsent bytes
         async with dial(port_of(running)) as client:
             await client.send(message(b"POST", b"Content-Length: 2", b"x"))
             await taken(running)
@@ -109,7 +109,7 @@ async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Pa
             over.set()
 
 
-async def test_what_comes_behind_a_chunked_body_is_no_framing_of_it(tmp_path: Path) -> None:
+async def test_bytes_after_a_chunked_body_are_the_next_request(tmp_path: Path) -> None:
     """The last chunk and a large request arrive together."""
     async with raw_provider() as provider, before(provider, tmp_path) as running:
         await warm(running)
@@ -131,7 +131,7 @@ async def test_what_comes_behind_a_chunked_body_is_no_framing_of_it(tmp_path: Pa
 async def test_only_what_frames_no_body_goes_out_again_on_a_new_connection(
     tmp_path: Path, fast_path: bool, framing: bytes, sent: int
 ) -> None:
-    """A kept connection that ends without an answer: fast path and chain decide alike."""
+    """An idle connection that ends without an answer: fast path and chain decide in the same way."""
     arrived = 0
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -16,7 +16,7 @@ from tests.fakes.tracker import Tracker
 
 @pytest.fixture
 def statements() -> Iterator[list[tuple[str, str]]]:
-    """Every SQL statement of this process, with the name of the task that made it."""
+    """Every SQL statement of this process, with the name of the task that executed it."""
     seen: list[tuple[str, str]] = []
 
     def spy(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
@@ -34,7 +34,7 @@ async def test_a_fresh_request_makes_no_statement(
     await running.imported(tracker.grant())
     async with running.proxied("c1") as answer:
         assert answer.status == 200
-    assert statements  # the spy sees: the import and the first request did ask
+    assert statements  # the spy works: the import and the first request executed statements
     statements.clear()
     for _ in range(20):
         async with running.proxied("c1") as answer:
@@ -55,7 +55,7 @@ def closed_port() -> int:
 
 @pytest.fixture
 async def several(tracker: Tracker, tmp_path: Path) -> Any:
-    """A gateway with providers of every sad kind."""
+    """A gateway with providers that fail in different ways."""
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

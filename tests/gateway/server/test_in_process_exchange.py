@@ -1,4 +1,4 @@
-"""Calls of the agent door on the fast path: the same results, refusals and records as through the chain."""
+"""Calls of the MCP endpoint on the fast path: the same results, errors and records as through the chain."""
 
 import asyncio
 import gzip
@@ -100,8 +100,10 @@ ANSWERS: list[Answering] = [
 
 
 async def on_fast_path(door: Agents, key: str) -> int:
-    """Call until three calls in a row take it: the new key must have been read, and the row of the connection looked at again
-    after its import. Return how many requests have taken it then."""
+    """Call until three calls in a row take the fast path. Return how many requests have taken it then.
+
+    The new key must have been loaded, and the row of the connection read again after its import.
+    """
     path, in_a_row = door.running.fast_path, 0
     async with asyncio.timeout(PATIENCE_S):
         while in_a_row < 3:
@@ -134,7 +136,7 @@ async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, 
 
 
 def masked(result: Any) -> Any:
-    """Without the sealed address of a whole answer, and the name of a request, which differ each time."""
+    """Remove the sealed address of a whole answer, and the request id, which differ each time."""
     text = json.dumps(result)
     for block in result["content"]:
         text = text.replace(block.get("uri", "\0"), "URI")
@@ -223,7 +225,7 @@ async def test_a_large_answer_waits_for_memory(door: Agents, monkeypatch: pytest
 async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     door: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The provider's 401 has come, so that the chain is to refresh and send again; nobody waits for that any more."""
+    """The provider answered 401, so the chain would refresh and send again, but the agent has disconnected."""
     key = await door.key(*RULES)
     await on_fast_path(door, key)
     noted: list[ExchangeRecord] = []
@@ -266,7 +268,7 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
 
     async with asyncio.timeout(PATIENCE_S):
         while (ended := await begun()) == [None]:
-            await asyncio.sleep(0)  # no kept connection is free yet
+            await asyncio.sleep(0)  # no idle connection is free yet
     assert isinstance(ended[0], asyncio.CancelledError)
     assert [(one.path, one.status, one.error_code) for one in noted] == [("/issue/A-1", 499, "client_left")]
     assert len(closed) == 1

@@ -1,4 +1,4 @@
-"""Bytes in, bytes out: what is not one plain HTTP/1.1 message is refused in our shape, and never seen by a handler."""
+"""Bytes that are not one plain HTTP/1.1 message are refused in the gateway's format, and never reach a handler."""
 
 import pytest
 from aiohttp import web
@@ -161,7 +161,7 @@ async def test_a_fault_is_reported_the_same_however_the_bytes_are_cut(server: Se
 
 
 async def server_has_read(server: Served) -> None:
-    """Make one more round trip on another connection: what was sent before it has been read by then."""
+    """Make one more round trip on another connection. Then the server has read everything sent before."""
     async with dial(server.port) as other:
         other.send(get(b"/other"))
         await other.answer()

@@ -1,4 +1,4 @@
-"""The fast path reads a request's lines by their names with the same result as the chain, which reads the whole head."""
+"""The fast path parses request lines by name, with the same result as the chain, which parses the whole head."""
 
 from collections.abc import Mapping, Sequence
 
@@ -66,7 +66,7 @@ VALUES = st.one_of(
 def test_what_travels_on_is_what_the_chain_lets_travel_on(more: Fields) -> None:
     fields = [*USUAL, *((name, "".join(char for char in value if char.isprintable())) for name, value in more)]
     reader = LineReader()
-    for _ in range(2):  # learned, and remembered
+    for _ in range(2):  # learned, then remembered
         found = reader.read(block(fields))
         multi = CIMultiDictProxy(CIMultiDict(fields))
         try:
@@ -133,13 +133,13 @@ CHECKED_VALUES = st.sampled_from(
 
 @given(st.lists(st.tuples(st.sampled_from(list(CHECKED.values())), CHECKED_VALUES), max_size=6))
 def test_a_head_is_read_only_if_the_chain_admits_it(sent: list[tuple[str, str]]) -> None:
-    """Both ask `check_fields`; a line reader that no longer gave it a field would read what the chain refuses."""
+    """Both call `check_fields`. If a line reader no longer passed a field to it, it would accept what the chain refuses."""
     if LineReader().read(block(sent)) is not None:
         check_head("GET", "/proxy", HttpVersion11, CIMultiDictProxy(CIMultiDict(sent)))
 
 
 def test_both_ask_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused by one line in `check_fields`, a head is refused by both."""
+    """If `check_fields` refuses a field, both refuse the head."""
 
     def refuses(values: Mapping[str, Sequence[str]], *_: object) -> None:
         assert values["authorization"] == [f"Bearer {KEY}"]
@@ -168,7 +168,7 @@ CALL = b"Host: gw\r\nAuthorization: Bearer sk-of-a-stranger-%d\r\nProvider-Confi
 
 
 def test_values_of_strangers_fill_no_memory() -> None:
-    """They are read before anybody has looked at the key."""
+    """The lines are read before the key is checked."""
     reader = LineReader()
     for n in range(500):
         assert reader.read(CALL % n + b"\r\nRetry-On: %d%b" % (100 + n, b",429" * 3500)) is not None

@@ -1,4 +1,4 @@
-"""Our answers name the software without its version, which would help attackers. (tests/wire: a provider's own field passes.)"""
+"""The gateway's answers name the software without its version. (tests/wire: a provider's own field is forwarded.)"""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ async def test_no_answer_of_ours_names_a_version(tmp_path: Path) -> None:
                 assert answer.headers["server"] == "gateway", (what, answer.line)
 
 
-async def test_nor_does_the_sandbox() -> None:
+async def test_no_answer_of_the_sandbox_names_a_version() -> None:
     async with running([]) as sandbox:
         port = int(sandbox.issuer.rpartition(":")[2])
         answer = parsed(await exchange(port, OURS["no such endpoint"]))

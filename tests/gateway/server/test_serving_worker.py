@@ -1,4 +1,5 @@
-"""`gateway.server.serving_worker`, on both loops: a batch a turn, and no connection lost when it stops or runs out of
+"""`gateway.server.serving_worker`, on both loops: it accepts in batches, and loses no connection when it stops or runs
+out of
 descriptors.
 """
 
@@ -53,7 +54,7 @@ async def test_connections_that_wait_are_accepted_in_batches(listener: socket.so
             await asyncio.sleep(0)
             turns += 1
             assert turns < WAITING / 2
-    assert turns >= WAITING / AT_ONCE  # a burst is left to other workers in part
+    assert turns >= WAITING / AT_ONCE  # a part of a burst is left to other workers
     await runner.cleanup()
     for client in waiting:
         client.close()
@@ -80,12 +81,12 @@ async def test_what_was_accepted_before_the_stop_has_its_protocol(listener: sock
 
 
 def somebody_waits(listener: socket.socket) -> bool:
-    """Whether somebody waits to be accepted."""
+    """Return whether a connection waits to be accepted."""
     return bool(select.select([listener], [], [], 0)[0])
 
 
 class Exhausted(socket.socket):
-    """Out of descriptors the first time."""
+    """A socket whose first `accept` fails for lack of descriptors."""
 
     refused = 0
 
@@ -113,7 +114,7 @@ async def test_it_goes_on_once_there_are_descriptors_again(
 
 
 async def test_small_answers_are_not_held_back(listener: socket.socket) -> None:
-    """Without TCP_NODELAY an answer in two parts would wait for the client's acknowledgement of the first."""
+    """Without TCP_NODELAY, an answer in two parts would wait for the client's acknowledgement of the first."""
     runner = await running()
     assert runner.server is not None
     [client] = clients(listener, 1)

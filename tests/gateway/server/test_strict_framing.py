@@ -1,4 +1,4 @@
-"""Where a body ends is found wherever its bytes are cut."""
+"""The end of a body is found, wherever its bytes are cut."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_a_length_cut_anywhere_makes_the_same_body(at: int) -> None:
         pytest.param(b"1;" + b"x" * 1000 + b"\r\na\r\n", id="none"),
     ],
 )
-def test_a_chunk_that_can_be_read_in_two_ways_is_none(data: bytes, request: pytest.FixtureRequest) -> None:
+def test_ambiguous_chunk_is_refused(data: bytes, request: pytest.FixtureRequest) -> None:
     if request.node.callspec.id == "none":
         assert RequestBody(None).feed(data)[0] == b"1\r\na\r\n"
         return

@@ -1,6 +1,7 @@
-"""Signals while requests come without pause: none of them fails.
+"""Signals under constant load: no request fails.
 
-The short form of `make drill`, which sets GATEWAY_DRILL to a factor for clients, requests and the size of streams.
+This is the short form of `make drill`, which sets GATEWAY_DRILL to a factor for clients, requests and the size of
+streams.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import Files, Serving, head, serving
 from tests.fakes.raw import dial
 
-# The loop of the test itself does not matter here.
+# The loop of the test itself does not matter.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 FACTOR = int(os.environ.get("GATEWAY_DRILL", "1"))
@@ -40,7 +41,7 @@ async def test_no_request_fails_by_a_reload(tmp_path: Path) -> None:
             await gateway.connect()
             load = Load(gateway.port, head("/short"), CLIENTS)
             await load.further(REQUESTS)
-            for turn in range(1, 1 + max(2, FACTOR // 2)):  # an environment is added and taken away
+            for turn in range(1, 1 + max(2, FACTOR // 2)):  # an environment is added and removed
                 environments = files.document["environments"]
                 if environments.pop("more", None) is None:
                     environments["more"] = {"secret_keys": [OTHER_KEY]}
@@ -55,7 +56,8 @@ async def test_no_request_fails_by_a_reload(tmp_path: Path) -> None:
             assert any("gateway.yaml:1: " in entry.get("detail", "") for entry in gateway.log)
             await load.further(REQUESTS)
             await load.stop()
-            assert all("timestamp" in entry for entry in gateway.log)  # every line is whole, whichever worker wrote it
+            # every line is complete, whichever worker wrote it
+            assert all("timestamp" in entry for entry in gateway.log)
             assert not load.failed
             assert set(load.done) == {200}
 
@@ -77,12 +79,12 @@ async def test_no_request_fails_when_a_new_process_takes_over_the_socket(tmp_pat
                     await load.stop()
     assert not load.failed
     assert set(load.done) == {200}
-    assert load.closed > 0  # the old one has said that it leaves
+    assert load.closed > 0  # the old process has announced its end
 
 
 @pytest.mark.parametrize(("workers", "everyone"), [(1, False), (2, True)])
 async def test_streams_under_way_are_whole(tmp_path: Path, workers: int, everyone: bool) -> None:
-    """`everyone`: a service manager may tell the workers to end, whom their parent then tells once more."""
+    """`everyone`: a service manager also signals the workers, which then get a second signal from their parent."""
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, workers=workers, drain_s=60)) as gateway:
         await gateway.connect()
@@ -101,7 +103,7 @@ async def test_streams_under_way_are_whole(tmp_path: Path, workers: int, everyon
 
 
 async def test_no_connection_waits_for_the_end_of_a_drain(tmp_path: Path) -> None:
-    """From the end of its notice on new connections are refused, while a stream under way goes on."""
+    """New connections are refused at the end of the notice period, while a running stream continues."""
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, drain_s=600)) as gateway:
         await gateway.connect()
@@ -131,7 +133,7 @@ def pieces(number: int) -> int:
 
 
 async def streamed(port: int, number: int) -> bytes:
-    """The body of a stream, its chunks put together; to the last one, else it is not whole."""
+    """Return the body of a stream, with its chunks joined. It is complete only with the last chunk."""
     async with dial(port) as client:
         client.send(head(f"/stream/{number}/{pieces(number)}"))
         assert b" 200 " in await client.until(b"\r\n\r\n")

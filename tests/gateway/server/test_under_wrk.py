@@ -1,4 +1,4 @@
-"""Signals under wrk on kept connections: the long form of `test_under_load`, for `make drill` where wrk is installed."""
+"""Signals under wrk with keep-alive connections: the long form of `test_under_load`, for `make drill` if wrk is installed."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(WRK is None or "GATEWAY_DRILL" not in os.environ, reason="make drill runs it, where wrk is"),
 ]
 
-# wrk counts by itself what ended without a whole answer; here also every answer that is another than the right one.
+# wrk itself counts incomplete answers; this script also counts wrong answers.
 SCRIPT = """
 local threads = {}
 function setup(thread) table.insert(threads, thread) end
@@ -48,7 +48,7 @@ end
 
 
 class Run:
-    """wrk at work; `told` what it counted once it has ended."""
+    """A running wrk. `told`: its counts, once it has ended."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -106,7 +106,8 @@ async def test_no_request_of_wrk_fails_by_reloads(tmp_path: Path, workers: int) 
                 reloads = refusals = 0
                 good = files.document["egress"]
                 while not load.over and reloads < TURNS:
-                    files.document["egress"] = {**good, "timeouts": {"connect_s": 1 + reloads % 7}}  # a new way out
+                    # creates a new egress
+                    files.document["egress"] = {**good, "timeouts": {"connect_s": 1 + reloads % 7}}
                     files.write()
                     reloads += 1
                     gateway.signal(signal.SIGHUP)
@@ -136,8 +137,10 @@ async def test_no_request_of_wrk_fails_by_stops(tmp_path: Path, workers: int) ->
 
 
 async def relayed(files: Files, listener: socket.socket, serves: Serving, load: Run) -> int:
-    """Start one gateway after the other on the same socket, stop each as soon as its successor is ready, and count the
-    handovers."""
+    """Start one gateway after the other on the same socket, and stop each as soon as its successor is ready.
+
+    Return the number of handovers.
+    """
     if load.over:
         return 0
     async with serving(files, listener) as successor:

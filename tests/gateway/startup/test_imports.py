@@ -1,4 +1,4 @@
-"""A worker without the parts of libraries that it never uses."""
+"""A worker does not import parts of libraries that it never uses."""
 
 import subprocess
 import sys
@@ -72,7 +72,7 @@ def test_a_gateway_that_waits_for_requests_has_loaded_nothing_of_what_it_does_no
         'environments: {dev: {secret_keys: ["gwdev_0123456789abcdef0123456789abcdef"]}}\n'
     )
     command = [sys.executable, "-c", SERVING, str(tmp_path / "gateway.yaml")]
-    lay(tmp_path / "gateway.db")  # making the tables takes Alembic, which takes much along
+    lay(tmp_path / "gateway.db")  # creating the tables imports Alembic, which imports much more
     ran = subprocess.run([*command, *UNUSED], capture_output=True, text=True, check=False, timeout=60)
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
@@ -131,7 +131,7 @@ def test_a_worker_loads_only_the_driver_of_its_store(
     kind: str, unused: list[str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = f"sqlite:///{tmp_path}/gateway.db" if kind == "sqlite" else request.getfixturevalue("database")
-    if kind == "sqlite":  # making the tables takes Alembic, which takes much along
+    if kind == "sqlite":  # creating the tables imports Alembic, which imports much more
         lay(tmp_path / "gateway.db")
     command = [sys.executable, "-c", START + STORE, url, *unused]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

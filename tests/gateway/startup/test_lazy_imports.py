@@ -1,4 +1,4 @@
-"""Modules that are loaded when somebody first uses them."""
+"""Modules that are imported on first use."""
 
 import sys
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def twice(number): return number * 2
 
 @pytest.fixture
 def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The modules of ours that have been loaded so far: `rare_one`, and `package.rare`."""
+    """The test modules that have been imported so far: `rare_one`, and `package.rare`."""
     counter: Any = ModuleType("times_loaded")
     counter.LOADED = []
     monkeypatch.setitem(sys.modules, "times_loaded", counter)
@@ -38,7 +38,7 @@ def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
         sys.modules.pop(name, None)
 
 
-def test_a_module_that_is_loaded_is_not_lent(times: list[str]) -> None:
+def test_already_imported_module_is_not_deferred(times: list[str]) -> None:
     import rare_one  # type: ignore[import-not-found]
 
     with lazy_imports("rare_one"):
@@ -46,7 +46,7 @@ def test_a_module_that_is_loaded_is_not_lent(times: list[str]) -> None:
     assert (sys.modules["rare_one"] is rare_one, times) == (True, ["rare_one"])
 
 
-def test_a_library_that_is_lent_a_module_does_not_load_it(times: list[str]) -> None:
+def test_library_does_not_import_a_deferred_module(times: list[str]) -> None:
     with lazy_imports("rare_one"):
         import library  # type: ignore[import-not-found]
     assert times == []

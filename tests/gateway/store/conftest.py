@@ -1,4 +1,6 @@
-"""Stores on files and databases of their own, closed after the test. What is not `sqlite_only` runs on both."""
+"""Stores on their own files and databases, closed after the test. Tests run on both backends unless they are
+`sqlite_only`.
+"""
 
 import contextlib
 import os
@@ -21,7 +23,7 @@ KEY = os.urandom(32)
 
 Opener = Callable[..., Awaitable[Store]]
 
-PATIENT = PoolConfig(connect_s=60, wait_s=60, statement_s=60)  # whose test is about time says how much
+PATIENT = PoolConfig(connect_s=60, wait_s=60, statement_s=60)  # a test about time limits sets its own
 
 sqlite_only = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
@@ -39,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(backend: str, path: Path, request: pytest.FixtureRequest) -> str:
-    """The address that `opener` opens."""
+    """The URL that `opener` opens."""
     if backend == "sqlite":
         return f"sqlite:///{path}"
     made: str = request.getfixturevalue("database")
@@ -48,7 +50,7 @@ def url(backend: str, path: Path, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def opener(url: str) -> AsyncIterator[Opener]:
-    """Opens the store, as often as asked: each is another process as far as the database can tell."""
+    """Return a function that opens the store any number of times. For the database, each is another process."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def opened(key: bytes = KEY, *older: bytes, **options: Any) -> Store:

@@ -1,4 +1,4 @@
-"""Connections that come from elsewhere: stored with their past, and without news of them."""
+"""Imported connections: stored with their history, and without sending events."""
 
 from datetime import timedelta
 
@@ -39,7 +39,7 @@ async def test_without_a_past_it_is_active_as_of_now(store: Store) -> None:
     assert (arrived[0].state, arrived[0].state_reason, arrived[0].created_at) == (State.ACTIVE, MOVED, NOW)
 
 
-async def test_what_is_there_stays_unless_it_is_to_be_replaced(store: Store) -> None:
+async def test_existing_connection_is_kept_unless_replacement_is_requested(store: Store) -> None:
     before, _ = await store.connections.put(new(REF), now=EARLIER)
     assert await store.connections.arrive(new(REF), Past(), over=False, now=NOW) is None
     assert await store.connections.get(REF) == before
@@ -48,7 +48,7 @@ async def test_what_is_there_stays_unless_it_is_to_be_replaced(store: Store) -> 
     assert (replaced[1], replaced[0].version) == (False, before.version + 1)
 
 
-async def test_the_application_is_reported_nothing_of_it(store: Store) -> None:
+async def test_import_sends_no_event(store: Store) -> None:
     result = []
 
     def targets(environment: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The files on the disk hold no secret in the clear; after a kill, no acknowledged write is missing."""
+"""The files on disk contain no secret in plain text. After a kill, no acknowledged write is missing."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Other processes learn what changed, in order, and whether they missed anything."""
+"""Other processes read what changed, in order, and notice if they missed changes."""
 
 import asyncio
 from datetime import timedelta
@@ -18,7 +18,7 @@ OTHER = REF._replace(connection_id="u2")
 
 
 async def heard(store: Store) -> None:
-    """Return when something has moved, which a wait that nothing wakes does not."""
+    """Return when something has changed. A wait without a notification would time out."""
     async with asyncio.timeout(PATIENCE_S):
         await store.changes.moved(10 * PATIENCE_S)
 
@@ -88,7 +88,7 @@ async def test_a_renewal_after_a_change_that_was_not_read_yet_hides_nothing(stor
     assert (await store.changes.since(at))[1] == {REF: None}
 
 
-async def test_a_renewal_that_is_news_is_reported_as_a_change_of_anothers(store: Store) -> None:
+async def test_refresh_that_changes_the_state_is_reported_like_other_changes(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     await store.refreshes.record_failure(REF, owner="a", version=1, failure=RefreshFailure("x", "y", False, NOW, 1))
@@ -123,7 +123,7 @@ def test_a_missing_change_id_is_given_up_after_a_time(monkeypatch: pytest.Monkey
 def test_an_id_is_requested_as_long_as_its_transaction_can_still_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
-    slowest_s = 600  # store.pool.statement_s at its limit: the insert, the idle time behind it and the commit
+    slowest_s = 600  # store.pool.statement_s at its limit: the insert, the idle time after it and the commit
     at = LogPosition(4).read([6])
     clock.ahead_s += 3 * slowest_s
     assert set(at.read([7], missing_s(slowest_s)).missing) == {5}

@@ -1,4 +1,4 @@
-"""The holder of a lease, found by the owner's name and the files of this machine."""
+"""The holder of a lease, found by the owner's name and this machine's files."""
 
 import fcntl
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.gateway.store.conftest import NOW
 
 
 class Files:
-    """The files that this process has locked."""
+    """Files that this process has locked."""
 
     def __init__(self, marker: ProcessMarker | None) -> None:
         self._marker = marker
@@ -55,7 +55,7 @@ async def test_a_process_of_this_machine_lives_as_long_as_its_lock(place: Path, 
     name = await marker.name()
     owner = f"{name}.a" if former else f"n1.{name}.a"
     assert await of(known, owner) is Holder.HERE_ALIVE
-    marker.release()  # as the system does it for a process that was killed
+    marker.release()  # as the system does for a killed process
     assert await of(known, owner) is Holder.HERE_DEAD
     (place / f"{name}.process").unlink()
     assert await of(known, owner) is (Holder.ELSEWHERE if former else Holder.HERE_ENDED)
@@ -72,7 +72,7 @@ async def test_a_process_of_a_release_before_the_journal_is_known_by_its_slot_fi
 
 
 @pytest.mark.parametrize("owner", ["n2.ab12.x", "ab12.x", "killed", "", "../x.one", "n1.../x.one", "delete-1", ".one"])
-async def test_what_is_not_known_here_may_be_another_machine_that_lives(place: Path, owner: str) -> None:
+async def test_unknown_owner_may_be_a_living_process_of_another_machine(place: Path, owner: str) -> None:
     assert await of(holders(place, "n1"), owner) is Holder.ELSEWHERE
     assert await of(holders(None, NONE), owner) is Holder.ELSEWHERE
 

@@ -1,4 +1,4 @@
-"""Connect sessions live until they expire, are deleted, or lose the connection they were made for."""
+"""Connect sessions exist until they expire, are deleted, or lose the connection that they were created for."""
 
 import asyncio
 import contextlib

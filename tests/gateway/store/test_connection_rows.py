@@ -22,7 +22,7 @@ async def five(store: Store) -> Store:
         ("prod", "jira", "alpha", {"plan": "pro"}, EndUser("e1", organization_id="o1")),
     ]
     for n, (environment, integration, connection, tags, end_user) in enumerate(rows):
-        at = NOW + timedelta(seconds=n // 2)  # pairs share their time
+        at = NOW + timedelta(seconds=n // 2)  # two connections each have the same time
         ref = ConnectionRef(environment, integration, connection)
         await store.connections.put(new(ref, tags=tags, end_user=end_user), now=at)
     return store
@@ -56,8 +56,8 @@ GIVEN: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-async def test_what_is_given_must_hold(five: Store) -> None:
-    """In one test, since nothing is written."""
+async def test_listed_connections_match_all_given_filters(five: Store) -> None:
+    """One test for all filters, since nothing is written."""
     found = [(wanted, await named(five, **wanted)) for wanted, _ in GIVEN]
     assert found == GIVEN
 
@@ -80,7 +80,7 @@ async def test_a_cursor_goes_on_where_the_page_ended_though_rows_come_and_go(fiv
 @pytest.mark.parametrize(
     "cursor", ["", "x", "é", "W10", "WyIyMDI2LTAxLTAyIiwgMV0", "bnVsbA", "WyJ4IiwgMV0", "[" * 9000]
 )
-async def test_a_cursor_that_is_none_is_refused(store: Store, cursor: str) -> None:
+async def test_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(InvalidRequest, match="cursor"):
         await store.connections.list("dev", ListFilter(cursor=cursor))
 

@@ -1,4 +1,4 @@
-"""Connections are stored sealed and read back; versions and leases decide who may write next."""
+"""Connections are stored sealed and read back. Versions and leases decide which process may write next."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from gateway.vault import VaultError
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 TTL = timedelta(seconds=60)
-GONE = -timedelta(seconds=1)  # a lease of that length has run out
+GONE = -timedelta(seconds=1)  # a lease of that length has expired
 LATER = NOW + timedelta(seconds=5)
 FAILURE = RefreshFailure("invalid_grant", "revoked", True, LATER, 1, retry_at=LATER + TTL)
 
@@ -117,7 +117,7 @@ async def test_a_lease_ends_by_its_holder_or_by_time(store: Store) -> None:
     assert not await lease(ConnectionRef("dev", "jira", "nobody"), owner="a", ttl=TTL)
 
 
-async def test_a_lease_on_a_row_that_is_another_by_now_is_refused(store: Store) -> None:
+async def test_lease_on_a_replaced_row_is_refused(store: Store) -> None:
     lease = store.refreshes.lease_refresh
     seen, _ = await store.connections.put(new(), now=NOW)
     assert await lease(REF, owner="killed", ttl=GONE, seen=seen, intent="digest")
@@ -132,7 +132,7 @@ async def test_a_lease_on_a_row_that_is_another_by_now_is_refused(store: Store) 
     assert await lease(REF, owner="c", ttl=TTL, seen=again)
 
 
-async def test_marks_tell_which_rows_are_others_by_now(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_marks_show_which_rows_have_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_store, "MARKS_AT_ONCE", 2)
     refs = [ConnectionRef("dev", "jira", f"m{n}") for n in range(5)]
     put = {ref: (await store.connections.put(new(ref=ref), now=NOW))[0] for ref in refs[:4]}
@@ -151,7 +151,7 @@ async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch
     write, began = transactions.write, []
 
     async def queued(work: Any, *, before: Any = None) -> Any:
-        await asyncio.sleep(0.2)  # in a queue of writes
+        await asyncio.sleep(0.2)  # waits in a queue of writes
         began.append(clock.now())
         return await write(work, before=before)
 
@@ -253,7 +253,7 @@ async def test_an_import_beats_a_refresh_under_way(store: Store) -> None:
     assert await fail(REF, owner="a", version=1, failure=FAILURE) is None
 
 
-async def test_a_row_made_anew_gets_nothing_of_the_former(store: Store) -> None:
+async def test_recreated_row_gets_no_data_of_its_predecessor(store: Store) -> None:
     former, _ = await store.connections.put(new(), now=NOW)
     await store.connections.delete(REF, now=NOW)
     await store.connections.put(new(), now=NOW)
@@ -293,7 +293,7 @@ async def test_putting_forgets_the_failure(store: Store) -> None:
     assert again.failure is None
 
 
-async def test_reading_is_noted_without_a_new_version(store: Store) -> None:
+async def test_read_is_recorded_without_a_new_version(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.connections.touch_fetched(REF, now=LATER)
     seen = await store.connections.get(REF)

@@ -1,4 +1,6 @@
-"""A ciphertext that was changed is no outage: it has a code, an event and a metric of its own, and harms one connection alone."""
+"""A changed ciphertext is not reported as an outage: it has its own code, event and metric, and affects one connection
+only.
+"""
 
 import json
 import sqlite3
@@ -25,7 +27,7 @@ EVENT = "stored_secret_unreadable"
 
 
 def changed(folder: Path, column: str = "credential", connection_id: str = "c1", at: int = -1) -> None:
-    """Flip one bit of what is stored for that connection."""
+    """Flip one bit of the connection's stored value."""
     with sqlite3.connect(folder / "gateway.db") as db:
         where = f"FROM connections WHERE connection_id = '{connection_id}'"
         (stored,) = db.execute(f"SELECT {column} {where}").fetchone()
@@ -36,7 +38,7 @@ def changed(folder: Path, column: str = "credential", connection_id: str = "c1",
 
 
 def moved(folder: Path, _column: str = "", connection_id: str = "c1") -> None:
-    """The credential of another connection in its place."""
+    """Replace the credential with that of another connection."""
     with sqlite3.connect(folder / "gateway.db") as db:
         other = "SELECT credential FROM connections WHERE connection_id = 'c2'"
         db.execute(f"UPDATE connections SET credential = ({other}) WHERE connection_id = ?", (connection_id,))
@@ -44,19 +46,19 @@ def moved(folder: Path, _column: str = "", connection_id: str = "c1") -> None:
 
 
 def of_no_key(folder: Path, column: str = "credential", connection_id: str = "c1") -> None:
-    """It names a data key that there never was."""
+    """Make the credential name a data key that does not exist."""
     changed(folder, column, connection_id, at=3)
 
 
 def retyped(folder: Path) -> None:
-    """Text in its place: a column of SQLite takes any type."""
+    """Replace the credential with text: a column of SQLite accepts any type."""
     with sqlite3.connect(folder / "gateway.db") as db:
         db.execute("UPDATE connections SET credential = 'text' WHERE connection_id = 'c1'")
     db.close()
 
 
 async def meanwhile(running: RunningGateway, *harms: Callable[[Path], None]) -> None:
-    """Stop the gateway, have somebody change its database, and start it: then nothing is kept in memory."""
+    """Stop the gateway, damage its database, and start it again with an empty memory."""
     await running.stop()
     for harm in harms:
         harm(running.folder)
@@ -87,7 +89,7 @@ async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
             assert (status, code, retry_after) == (500, "credential_unreadable", None)
     assert "connection 'c1'" in str(reply["message"])
     assert "gateway restore" in str(reply["message"])
-    (event,) = of(logged)  # once a minute, however many ask
+    (event,) = of(logged)  # once a minute, for any number of calls
     wanted = {"environment": "dev", "integration": "tracker", "connection_id": "c1"}
     wanted |= {"table": "connections", "column": "credential", "log_level": "error"}
     assert {name: event[name] for name in wanted} == wanted
@@ -113,7 +115,7 @@ async def test_a_key_that_is_not_given_is_no_damage(running: RunningGateway, tra
 
 
 @pytest.mark.parametrize("column", ["credential", "secret_config"])
-async def test_it_is_connected_again_and_deleted_as_any_other(
+async def test_damaged_connection_can_be_reconnected_and_deleted(
     running: RunningGateway, tracker: Tracker, column: str
 ) -> None:
     for connection_id in ("c1", "c2"):
@@ -130,7 +132,7 @@ async def test_it_is_connected_again_and_deleted_as_any_other(
 
 
 def seal_settings(folder: Path) -> None:
-    """Something in the column of settings that are secret; whatever it is, it is damaged next."""
+    """Put a value into the column of secret settings, which the test then damages."""
     with sqlite3.connect(folder / "gateway.db") as db:
         db.execute("UPDATE connections SET secret_config = credential, secret_config_version = version")
     db.close()
@@ -150,7 +152,7 @@ async def test_why_and_show_say_what_helps(running: RunningGateway, tracker: Tra
     assert shown(runtime, row)["credential_type"] is None
 
 
-async def test_one_damaged_row_keeps_no_other_from_being_kept_alive(running: RunningGateway, tracker: Tracker) -> None:
+async def test_damaged_row_does_not_prevent_keep_alive_of_others(running: RunningGateway, tracker: Tracker) -> None:
     for connection_id in ("c1", "c2"):
         await running.imported(tracker.grant(), connection_id)
     await meanwhile(running, changed)
@@ -166,7 +168,7 @@ async def test_one_damaged_row_keeps_no_other_from_being_kept_alive(running: Run
     await keep_alive._planned(provider, rows)
 
 
-async def test_what_a_minute_ago_was_logged_is_logged_again(
+async def test_damage_is_logged_again_after_a_minute(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.imported(tracker.grant())

@@ -1,4 +1,6 @@
-"""A data key is counted across processes and replaced before it wears out; every process opens what any sealed."""
+"""The use of a data key is counted across processes, and the key is replaced before its limit. Every process opens all
+values.
+"""
 
 import asyncio
 
@@ -20,7 +22,7 @@ async def reserved(store: Store) -> list[int]:
 
 
 def limit(store: Store, *, turns: int) -> int:
-    """Let a key last for so many turns, each taken singly. Returns how many values that are."""
+    """Limit a key to `turns` reservations, made one at a time. Return the number of values."""
     keys: DataKeys = store.data_keys
     keys.seals_per_key, keys.reserved = turns * keys.enough, keys.enough
     return keys.seals_per_key

@@ -1,4 +1,4 @@
-"""The outbox and its deliveries, on either database: one transaction with the change, leases, and order."""
+"""The outbox and its deliveries, on both databases: one transaction with the change, leases, and order."""
 
 import asyncio
 from datetime import timedelta
@@ -22,7 +22,7 @@ ROOM = {"waiting": 100, "waiting_bytes": 1 << 20}
 
 @pytest.fixture
 async def telling(opener: Opener) -> Store:
-    """A store whose environment `dev` has one address for events."""
+    """A store whose environment `dev` has one webhook URL."""
     store = await opener()
     store.outbox.targets_of = targets
     return store
@@ -45,7 +45,7 @@ def failed(after_s: float) -> DeliveryOutcome:
     return DeliveryOutcome(DeliveryState.PENDING, 500, "no", NOW + timedelta(seconds=after_s))
 
 
-async def test_a_change_that_is_rolled_back_tells_nothing(telling: Store, monkeypatch: Any) -> None:
+async def test_rolled_back_change_sends_no_event(telling: Store, monkeypatch: Any) -> None:
     async def stumble(*_: Any) -> None:
         raise RuntimeError("the last write of the transaction")
 
@@ -140,7 +140,7 @@ async def test_an_event_can_be_sent_again_under_its_id(telling: Store) -> None:
     assert await log.replay(EventFilter(environment="prod"), later) == 0
 
 
-async def test_an_end_that_cannot_be_put_off_is_reported_once_for_each_number_of_days(telling: Store) -> None:
+async def test_unavoidable_expiry_is_announced_once_per_number_of_days(telling: Store) -> None:
     ends = NOW + timedelta(days=20)
     await telling.connections.put(new(life=Lifespan(ends, None)), now=NOW)
     kept = new(REF._replace(connection_id="kept"), life=Lifespan(ends, NOW + timedelta(days=9)))

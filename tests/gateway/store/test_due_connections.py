@@ -1,4 +1,4 @@
-"""Ends that have come are found by one range of an index and noted once, on either backend."""
+"""Expired connections are found by one range of an index and recorded once, on both backends."""
 
 import asyncio
 from datetime import timedelta
@@ -60,7 +60,7 @@ async def test_an_end_is_noted_once_by_however_many_nodes(opener: Opener) -> Non
     assert [tuple(row) for row in result] == [("connection.created", 60), ("connection.needs_reauth", 60)]
 
 
-async def test_what_is_another_by_now_or_is_being_renewed_is_not_ended(store: Store) -> None:
+async def test_changed_or_refreshing_connection_is_not_ended(store: Store) -> None:
     await put(store, 1, -HOUR)
     await put(store, 2, -HOUR)
     rows = await store.expiring.token_ended(NOW, after=None, limit=9)
@@ -70,7 +70,7 @@ async def test_what_is_another_by_now_or_is_being_renewed_is_not_ended(store: St
     assert await names(store) == ["u2"]
 
 
-async def test_what_ended_by_a_refusal_is_settled_without_news(store: Store) -> None:
+async def test_connection_ended_by_a_refusal_is_settled_without_an_event(store: Store) -> None:
     await put(store, 1, -HOUR)
     gone = update(connections).values(state="needs_reauth")
     await store.transactions.write(lambda db: db.execute(gone))
@@ -113,7 +113,7 @@ async def test_postgresql_finds_them_by_the_same_index(opener: Opener) -> None:
     store = await opener()
     await put(store, 1, -HOUR)
     async with store.transactions.read() as db:
-        # For a table of one row every way costs the same. Set for the session: a reader commits each statement.
+        # With one row, every plan has the same cost. Set for the session, because a reader commits each statement.
         for other in ("seqscan", "bitmapscan", "sort", "incremental_sort"):
             await db.execute(text(f"SET enable_{other} = off"))
         words = (

@@ -1,4 +1,4 @@
-"""Metadata, tags and end user change without a new credential; of several connections, all or none."""
+"""Metadata, tags and end user change without a new credential; edits of several connections change all or none."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Rows of former releases leave by age; what cannot be pruned keeps nothing else."""
+"""Rows of earlier releases are pruned by age; rows that cannot be pruned do not block others."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ async def count(store: Store) -> int:
         return rows
 
 
-async def test_what_is_older_is_pruned_however_much_it_is(store: Store) -> None:
+async def test_all_older_rows_are_pruned(store: Store) -> None:
     await fill(store, 0, 2 * AT_ONCE + 1)
     await fill(store, 10, 3)
     assert await store.former_log.prune(NOW + timedelta(seconds=10)) == 2 * AT_ONCE + 1

@@ -1,4 +1,4 @@
-"""The verdict on a credential that an API rejects: fenced by the grant, and below what a token endpoint says."""
+"""The verdict on a credential that an API rejects: fenced by the grant, and overridden by the token endpoint's result."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +15,7 @@ END = replace(DOUBT, final=True, attempts=5, at=NOW + timedelta(minutes=5))
 LATER = NOW + timedelta(hours=1)
 
 
-async def test_it_is_noted_made_final_and_withdrawn(store: Store) -> None:
+async def test_rejection_is_recorded_made_final_and_withdrawn(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     for failure, state in ((DOUBT, State.DEGRADED), (END, State.NEEDS_REAUTH)):
         row = await store.rejections.record(seen, failure)
@@ -31,7 +31,7 @@ async def test_it_is_noted_made_final_and_withdrawn(store: Store) -> None:
     assert shown[1:] == [(State.DEGRADED, REJECTED), (State.NEEDS_REAUTH, REJECTED), (State.ACTIVE, "accepted")]
 
 
-async def test_nothing_is_noted_of_another_grant_or_over_another_failure(store: Store) -> None:
+async def test_rejection_of_another_grant_or_over_another_failure_is_not_recorded(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     again, _ = await store.connections.put(new(), now=LATER)
     assert await store.rejections.record(seen, DOUBT) is None

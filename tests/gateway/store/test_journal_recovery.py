@@ -1,4 +1,4 @@
-"""The refresh journal by the store's keys: replies found by the next process, and swept when they are of no use."""
+"""The refresh journal with the store's keys: the next process finds replies, and useless ones are swept."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ async def held(store: Store) -> Connection:
 
 
 async def claimed(store: Store) -> Connection:
-    """With a refresh that is open."""
+    """Return the row of a connection with an open refresh."""
     row = await held(store)
     assert await store.refreshes.lease_refresh(REF, owner="o", ttl=timedelta(0), seen=row, intent="digest")
     return row

@@ -1,4 +1,4 @@
-"""Tasks of one node, due connections by index, and the fence, on either backend."""
+"""Tasks that one node runs, due connections by index, and the fence, on both backends."""
 
 from datetime import timedelta
 
@@ -8,12 +8,12 @@ from gateway.records.connection import ConnectionRef, Lifespan
 from gateway.store import Store
 from tests.gateway.store.conftest import NOW, REF, Opener, new, sqlite_only
 
-GONE = -timedelta(seconds=1)  # a lease of that length has run out
+GONE = -timedelta(seconds=1)  # a lease of that length has expired
 TTL = timedelta(seconds=30)
 DAY = timedelta(days=1)
 
 
-async def test_a_task_is_one_nodes_until_it_lets_go_or_dies(opener: Opener) -> None:
+async def test_task_belongs_to_one_node_until_it_releases_it_or_dies(opener: Opener) -> None:
     one, other = await opener(), await opener()
     assert await one.tasks.hold("keep_alive", owner="a", now=NOW, ttl=TTL)
     assert await one.tasks.hold("keep_alive", owner="a", now=NOW, ttl=TTL)

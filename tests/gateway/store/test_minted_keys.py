@@ -1,4 +1,4 @@
-"""Minted keys in the store: found by digest alone, ended with all that they minted, and their budgets never overdrawn."""
+"""Minted keys in the store: found only by digest, revoked with all keys that they minted, with budgets never exceeded."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A missing master key makes the gateway read its configuration again: once for all requests, then with growing pauses."""
+"""If a master key is missing, the gateway reloads its configuration: once for all requests, then with growing pauses."""
 
 import asyncio
 import os
@@ -117,7 +117,7 @@ async def test_a_request_that_comes_meanwhile_waits_for_the_same_answer() -> Non
     assert len(asked) == 1
 
 
-async def test_an_answer_that_comes_late_is_had_by_those_who_still_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 0.05)
     missing, asked = MissingKeys(), list[None]()
     missing.ask = lambda _ids: asked.append(None)

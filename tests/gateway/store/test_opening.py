@@ -1,4 +1,4 @@
-"""Opening: a new file is made ready, and what cannot be opened rightly is refused in one line and left as it was."""
+"""Opening a store: a new file is prepared. A file that cannot be opened correctly is refused in one line and not changed."""
 
 import asyncio
 import hashlib
@@ -21,12 +21,12 @@ OTHER = os.urandom(32)
 
 @pytest.fixture
 def backend() -> str:
-    """This is about the file."""
+    """These tests are about the file."""
     return "sqlite"
 
 
 def contents(path: Path) -> dict[str, str]:
-    """Every file there, but for the -shm, which is SQLite's shared memory and holds nothing that lasts."""
+    """Return the digest of every file except the -shm, SQLite's shared memory, which contains nothing permanent."""
     files = (file for file in path.parent.iterdir() if not file.name.endswith("-shm"))
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
@@ -43,7 +43,7 @@ async def refused(path: Path, key: bytes = KEY, environments: frozenset[str] = f
 
 
 def left_by_a_crash(path: Path) -> None:
-    """Copy the files of an open database aside and back: what is there when its process was killed."""
+    """Copy the files of an open database, and put the copies back: this is the state after the process was killed."""
     saved = {file.name: file.read_bytes() for file in path.parent.iterdir() if not file.name.endswith("-shm")}
     crashed = path.parent / "crashed"
     crashed.mkdir()
@@ -58,7 +58,7 @@ async def test_a_new_file_is_its_owners_alone_and_in_wal_mode(store: Store, path
     await store.ping()
 
 
-async def test_what_was_stored_is_there_after_reopening(opener: Opener, path: Path) -> None:
+async def test_stored_data_is_kept_after_reopening(opener: Opener, path: Path) -> None:
     first = await opener()
     await first.connections.put(new(), now=NOW)
     await first.close()
@@ -249,7 +249,7 @@ async def test_processes_that_start_together_on_a_new_file_all_succeed(path: Pat
 
 async def test_a_start_with_nothing_to_do_is_quick_and_writes_nothing(opener: Opener, path: Path) -> None:
     took_s, before = list[float](), dict[str, str]()
-    for _ in range(4):  # the first one makes the tables
+    for _ in range(4):  # the first start creates the tables
         begun = time.monotonic()
         store = await opener()
         took_s.append(time.monotonic() - begun)

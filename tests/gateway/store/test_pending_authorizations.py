@@ -1,4 +1,4 @@
-"""A flow is used once, by one caller, before it expires; what it hides stays sealed."""
+"""A flow is used once, by one caller, before it expires; its secret values stay sealed."""
 
 import asyncio
 from dataclasses import replace

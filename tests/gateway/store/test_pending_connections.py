@@ -1,4 +1,4 @@
-"""A connection is pending or stored, never both and never neither, however many ask at once and wherever a process ends."""
+"""A connection is either pending or stored, despite any number of concurrent requests and any crash."""
 
 import asyncio
 import sys
@@ -86,7 +86,7 @@ async def test_completing_stores_it_once(opener: Opener) -> None:
 
 @pytest.mark.parametrize("waits", [False, True], ids=["new", "in the place of one"])
 async def test_what_another_browser_has_typed_in_is_not_kept(opener: Opener, waits: bool) -> None:
-    """However close the claim comes before it, on whatever node."""
+    """Even if the claim happens immediately before, on any node."""
     stores = [await opener(), await opener()]
     await session(stores[0], most=5)
     there = [await add(stores[0])] if waits else []
@@ -101,7 +101,7 @@ async def test_what_another_browser_has_typed_in_is_not_kept(opener: Opener, wai
 
 
 async def test_nothing_comes_between_a_claim_and_a_typed_credential_at_once(opener: Opener) -> None:
-    """A credential that is kept without a browser was kept before any browser has claimed the session."""
+    """A credential kept without a browser was kept before any browser claimed the session."""
     stores = [await opener(), await opener()]
     for n in range(20):
         await stores[0].sessions.add(ConnectSession(digest=f"s{n}", environment="dev", expires_at=SOON))
@@ -234,7 +234,7 @@ async def test_a_wrong_verifier_leaves_what_was_completed(store: Store) -> None:
     assert len(await store.pending.of_session("d1", now=NOW)) == 1
 
 
-async def test_one_is_dropped_once(store: Store) -> None:
+async def test_pending_connection_is_dropped_once(store: Store) -> None:
     added = await add(store)
     assert [await store.pending.drop(added) for _ in range(2)] == [True, False]
 
@@ -247,7 +247,7 @@ async def test_one_that_no_key_opens_is_left_out_and_removed_in_time(store: Stor
     assert not await store.pending.drop(added)
 
 
-async def test_many_are_removed_a_batch_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pending_connections_are_removed_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.pending_connections.AT_ONCE", 2)
     for n in range(3):
         await add(store, new(REF._replace(connection_id=f"c{n}")))

@@ -1,4 +1,4 @@
-"""The queries of each refresh and of the change feed use an index, however many connections there are."""
+"""The queries of refreshes and of the change feed use an index, for any number of connections."""
 
 from datetime import timedelta
 from typing import Any
@@ -48,7 +48,7 @@ async def test_no_renewal_and_no_look_reads_a_whole_table(store: Store) -> None:
 @sqlite_only
 @pytest.mark.parametrize("of_one", [False, True])
 async def test_connections_in_trouble_are_found_by_the_index_of_those(store: Store, of_one: bool) -> None:
-    """A million active ones beside them are not read, nor those of the integration that is asked about."""
+    """The query reads neither the active connections nor those of other integrations."""
     await store.connections.put(new(), now=NOW)
     wanted = ListFilter(in_trouble=True, integration_ids=("github",) if of_one else ())
     statement = str(listed("dev", wanted).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))

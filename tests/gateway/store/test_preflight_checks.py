@@ -1,4 +1,4 @@
-"""The list of sealed columns is whole: rotation would leave what is missing in it under a key that is removed."""
+"""The list of sealed columns is complete. Rotation would leave a missing column under a removed key."""
 
 from sqlalchemy import LargeBinary
 

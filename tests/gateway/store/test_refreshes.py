@@ -1,4 +1,4 @@
-"""A renewal's claim and save: as few statements as the database allows, and never under a data key that was replaced."""
+"""Claiming and saving a refresh: few statements, and never sealed with a replaced data key."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -17,11 +17,11 @@ TTL = timedelta(seconds=60)
 
 @pytest.fixture
 async def statements() -> AsyncIterator[list[str]]:
-    """The statements sent since the list was last cleared, each by its first words."""
+    """The first words of each statement since the list was last cleared."""
     sent: list[str] = []
 
     def note(_db: object, _cursor: object, statement: str, *_rest: object) -> None:
-        if "pg_notify" not in statement:  # after the commit, shared by commits that come meanwhile
+        if "pg_notify" not in statement:  # sent after the commit, and shared by concurrent commits
             sent.append(statement)
 
     event.listen(Engine, "before_cursor_execute", note)
@@ -61,7 +61,7 @@ async def test_on_postgresql_claim_and_save_are_one_statement_each(
     store: Store, backend: str, statements: list[str]
 ) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
-    row = await renewed(store, row)  # the first one of a process prepares what comes later
+    row = await renewed(store, row)  # the first one of a process prepares later statements
     statements.clear()
     await claimed(store, row, "b")
     await saved(store, row, "b")
@@ -102,7 +102,8 @@ async def test_a_renewal_is_sealed_by_the_newest_data_key(opener: Opener) -> Non
     row, _ = await here.connections.put(new(), now=NOW)
     row = await renewed(here, row)
     assert await claimed(here, row, "b")
-    await there.rotation.rotate(lambda _done, _all: None, fresh=True)  # another process makes new ones meanwhile
+    # another process creates new data keys at the same time
+    await there.rotation.rotate(lambda _done, _all: None, fresh=True)
     newest = there.vault.sealing_key("dev")
     after = await saved(here, row, "b")
     assert after is not None

@@ -1,4 +1,4 @@
-"""Everything is sealed again under another master key, while others read and write, and nothing is lost on the way."""
+"""Everything is sealed again with another master key while others read and write, and nothing is lost."""
 
 import asyncio
 import itertools
@@ -37,7 +37,7 @@ BATCH = 8
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a few rows make several."""
+    """Make batches so small that a few rows need several."""
     monkeypatch.setattr(rotation, "BATCH", BATCH)
 
 
@@ -50,7 +50,7 @@ def nth(n: int, environment: str = "dev") -> ConnectionRef:
 
 
 async def fill(store: Store, count: int) -> None:
-    """Connections in two environments, one of them renewed, a session, a flow …: a value in every sealed column."""
+    """Store a value in every sealed column: connections in two environments, one of them refreshed, a session, a flow …"""
     for n in range(count):
         ref = nth(n, ("dev", "prod")[n % 2])
         await store.connections.put(new(ref, credential={"type": "API_KEY", "apiKey": f"k{n}"}), now=NOW)
@@ -116,7 +116,7 @@ async def test_every_value_opens_under_the_new_key_alone(opener: Opener) -> None
     assert steps[-1] == (counted.total, counted.total)
     assert await rotated.rotation.verify(quietly) == []
     await rotated.close()
-    after = await opener(NEXT)  # the old key is out of the list
+    after = await opener(NEXT)  # the old key is removed from the list
     for n in range(1, BATCH + 7):
         assert await key_of(after, nth(n, ("dev", "prod")[n % 2])) == f"k{n}"
     renewed = await one(after, nth(0))
@@ -145,7 +145,7 @@ async def test_what_is_done_is_not_done_again_unless_asked(opener: Opener) -> No
     assert not keys_before & {key.id for key in (await store.rotation.counts()).data_keys}
 
 
-async def test_wrapping_anew_leaves_every_value_and_frees_the_old_key(opener: Opener) -> None:
+async def test_rewrapping_changes_no_value_and_releases_the_old_key(opener: Opener) -> None:
     store = await opener(KEY)
     await fill(store, 3)
     sealed = (await one(store, nth(1, "prod"))).credential.ciphertext
@@ -160,7 +160,8 @@ async def test_wrapping_anew_leaves_every_value_and_frees_the_old_key(opener: Op
 async def test_a_store_that_is_open_meanwhile_reads_and_writes_on(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.store.rotation.LONGEST_REST_S", 0.02)  # its courtesy would take most of the time here
+    # its pauses for others would take most of the time here
+    monkeypatch.setattr("gateway.store.rotation.LONGEST_REST_S", 0.02)
     node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
     await fill(node, 4)
     going = True
@@ -293,7 +294,7 @@ async def test_a_node_without_the_new_key_serves_on_and_says_what_it_lacks(opene
     await fill(behind, 3)
     held = await one(behind, nth(2))
     await operator.rotation.rotate(quietly)
-    assert behind.open(held.credential)["apiKey"] == "k2"  # what it has in memory
+    assert behind.open(held.credential)["apiKey"] == "k2"  # from its memory
     with pytest.raises(Unavailable, match="encryption key that this node was not given"):
         await behind.connections.put(new(), now=NOW)
     lease: dict[str, Any] = {"owner": "a", "ttl": timedelta(seconds=30)}
@@ -364,7 +365,7 @@ def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(monkeypa
 async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_rotation(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lies on the disk under the former data key, which stays for as long as the refresh is open."""
+    """The reply is on disk, sealed with the previous data key, which is kept as long as the refresh is open."""
     monkeypatch.setattr(answer_keys, "REFRESHES_S", 0.0)
     store = await opener(KEY)
     await fill(store, 2)

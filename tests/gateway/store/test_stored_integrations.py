@@ -1,4 +1,4 @@
-"""Integrations made through the API: sealed to their row, changed only by who has read the newest, gone only when empty."""
+"""Integrations created through the API: sealed to their row, with optimistic locking, deleted only when empty."""
 
 import asyncio
 from dataclasses import replace
@@ -72,7 +72,7 @@ async def test_a_rename_keeps_the_row_and_its_secrets(store: Store) -> None:
     assert moved.client_secret == Secret("client-secret")
 
 
-async def test_one_with_connections_is_neither_renamed_nor_gone(store: Store) -> None:
+async def test_integration_with_connections_is_neither_renamed_nor_deleted(store: Store) -> None:
     stored = await added(store)
     ref = ConnectionRef("dev", "jira", "u1")
     await store.connections.put(new(ref), now=NOW)
@@ -91,7 +91,7 @@ async def test_one_with_connections_is_neither_renamed_nor_gone(store: Store) ->
     await added(store)
 
 
-async def test_every_change_is_reported_under_no_connection(store: Store) -> None:
+async def test_integration_change_is_reported_without_a_connection(store: Store) -> None:
     last = await store.changes.end()
 
     async def changed() -> list[ConnectionRef]:

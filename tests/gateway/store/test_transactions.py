@@ -1,4 +1,4 @@
-"""Writes survive their caller; a database in trouble is a 503 that passes."""
+"""Writes continue when their caller is cancelled; database failures are a temporary 503."""
 
 import asyncio
 import random
@@ -176,4 +176,4 @@ async def test_the_event_loop_turns_while_the_database_works(opener: Opener, pat
         assert not putting.done()
         blocker.execute("ROLLBACK")
     blocker.close()
-    await putting  # and has not waited for the lock in vain, as it would if the loop had stood still meanwhile
+    await putting  # it did not wait for the lock in vain, as it would if the loop had been blocked

@@ -1,4 +1,4 @@
-"""A weak encryption key seals nothing new; what it sealed before stays readable, so that it can be replaced."""
+"""A weak encryption key seals no new values. Its old values stay readable, so that it can be replaced."""
 
 import os
 
@@ -21,7 +21,7 @@ async def test_a_new_store_is_not_made_under_a_weak_key(opener: Opener) -> None:
 async def test_a_store_under_a_weak_key_opens_and_is_moved_to_another(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as before:  # as an earlier version took it
+    with monkeypatch.context() as before:  # as an earlier version accepted it
         before.setattr(keyrings, "weakness", lambda _: None)
         await (await opener(WEAK)).close()
     store = await opener(WEAK)
@@ -32,9 +32,9 @@ async def test_a_store_under_a_weak_key_opens_and_is_moved_to_another(
     await (await opener(good)).close()
 
 
-async def test_a_reload_does_not_bring_one_in(opener: Opener) -> None:
+async def test_reload_with_a_weak_first_key_is_refused(opener: Opener) -> None:
     good = os.urandom(32)
     store = await opener(good)
     with pytest.raises(StoreRefused, match="can be guessed"):
         await store.turn_to(Keyring([WEAK, good]))
-    await store.turn_to(Keyring([good, WEAK]))  # behind another it seals nothing
+    await store.turn_to(Keyring([good, WEAK]))  # behind another key it seals nothing

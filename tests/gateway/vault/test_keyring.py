@@ -1,4 +1,4 @@
-"""Master keys wrap and unwrap data keys, and give nothing away."""
+"""Master keys wrap and unwrap data keys, and reveal nothing."""
 
 import base64
 import os
@@ -77,11 +77,11 @@ WEAK = {
 
 
 @pytest.mark.parametrize(("why", "key"), [(why, key) for why, keys in WEAK.items() for key in keys])
-def test_a_key_that_somebody_made_up_is_known(why: str, key: bytes) -> None:
+def test_guessable_key_is_recognized(why: str, key: bytes) -> None:
     keyring = Keyring([OLD, key])
     assert keyring.weaknesses == {1: why}
     assert key.hex() not in why
 
 
-def test_a_random_key_is_taken_for_one() -> None:
+def test_random_key_is_not_reported_as_guessable() -> None:
     assert all(weakness(os.urandom(32)) is None for _ in range(5000))

@@ -1,4 +1,4 @@
-"""A sealed value opens in its own place, unchanged, or not at all."""
+"""A sealed value opens only in its own place, and only unchanged."""
 
 import os
 import random
@@ -131,7 +131,7 @@ def test_nothing_that_prints_shows_what_is_sealed(vault: Vault) -> None:
 
 
 def test_no_byte_may_have_any_other_value(vault: Vault) -> None:
-    """Every position with every other value: more than ten thousand ciphertexts, of which none opens."""
+    """Try every other value at every position: more than ten thousand ciphertexts, of which none opens."""
     sealed = vault.seal_json({"access_token": "t" * 20}, **ADDRESS)
     tried = opened = 0
     for position, right in enumerate(sealed.ciphertext):

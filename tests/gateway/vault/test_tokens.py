@@ -1,4 +1,4 @@
-"""Sealed tokens that a caller keeps are opened unchanged, or refused."""
+"""Sealed tokens that a caller keeps open only if they are unchanged."""
 
 import base64
 
@@ -10,7 +10,7 @@ from gateway.vault import Tokens, VaultError
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 
 
-def test_it_comes_back_and_cannot_be_read_meanwhile() -> None:
+def test_sealed_token_is_unreadable_and_opens_again() -> None:
     tokens = Tokens([OLD], "page cursor")
     for text in ("", "a", "https://api.example.com/?q=é", "x" * 5000):
         token = tokens.seal(text)
@@ -20,10 +20,10 @@ def test_it_comes_back_and_cannot_be_read_meanwhile() -> None:
     assert tokens.seal("same") != tokens.seal("same")
 
 
-def test_not_a_character_of_it_may_change() -> None:
+def test_changed_token_does_not_open() -> None:
     tokens = Tokens([OLD], "page cursor")
     token = tokens.seal("position")
-    for at in range(len(token) - 1):  # the last may hold bits that mean nothing
+    for at in range(len(token) - 1):  # the last character may contain unused bits
         changed = token[:at] + ("A" if token[at] != "A" else "B") + token[at + 1 :]
         with pytest.raises(VaultError):
             tokens.open(changed)
@@ -35,7 +35,7 @@ def test_what_was_never_sealed_does_not_open(token: str) -> None:
         Tokens([OLD], "page cursor").open(token)
 
 
-def test_it_opens_for_its_purpose_only() -> None:
+def test_token_opens_only_for_its_purpose() -> None:
     with pytest.raises(VaultError):
         Tokens([OLD], "another").open(Tokens([OLD], "page cursor").seal("x"))
 

@@ -1,4 +1,4 @@
-"""Chromium for tests, and what npm packages they need; both are looked for, and a test without them is skipped."""
+"""Chromium for tests, and npm packages. A test is skipped if it cannot find them."""
 
 import asyncio
 import shutil
@@ -21,14 +21,14 @@ SWITCHES = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    "--host-resolver-rules=MAP *.example 127.0.0.1",  # for pages that are not of this machine, as far as it can tell
+    "--host-resolver-rules=MAP *.example 127.0.0.1",  # for pages that appear to be on another machine
 ]
 CACHE = Path(tempfile.gettempdir()) / "integration-gateway-npm"
 AXE_RUN = "axe.run(document, {resultTypes: ['violations']})"
 
 
 def chromium() -> str:
-    """The path of a Chromium or Chrome. Skips where there is none."""
+    """Return the path of a Chromium or Chrome. Skip the test if there is none."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
         pytest.skip("there is no Chromium here: install Debian's `chromium` to run the browser's tests")
@@ -37,7 +37,7 @@ def chromium() -> str:
 
 @asynccontextmanager
 async def launched() -> AsyncIterator[Any]:
-    """A headless browser with a fresh profile."""
+    """Yield a headless browser with a new profile."""
     path = chromium()
     try:
         from playwright.async_api import async_playwright
@@ -52,10 +52,11 @@ async def launched() -> AsyncIterator[Any]:
 
 
 def npm(*packages: str) -> Path:
-    """The `node_modules` that holds them, filled once and kept outside the repository. Skips where that cannot be done.
+    """Return the `node_modules` with these packages, installed once outside the repository. Skip the test if that
+    fails.
 
-    Each set of packages has a folder of its own, since `npm install` removes what the command did not name. It is filled
-    aside and renamed, so that processes that fill it at the same time do not see each other's half.
+    Each set of packages has its own folder, since `npm install` removes unnamed packages. It is installed to a
+    temporary folder and renamed, so that concurrent processes never see an incomplete folder.
     """
     folder = Path(f"{CACHE}-{sha256(' '.join(packages).encode()).hexdigest()[:12]}")
     if folder.exists():
@@ -71,7 +72,7 @@ def npm(*packages: str) -> Path:
             pytest.skip(f"npm did not bring {' '.join(packages)} within 90 s")
         if done.returncode != 0:
             pytest.skip(f"npm cannot bring {' '.join(packages)}: {done.stderr.strip()[-200:]}")
-        with suppress(OSError):  # another process has just done the same
+        with suppress(OSError):  # another process has just installed the same packages
             Path(aside).rename(folder)
     return folder / "node_modules"
 
@@ -79,7 +80,8 @@ def npm(*packages: str) -> Path:
 async def violations(page: Any) -> list[str]:
     """Return axe's findings on the page as it is now, as ``rule: element``."""
     script = (await asyncio.to_thread(npm, "axe-core")) / "axe-core" / "axe.min.js"
-    # Through the debugger's own world: the page's policy forbids foreign scripts, and shall not be loosened for a test.
+    # Uses the debugger's own context, because the page's policy forbids foreign scripts and must not be changed for a
+    # test.
     source = await asyncio.to_thread(script.read_text)
     await page.evaluate(source + "; undefined")
     found = await page.evaluate(AXE_RUN)

@@ -1,4 +1,4 @@
-"""Each state of the connect page as people see it: checked by axe, light, dark and as wide as a phone, and written as images."""
+"""Each state of the connect page: checked by axe, in light and dark mode and at phone width, and saved as an image."""
 
 import base64
 import os
@@ -16,7 +16,7 @@ LOOKS = {
 
 
 async def looked_at(page: Any, name: str) -> None:
-    """axe finds nothing, light and dark; nothing is cut off on a phone."""
+    """Assert that axe finds nothing in light and dark mode, and that nothing is cut off on a phone."""
     for look, how in LOOKS.items():
         await page.emulate_media(color_scheme=how["color_scheme"])
         await page.set_viewport_size(how["viewport"])
@@ -25,7 +25,7 @@ async def looked_at(page: Any, name: str) -> None:
         else:
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         if SHOTS:
-            for _ in range(3):  # the page's own margin grows with the window
+            for _ in range(3):  # the page's margin grows with the window
                 await page.set_viewport_size(await whole(page, how["viewport"]))
             await shot(page, f"{name}-{look}")
     await page.emulate_media(color_scheme="light")
@@ -33,7 +33,7 @@ async def looked_at(page: Any, name: str) -> None:
 
 
 async def whole(page: Any, size: dict[str, int]) -> dict[str, int]:
-    """A window in which all of the page is to be seen; of a long list, its begin."""
+    """Return a window size that shows the whole page, or the beginning of a long list."""
     height: int = await page.evaluate("document.documentElement.scrollHeight")
     return {**size, "height": min(max(size["height"], height), 1200)}
 
@@ -49,7 +49,7 @@ async def shot(page: Any, name: str) -> None:
 
 
 async def sign_in(page: Any, decision: str = "allow") -> None:
-    """At the sandbox, which remembers who signed in."""
+    """Sign in at the sandbox, which remembers signed-in users."""
     await page.wait_for_url("**/oauth/authorize**")
     if await page.locator("[name=email]").count():
         await page.fill("[name=email]", "demo@example.com")

@@ -1,4 +1,4 @@
-"""A gateway with one integration of each kind that the connect page shows, and the providers behind them, in this process."""
+"""A gateway with one integration of each kind that the connect page shows, and its providers, in this process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ CLIENT_SECRET = "sandbox-secret-0123456789"
 
 
 class Keys:
-    """A provider with an API key, and one with a sign-in in two steps."""
+    """A provider with an API key, and one with a two-step sign-in."""
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -163,7 +163,7 @@ async def connect_site(folder: Path, **server: Any) -> AsyncIterator[ConnectSite
         whole["branding"] = {"name": "Acme Analytics", "color": "#5b2a9d", "color_dark": "#c9a8ff"}
         gateway = RunningGateway(folder, whole)
         await gateway.start()
-        # Only now is the callback known; the sandbox asks its clients each time.
+        # The callback is known only now; the sandbox reads its clients on each request.
         client = SandboxClient.register(
             CLIENT_ID, CLIENT_SECRET, f"{gateway.url}/oauth/callback", name="Acme Analytics"
         )

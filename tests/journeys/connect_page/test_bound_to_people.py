@@ -1,5 +1,4 @@
-"""The connect page in Chromium where it is about whom a link is for: the confirmation, the ways out of it, and what is said to
-those for whom a link does not work."""
+"""The connect page in Chromium: confirming whom a link is for, cancelling, and messages for links that do not work."""
 
 from typing import Any
 
@@ -89,9 +88,7 @@ async def test_what_the_application_completes_leaves_one_more_step(page: Any, si
     assert len(await site.connections()) == before
 
 
-async def test_pages_on_the_way_have_a_button_for_those_who_stay_there(
-    page: Any, site: ConnectSite, embedding: str
-) -> None:
+async def test_intermediate_pages_have_a_button_to_continue(page: Any, site: ConnectSite, embedding: str) -> None:
     await page.route("**/oauth/authorize**", lambda route: route.fulfill(status=204))
     await page.goto(await site.link(**OAUTH))
     await page.click("button.main")
@@ -158,7 +155,7 @@ async def test_what_a_failure_brought_along_leaves_the_address(page: Any, site: 
     assert "issues" not in await page.inner_text("main")  # the integration's id means nothing to end users
 
 
-async def test_what_is_connected_says_so(page: Any, site: ConnectSite) -> None:
+async def test_connected_link_says_so(page: Any, site: ConnectSite) -> None:
     link = await site.link(**{**KEY, "allowed_integrations": ["northwind", "issues"]})
     await page.goto(link)
     await page.click("text=Northwind CRM")

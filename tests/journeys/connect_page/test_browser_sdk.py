@@ -1,4 +1,6 @@
-"""The published browser SDK, unchanged, against a running gateway and a real OAuth server: only its host is ours."""
+"""The unchanged browser SDK `@nangohq/frontend` with a running gateway and a Django OAuth server: only its host is
+configured.
+"""
 
 import asyncio
 from typing import Any
@@ -28,7 +30,7 @@ document.title = "ready";
 
 @pytest.fixture
 async def app_page(aiohttp_server: AiohttpServer) -> str:
-    """A page of the customer's application, at an origin of its own, that has loaded the SDK."""
+    """A page of the customer's application, at its own origin, that has loaded the SDK."""
     modules = await asyncio.to_thread(npm, "@nangohq/frontend@0.71.10")
     app = web.Application()
 
@@ -42,7 +44,7 @@ async def app_page(aiohttp_server: AiohttpServer) -> str:
 
 
 async def sign_in(popup: Any) -> None:
-    """Sign in as the end user at the OAuth server; one who is signed in already is only asked for consent, if at all."""
+    """Sign in as the end user at the OAuth server. A signed-in user is only asked for consent, if at all."""
     async with asyncio.timeout(PATIENCE_S):
         while not popup.is_closed():
             try:
@@ -50,7 +52,7 @@ async def sign_in(popup: Any) -> None:
                     await popup.fill("[name=username]", django_idp_server.USERNAME)
                     await popup.fill("[name=password]", django_idp_server.PASSWORD)
                     await popup.locator("[type=submit], button").first.click()
-                elif await popup.locator("form.entry button.main").count():  # our own page: it names the end user first
+                elif await popup.locator("form.entry button.main").count():  # the gateway's page
                     assert "For ada" in await popup.inner_text("main")
                     await popup.locator("form.entry button.main").click()
                 elif await popup.locator("[name=allow][type=submit]").count():

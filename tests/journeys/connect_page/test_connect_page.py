@@ -1,6 +1,6 @@
-"""The connect page in Chromium, in every state: what it says, what it does, and that axe finds nothing wrong with it.
+"""The connect page in Chromium, in every state: its texts, its actions, and no findings by axe.
 
-`CONNECT_SCREENSHOTS=docs/screenshots` writes each state as an image: light, dark and as wide as a phone.
+`CONNECT_SCREENSHOTS=docs/screenshots` saves each state as an image: light, dark and at phone width.
 """
 
 import re
@@ -38,7 +38,7 @@ async def test_by_keyboard_alone_a_choice_is_reached(page: Any, site: ConnectSit
     assert await page.locator("h1").inner_text() == "Connect Northwind CRM"
 
 
-async def test_oauth_with_a_choice_of_sites(page: Any, site: ConnectSite) -> None:
+async def test_end_user_chooses_a_site_after_oauth(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link(allowed_integrations=["issues"]))
     granted = await page.locator(".granted").inner_text()
     assert "Create and change sandbox work" in granted

@@ -1,6 +1,6 @@
-"""The console in Chromium: signed in by a link, every view light, dark and on a phone, without JavaScript, by the keyboard.
+"""The console in Chromium: every view in light and dark mode and on a phone, without JavaScript, and by keyboard.
 
-``GATEWAY_SCREENSHOTS=docs/screenshots`` writes what was seen, for docs/console.md.
+``GATEWAY_SCREENSHOTS=docs/screenshots`` saves the screenshots for docs/console.md.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def running(shared_tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """Its receiver of events is down."""
+    """A gateway whose event receiver is down."""
     write_entry(tmp_path, "tracker", tracker_entry(shared_tracker.url))
     made = document(["127.0.0.1/32"])
     with closed_port() as port:
@@ -63,7 +63,7 @@ async def running(shared_tracker: Tracker, tmp_path: Path) -> AsyncIterator[Runn
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGateway:
-    """A gateway with something of everything."""
+    """A gateway with data for every view."""
     tracker = shared_tracker
     switch_on(running)
     await running.imported(tracker.grant(), "anna", end_user={"id": "u1", "display_name": "Anna"})
@@ -95,7 +95,7 @@ async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGatew
 
 
 async def signed_in(context: Any, running: RunningGateway) -> Any:
-    """A page of somebody who has opened the link and pressed its button with the keyboard."""
+    """Return a page of a user who has opened the sign-in link and pressed its button with the keyboard."""
     token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
     page = await context.new_page()
     await page.goto(f"{running.url}/console/sign-in?link={token.reveal()}")

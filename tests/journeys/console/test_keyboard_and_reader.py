@@ -1,4 +1,4 @@
-"""The console by the keyboard alone, and as a screen reader gets it: Chromium's accessibility tree."""
+"""The console by keyboard alone, and for screen readers: Chromium's accessibility tree."""
 
 import itertools
 from typing import Any
@@ -16,7 +16,7 @@ REACHABLE = """[...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
     .filter(one => one.checkVisibility())"""
 NAMED = {"link", "button", "textbox", "combobox", "checkbox", "image", "navigation", "region", "columnheader"}
-# What a person does at each view, by the name that a screen reader says.
+# The actions of each view, by their accessible names.
 OFFERED = {
     "connections": {"Find", "in trouble"},
     "connection": {"Refresh its token now", "Make a link to connect again", "Delete it"},

@@ -1,4 +1,4 @@
-"""Sign-in at the console by npm `oidc-provider`, with its own pages for login and consent."""
+"""Console sign-in with npm `oidc-provider`, including its pages for login and consent."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

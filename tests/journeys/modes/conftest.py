@@ -1,4 +1,6 @@
-"""For the journeys of the auth modes: a provider of a test's own making on a real server, and a gateway in front of it."""
+"""Fixtures for the journeys of the auth modes: a provider that a test defines, on a real server, and a gateway in front
+of it.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -19,7 +21,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Far:
-    """The provider. `seen` holds what reached it: (method, raw path, headers, body)."""
+    """The provider. `seen`: the received requests as (method, raw path, headers, body)."""
 
     url: str = ""
     seen: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
@@ -43,7 +45,7 @@ class Far:
 
 @pytest.fixture
 async def far(aiohttp_server: AiohttpServer) -> Far:
-    """A provider at `far.url`, which knows no path yet."""
+    """A provider at `far.url` without any path."""
     made = Far()
     app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", made.answer)
@@ -57,7 +59,10 @@ Start = Callable[..., Awaitable[RunningGateway]]
 
 @pytest.fixture
 async def start(far: Far, tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts a gateway whose integration `tracker` is `far`: fields of the entry, and `integration` for its own keys."""
+    """Return a function that starts a gateway whose integration `tracker` uses `far`.
+
+    Arguments: fields of the entry, and `integration` for the integration's own keys.
+    """
     async with AsyncExitStack() as stack:
 
         async def started(integration: Mapping[str, Any] | None = None, **entry: Any) -> RunningGateway:
@@ -75,20 +80,20 @@ async def start(far: Far, tmp_path: Path) -> AsyncIterator[Start]:
 
 
 async def imported(gateway: RunningGateway, *, expect: int = 201, **body: Any) -> Any:
-    """Import as connection ``c1``; `body` holds the credentials and whatever else."""
+    """Import connection ``c1``. `body` contains the credentials and other fields."""
     whole = {"provider_config_key": "tracker", "connection_id": "c1", **body}
     return await gateway.json("POST", "/connections", json=whole, expect=expect)
 
 
 async def read(gateway: RunningGateway, **query: str) -> Any:
-    """Connection ``c1`` as the API shows it."""
+    """Return connection ``c1`` as the API shows it."""
     more = "".join(f"&{name}={text}" for name, text in query.items())
     return await gateway.json("GET", f"/connections/c1?provider_config_key=tracker{more}", expect=200)
 
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Lets so many seconds pass, for the wall clock and the monotonic one alike."""
+    """Return a function that sets the wall clock and the monotonic clock forward."""
     passed = 0.0
     now, monotonic = clock.now, clock.monotonic
 
@@ -106,7 +111,7 @@ def epoch(moment: datetime | None = None) -> int:
 
 
 async def connect(gateway: RunningGateway, query: str = "", **session: Any) -> tuple[int, str]:
-    """Walk an authorization as a browser would; the status and the page at its end."""
+    """Walk through an authorization as a browser does. Return the last page's status and text."""
     token = await gateway.session_token(**session)
     address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{query}"
     async with gateway.http.get(address) as answer:
@@ -114,6 +119,6 @@ async def connect(gateway: RunningGateway, query: str = "", **session: Any) -> t
 
 
 async def only_id(gateway: RunningGateway) -> str:
-    """The id of the one connection there is."""
+    """Return the id of the only connection."""
     (one,) = (await gateway.json("GET", "/connections"))["connections"]
     return str(one["connection_id"])

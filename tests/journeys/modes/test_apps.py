@@ -16,7 +16,7 @@ PEM = KEY.as_pem(private=True).decode()
 
 
 class Forge:
-    """Gives installation tokens to anyone who signs as the app, and user tokens for codes."""
+    """Issues installation tokens to clients that sign as the app, and user tokens for codes."""
 
     def __init__(self, far: Far) -> None:
         self.far = far
@@ -112,7 +112,7 @@ async def test_an_installation_is_imported_by_its_number(far: Far, start: Any) -
         ("installation_id=../1&setup_action=install", "not installed"),
     ],
 )
-async def test_what_is_not_installed_connects_nobody(far: Far, start: Any, back: str, words: str) -> None:
+async def test_failed_installation_creates_no_connection(far: Far, start: Any, back: str, words: str) -> None:
     forge = Forge(far)
     gateway = await start(integration(far), **app(far))
     forge.gateway, forge.back = gateway.url, back

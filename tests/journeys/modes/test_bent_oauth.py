@@ -1,4 +1,4 @@
-"""OAUTH2 as single providers bend it: other names, other places, another grant to renew with."""
+"""OAUTH2 with deviations of single providers: other names, other places, another grant for refreshes."""
 
 from typing import Any
 from urllib.parse import parse_qsl
@@ -78,7 +78,7 @@ async def test_a_live_access_token_is_exchanged_where_there_are_no_refresh_token
         refresh_param_renames={"refresh_token": "fb_exchange_token"},
     )
     await imported(gateway, credentials={"type": "OAUTH2", "access_token": "short", "expires_in": 3600})
-    later(3600 - 100)  # inside the margin: still alive, as it must be to be exchanged
+    later(3600 - 100)  # in the refresh window: the token must still be valid to be exchanged
     await gateway.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
     assert asked[0] == {
         "grant_type": "fb_exchange_token",

@@ -1,4 +1,4 @@
-"""OAUTH2_CC: a client of the end user's own, exchanged for tokens (RFC 6749 §4.4)."""
+"""OAUTH2_CC: the end user's own client is exchanged for tokens (RFC 6749 §4.4)."""
 
 import base64
 from typing import Any
@@ -15,7 +15,7 @@ CLIENT = {"type": "OAUTH2_CC", "client_id": "its client", "client_secret": "its:
 
 
 class Issuer:
-    """Gives a token to anyone who proves to be the client, numbered; the API takes only the newest."""
+    """Issues numbered tokens to an authenticated client; the API accepts only the newest."""
 
     def __init__(self, far: Far, ttl_s: int | None = 3600) -> None:
         self.asked: list[dict[str, str]] = []
@@ -101,7 +101,7 @@ async def test_a_token_that_is_brought_along_is_used_until_its_end(far: Far, sta
     await imported(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
     assert issuer.asked == []
     assert (await read(gateway))["credentials"]["token"] == "brought"
-    async with gateway.proxied("c1") as answer:  # refused there, so refreshed and sent again
+    async with gateway.proxied("c1") as answer:  # rejected, so refreshed and sent again
         assert answer.status == 200
     assert len(issuer.asked) == 1
 
@@ -137,4 +137,5 @@ async def test_a_client_with_a_key_signs_its_proof(far: Far, start: Any) -> None
     assert kind == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
     assert (claims["iss"], claims["sub"], claims["aud"]) == ("c", "c", f"{far.url}/token")
     assert claims["exp"] - claims["iat"] == 300
-    assert shown["credentials"]["expires_at"]  # where the provider reports none, it is asked again within the hour
+    # if the provider returns no expiry, the token is requested again within the hour
+    assert shown["credentials"]["expires_at"]

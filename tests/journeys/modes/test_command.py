@@ -1,4 +1,4 @@
-"""``gateway connections`` beside a running gateway on the same store: list, show, refresh, delete with a report."""
+"""``gateway connections`` on the store of a running gateway: list, show, refresh, and delete with a report."""
 
 import csv
 import json
@@ -16,14 +16,14 @@ OAUTH = {"client_id": "our client", "client_secret": "our secret"}
 
 
 async def command(gateway: RunningGateway, *arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout, stderr of ``gateway connections …`` on this gateway's configuration."""
+    """Run ``gateway connections …`` with this gateway's configuration. Return exit code, stdout and stderr."""
     file = gateway.folder / "gateway.yaml"
     file.write_text(json.dumps(gateway.document))
     return await command_output("connections", arguments[0], "-c", str(file), *arguments[1:])
 
 
 class Provider:
-    """Renews and revokes; `keeps` are tokens that it refuses to end."""
+    """Refreshes and revokes tokens. `keeps`: tokens that it refuses to revoke."""
 
     def __init__(self, far: Far) -> None:
         self.revoked: list[str] = []
@@ -49,7 +49,7 @@ class Provider:
 
 @pytest.fixture
 async def gateway(far: Far, start: Any) -> RunningGateway:
-    """With connections c1, c2 and c3, whose tokens are named after them."""
+    """A gateway with connections c1, c2 and c3, whose tokens are named after them."""
     made: RunningGateway = await start(
         OAUTH,
         auth_mode="OAUTH2",
@@ -87,7 +87,7 @@ async def test_credentials_are_renewed_and_what_fails_is_reported(far: Far, gate
     assert (code, answer) == (1, {"c1": "renewed", "c2": "failed", "c3": "renewed"}), err
     assert provider.renewed == 2
     shown = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")
-    assert shown["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway has it too
+    assert shown["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway has the token too
 
 
 async def test_all_connections_of_an_integration_are_ended_with_a_report(far: Far, gateway: RunningGateway) -> None:

@@ -1,4 +1,4 @@
-"""Fields that an entry's `credentials` declare beside those of its auth mode: a signing secret beside the key."""
+"""Additional fields that an entry's `credentials` declare, such as a signing secret."""
 
 import hashlib
 import hmac
@@ -29,7 +29,7 @@ def own(*names: str) -> dict[str, Any]:
 
 LOGIN = {"username": "ada", "password": "pw-1"}
 AWS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "s"}
-# Mode ▸ the entry, what is typed in, and the address that published clients post it to.
+# Mode ▸ the entry, the typed-in fields, and the address to which published clients post them.
 MODES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "API_KEY": ({"credentials": own("apiKey")}, {"apiKey": "k-1"}, "/api-auth/api-key"),
     "BASIC": ({"credentials": own("username", "password")}, LOGIN, "/api-auth/basic"),
@@ -84,7 +84,7 @@ def entry_of(mode: str, far: Far) -> dict[str, Any]:
 
 
 def play(far: Far) -> list[dict[str, str]]:
-    """Header fields of the calls, the newest last."""
+    """Record the header fields of the calls, the newest last."""
     seen: list[dict[str, str]] = []
 
     async def api(request: web.Request) -> web.Response:

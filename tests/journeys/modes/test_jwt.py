@@ -1,4 +1,4 @@
-"""JWT: the token is signed here, with the end user's key (RFC 7515, RFC 7519)."""
+"""JWT: the gateway signs the token with the end user's key (RFC 7515, RFC 7519)."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ async def test_the_far_side_verifies_what_we_signed(far: Far, start: Any, later:
     first = verifier.tokens[0]
     assert (first.header["kid"], first.claims["iss"], first.claims["aud"]) == ("k1", "me", "far")
     assert first.claims["exp"] - first.claims["iat"] == 900
-    assert "scope" not in first.claims  # its setting is not there
+    assert "scope" not in first.claims  # its setting is missing
     later(901)
     async with gateway.proxied("c1") as answer:
         assert answer.status == 200

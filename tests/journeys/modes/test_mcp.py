@@ -14,7 +14,7 @@ from tests.journeys.modes.conftest import Far, connect, only_id
 
 
 class Server:
-    """An MCP server at /mcp with an authorization server at /as; each can be told to lie."""
+    """An MCP server at /mcp with an authorization server at /as. A test can make either return false metadata."""
 
     def __init__(self, far: Far) -> None:
         self.url = far.url

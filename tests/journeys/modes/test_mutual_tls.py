@@ -1,4 +1,4 @@
-"""Mutual TLS: the provider asks who we are before it listens, and we ask it the same (RFC 8705)."""
+"""Mutual TLS: provider and gateway verify each other's certificates (RFC 8705)."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tests.journeys.modes.conftest import Far, imported
 
 @pytest.fixture
 async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, Identity, list[Any]]]:
-    """A provider that speaks TLS only with certificates of its authority: its address, such an identity, what came."""
+    """A TLS provider that accepts only certificates of its authority: its address, a valid identity, received requests."""
     authority, issuer = issued("authority")
     server, _ = issued("localhost", issuer, "localhost")
     client, _ = issued("customer", issuer)
@@ -55,7 +55,7 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def gateway_of(far: Far, start: Any, url: str, **more: Any) -> Any:
-    far.url = url  # the fixture's gateway opens the port of `far.url` on the loopback
+    far.url = url  # the fixture's gateway allows the port of `far.url` on loopback
     return await start(
         auth_mode="OAUTH2_CC",
         token_url=f"{url}/token",
@@ -104,14 +104,14 @@ async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(fa
 
 
 async def test_a_connection_never_travels_under_anothers_certificate(far: Far, start: Any, bank: Any) -> None:
-    """Two connections to one origin: each has a pool of its own, and a kept connection serves its owner alone."""
+    """Two connections to one origin use separate pools, and an idle connection serves only its owner."""
     url, identity, seen = bank
     gateway = await gateway_of(far, start, url)
     base = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
     await imported(gateway, credentials={**base, "client_private_key": identity.key})
     async with gateway.proxied("c1") as answer:
         assert answer.status == 200
-    # The pool that is open now must not be found by a call that has no certificate to show.
+    # A call without a certificate must not find the pool that is open now.
     runtime = gateway.runtime
     with pytest.raises(egress_client.EgressError):
         await runtime.generation.egress.fetch("GET", f"{url}/api/x", headers={"Authorization": "Bearer bank-1"})

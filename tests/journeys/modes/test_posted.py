@@ -1,4 +1,4 @@
-"""The end user's browser posts what was typed in, under its connect session (docs/compatibility.md#without-a-redirect)."""
+"""The end user's browser posts typed-in credentials in its connect session (docs/compatibility.md#without-a-redirect)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Deleting a connection ends its tokens at the provider (RFC 7009), and says of each what became of it."""
+"""Deleting a connection revokes its tokens at the provider (RFC 7009), and reports the result for each token."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ def entry(far: Far, **more: Any) -> dict[str, Any]:
 
 
 class Endpoint:
-    """A revocation endpoint: what it was asked, and what it answers to each token in turn."""
+    """A revocation endpoint: the requests, and the answer to each token in turn."""
 
     def __init__(self, far: Far, *answers: web.Response) -> None:
         self.asked: list[tuple[dict[str, str], str]] = []
@@ -157,7 +157,7 @@ async def test_tokens_that_were_moved_elsewhere_can_be_left_alive(far: Far, star
 
 
 async def test_an_entry_may_describe_a_call_of_its_own(far: Far, start: Any) -> None:
-    """GitHub has one: DELETE with the client as Basic and the token in JSON, one call for the whole grant."""
+    """GitHub's call: DELETE with the client as Basic and the token in JSON, one call for the whole grant."""
     seen: list[Any] = []
 
     async def grant(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Shipped entries whose provider needs a step of its own, each against a provider that behaves so."""
+"""Shipped entries whose provider needs a special step, each with a fake of the provider."""
 
 import hmac
 import json
@@ -36,7 +36,10 @@ async def there(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
 
 @pytest.fixture
 async def start(there: Internet, tmp_path: Path) -> AsyncIterator[Any]:
-    """Starts a gateway whose integration `tracker` is a shipped provider: its name, and the integration's own keys."""
+    """Return a function that starts a gateway whose integration `tracker` is a shipped provider.
+
+    Arguments: the provider's name, and the integration's own keys.
+    """
     async with AsyncExitStack() as stack:
 
         async def started(provider: str, **integration: Any) -> RunningGateway:
@@ -52,7 +55,7 @@ async def start(there: Internet, tmp_path: Path) -> AsyncIterator[Any]:
 
 
 async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
-    """Begin an authorization as a browser would; the query that the provider gets."""
+    """Begin an authorization as a browser does. Return the query that the provider gets."""
     session = await gateway.session_token()
     query = {"connect_session_token": session, **{f"params[{name}]": text for name, text in params.items()}}
     begin = gateway.http.get(f"{gateway.url}/oauth/connect/tracker", params=query, allow_redirects=False)
@@ -61,7 +64,7 @@ async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
 
 
 async def back(gateway: RunningGateway, address: str, expect: int = 200) -> str:
-    """The browser comes back from the provider; the page that it is shown."""
+    """Open the callback in the browser and return the page."""
     async with gateway.http.get(address) as answer:
         html = await answer.text()
         assert answer.status == expect, html
@@ -69,7 +72,7 @@ async def back(gateway: RunningGateway, address: str, expect: int = 200) -> str:
 
 
 async def connected(gateway: RunningGateway, **params: str) -> str:
-    """The id of the connection that comes of a consent."""
+    """Walk through a consent and return the id of its connection."""
     query = await consent(gateway, **params)
     await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
     (one,) = (await gateway.json("GET", "/connections"))["connections"]
@@ -116,13 +119,13 @@ async def test_a_short_lived_token_is_exchanged_for_a_long_lived_one_which_renew
 
     early = await shown(gateway, connection_id, "&force_refresh=true")
     assert early["credentials"]["access_token"] == "long-1"
-    assert tokens.refreshes == 0  # not asked: it would refuse
+    assert tokens.refreshes == 0  # not requested: the provider would refuse
     passed = 59 * 86_400.0
     async with gateway.proxied(connection_id, me) as answer:
         assert answer.status == 200
     second = await shown(gateway, connection_id, "&force_refresh=true")
     assert (second["credentials"]["access_token"], tokens.refreshes) == ("long-2", 1)
-    passed += 59 * 86_400.0  # the first one has ended by now
+    passed += 59 * 86_400.0  # the first token has expired by now
     async with gateway.proxied(connection_id, me) as answer:
         assert answer.status == 200
 
@@ -173,7 +176,8 @@ async def test_a_token_of_facebook_is_exchanged_at_once(there: Internet, start: 
     gateway = await start("facebook", **CLIENT)
     one = await shown(gateway, await connected(gateway))
     assert one["credentials"]["access_token"] == "long"
-    assert "expires_at" not in one["credentials"]  # the end of the short one is not that of the long one
+    # the expiry of the short-lived token does not apply to the long-lived one
+    assert "expires_at" not in one["credentials"]
     wanted = {"grant_type": "fb_exchange_token", "fb_exchange_token": "short"}
     assert asked == [{**wanted, "client_id": "our client", "client_secret": "our secret"}]
 
@@ -196,7 +200,7 @@ async def test_calls_go_to_the_host_that_userinfo_names(
     assert (one["account"]["id"], one["account"]["label"]) == ("u-1", "ada@example.com")
     async with gateway.proxied(connection_id, "/restapi/v2.1/accounts/b") as answer:
         assert answer.status == 200
-    assert there.seen.count(("GET", f"{login}/oauth/userinfo")) == 1  # settings and account of one call
+    assert there.seen.count(("GET", f"{login}/oauth/userinfo")) == 1  # one call for settings and account
     elsewhere = {"Base-Url-Override": "https://na4.docusign.net"}
     async with gateway.proxied(connection_id, "/x", headers=elsewhere) as answer:
         assert (answer.status, there.seen[-1]) == (404, ("GET", "https://na4.docusign.net/x"))
@@ -240,7 +244,7 @@ async def test_state_that_the_provider_drops_travels_in_the_callback_address(the
     query = await consent(gateway)
     assert "state" not in query
     address = provider.back(query)
-    gateway.http.cookie_jar.clear()  # another browser has the address, and not the cookie
+    gateway.http.cookie_jar.clear()  # another browser has the address, but not the cookie
     await back(gateway, address, expect=400)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
     await back(gateway, provider.back(await consent(gateway)))
@@ -266,7 +270,7 @@ async def test_the_next_page_on_a_host_of_another_is_not_followed(there: Interne
 
 
 async def pages(gateway: RunningGateway) -> list[Any]:
-    """The lines of a whole list."""
+    """Return the lines of a whole list."""
     async with gateway.proxied("c1", "/teammates", headers={"Gateway-Paginate": "all"}) as answer:
         return [json.loads(line) for line in (await answer.text()).splitlines()]
 

@@ -1,4 +1,4 @@
-"""The modes that sign each request: OAUTH1, TBA, AWS_SIGV4, and templates that name parts of the request."""
+"""The modes that sign each request: OAUTH1, TBA, AWS_SIGV4, and templates with parts of the request."""
 
 import hashlib
 import hmac
@@ -28,7 +28,7 @@ def header_params(request: web.Request) -> dict[str, str]:
 
 
 async def is_signed(request: web.Request, client_secret: str, token_secret: str, *, sha256: bool = False) -> bool:
-    """Whether the signature holds for what arrived, as RFC 5849 §3.2 has a server check it."""
+    """Return whether the signature is valid for the received request, as RFC 5849 §3.2 says."""
     given = header_params(request)
     params = [(k, v) for k, v in given.items() if k not in {"realm", "oauth_signature"}]
     params += parse_qsl(request.raw_path.partition("?")[2], keep_blank_values=True)
@@ -45,7 +45,7 @@ async def is_signed(request: web.Request, client_secret: str, token_secret: str,
 
 
 class OAuth1Provider:
-    """A server of RFC 5849 that takes each nonce once."""
+    """A server of RFC 5849 that accepts each nonce once."""
 
     def __init__(self, far: Far) -> None:
         self.nonces: set[str] = set()
@@ -121,7 +121,7 @@ async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: Fa
 
 
 async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: Far, start: Any) -> None:
-    """The fast path, which sends again what it has sent before, leaves them to the chain."""
+    """The fast path, which reuses earlier heads, leaves these requests to the chain."""
     provider = OAuth1Provider(far)
     gateway = await oauth1(far, start)
     await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
@@ -182,7 +182,7 @@ async def test_token_based_authentication_signs_with_the_account_as_realm(far: F
 
 
 class Aws:
-    """Checks Signature Version 4 over the request as it arrived, and issues temporary keys for a role (STS)."""
+    """Verifies Signature Version 4 of the received request, and issues temporary keys for a role (STS)."""
 
     def __init__(self, far: Far) -> None:
         self.keys = {"AKIDEXAMPLE": ("secret/1", None)}

@@ -1,4 +1,4 @@
-"""TWO_STEP: a sign-in in one request or several, whose answer holds the token."""
+"""TWO_STEP: a sign-in in one or several requests, whose answer contains the token."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ FORM = {"email": {}, "password": {"secret": True}}
 
 
 class Door:
-    """Lets in who knows the password; each sign-in ends the one before."""
+    """Accepts the right password. Each sign-in invalidates the previous one."""
 
     def __init__(self, far: Far) -> None:
         self.count = 0

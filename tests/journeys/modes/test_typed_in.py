@@ -1,4 +1,4 @@
-"""The modes whose credential is typed in and needs no exchange, and BILL, which logs in."""
+"""The modes with a typed-in credential and no exchange, and BILL, which logs in."""
 
 import base64
 import hashlib

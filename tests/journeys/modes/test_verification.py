@@ -1,4 +1,4 @@
-"""A credential is proved when it is made: a wrong one fails at once, in the provider's own words, and nothing is stored."""
+"""A credential is verified when it is created. A wrong one fails with the provider's message, and nothing is stored."""
 
 import json
 from typing import Any
@@ -59,7 +59,7 @@ async def test_endpoints_are_tried_in_turn_until_one_answers(far: Far, start: An
     await imported(gateway, credentials=KEY)
     assert [path for _, path, _, _ in far.seen] == ["/api/old/?v=1", "/api/me"]
     answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
-    assert answer["payload"]["status"] == 401  # what says most about the key, not what came last or first
+    assert answer["payload"]["status"] == 401  # the status that says most about the key, not the last or first one
 
 
 async def test_without_a_verification_the_credential_is_taken_as_it_is(far: Far, start: Any) -> None:

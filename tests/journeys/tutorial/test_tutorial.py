@@ -1,6 +1,8 @@
-"""docs/tutorial.md as a reader follows it: its commands, edits and code in order, a real `gateway demo`, a real browser session.
+"""docs/tutorial.md as a reader follows it: its commands, edits and code in order, a real `gateway demo`, a real browser
+session.
 
-Changed for the test: ports, which the page fixes and the system chooses here; nothing is fetched from a package registry.
+Differences in the test: the system chooses the ports that the page fixes, and nothing is fetched from a package
+registry.
 """
 
 import asyncio
@@ -29,7 +31,7 @@ from tests.fakes.patience import PATIENCE_S
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text()
 ANSWERS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
-MAKE_RUN: Final = ".venv/bin/gateway demo"  # what `make run` runs, by the Makefile
+MAKE_RUN: Final = ".venv/bin/gateway demo"  # what `make run` runs, according to the Makefile
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,12 @@ def blocks() -> Iterator[Block]:
 
 
 class Reader:
-    """Follows the page block by block. `folder`: the clone; `text` fills in the ports of this run."""
+    """Follows the page block by block. `folder`: the clone. `text` fills in the ports of this run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.socket = free_socket()
-        self.socket.listen()  # so that a request before uvicorn is ready waits
+        self.socket.listen()  # so that requests wait until uvicorn is ready
         self.application = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
         self.ports = {"8000": str(self.socket.getsockname()[1])}
         self.environ = {**os.environ, "UV_OFFLINE": "1", "VIRTUAL_ENV": ""}
@@ -66,7 +68,7 @@ class Reader:
         return text
 
     def edit(self, file: str) -> None:
-        """Apply the next diff: its old lines stand in the file once, together."""
+        """Apply the next diff. Its old lines must occur in the file exactly once, together."""
         lines = self.next("diff").splitlines(keepends=True)
         old = "".join(line[1:] for line in lines if line[0] in " -")
         new = "".join(line[1:] for line in lines if line[0] in " +")
@@ -81,7 +83,7 @@ class Reader:
             written.write("\n\n" + self.next("python"))
 
     async def run(self, script: str) -> str:
-        """Return what a shell prints for the script; it ends at the first command that fails."""
+        """Run the script in a shell and return its output. It stops at the first command that fails."""
         process = await self._shell(script)
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
         assert process.returncode == 0, err.decode()
@@ -89,7 +91,7 @@ class Reader:
 
     @asynccontextmanager
     async def demo(self) -> AsyncIterator[dict[str, Any]]:
-        """`make run` in the first terminal."""
+        """Run `make run` in the first terminal."""
         process = await self._shell(f"exec {MAKE_RUN} --port 0 --sandbox-port 0 --json")
         async with _ended(process):
             assert process.stdout is not None
@@ -103,7 +105,7 @@ class Reader:
 
     @asynccontextmanager
     async def started(self, script: str) -> AsyncIterator[None]:
-        """A script whose last command is uvicorn, on our socket in place of port 8000."""
+        """Run a script whose last command is uvicorn, on the test's socket instead of port 8000."""
         assert script.count("--port 8000") == 1
         *before, last = script.splitlines()
         served = last.replace("--port 8000", f"--fd {self.socket.fileno()}")
@@ -127,12 +129,12 @@ async def _ended(process: Process) -> AsyncIterator[None]:
         if process.returncode is None:
             process.terminate()
         out, err = await process.communicate()
-        print(out.decode(), err.decode(), sep="\n")  # shown where the test fails
+        print(out.decode(), err.decode(), sep="\n")  # shown if the test fails
 
 
 @dataclass
 class Ada:
-    """The end user, with a browser."""
+    """The end user with a browser."""
 
     http: aiohttp.ClientSession
     application: str
@@ -143,7 +145,7 @@ class Ada:
             return await answer.text()
 
     async def follow(self, text: str) -> VisitedPage:
-        """The link with that text on the start page, through the connect page and the sandbox's consent."""
+        """Follow the link with that text on the start page, through the connect page and the sandbox's consent."""
         links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', await self.home())
         (address,) = [unescape(href) for href, shown in links if shown == text]
         async with self.http.get(urljoin(self.application, address), headers=BROWSER) as page:
@@ -152,7 +154,7 @@ class Ada:
         return await visit(self.http, consent, ANSWERS)
 
     async def events(self, newest: str) -> list[str]:
-        """All that the application shows, once `newest` is the last of Ada's."""
+        """Return everything that the application shows, once `newest` is Ada's last event."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with self.http.get(f"{self.application}/events") as answer:
@@ -191,7 +193,7 @@ async def test_the_tutorial_works_as_it_stands(reader: Reader) -> None:
 
 async def the_application_connects_calls_hears_and_reconnects(reader: Reader, ready: dict[str, Any]) -> None:
     install, folder = reader.next("sh").splitlines()
-    if (reader.folder / ".venv" / "bin" / "uv").exists():  # all of it is there, so that uv asks no registry
+    if (reader.folder / ".venv" / "bin" / "uv").exists():  # everything is installed, so uv needs no registry
         await reader.run(install)
     await reader.run(folder)
     for _ in range(4):

@@ -1,9 +1,9 @@
-"""A small FastAPI application whose signed-in users connect an account: each link is bound to the user it was made for.
+"""A small FastAPI application whose signed-in users connect an account: each link is bound to its user.
 
     GATEWAY_URL=… SECRET_KEY=… SIGNING_KEY=… uvicorn --port 8000 tests.journeys.wrong_person.application:app
 
-`SIGNING_KEY`: the environment's webhook signing key (`gateway events key`). Sign-in is one form without a password, and users
-live in memory; the rest is what an application needs.
+`SIGNING_KEY`: the environment's webhook signing key (`gateway events key`). Sign-in is a form without a password, and
+users are kept in memory. The rest is what a real application needs.
 """
 
 import os
@@ -28,15 +28,15 @@ app = FastAPI()
 
 @dataclass
 class Link:
-    """A connect session of a user: what completes it, and stays here."""
+    """A user's connect session, with the values to complete it, which stay in the application."""
 
     session_id: str
     verifier: str
     state: str
 
 
-users: dict[str, str] = {}  # by the cookie of their sign-in
-links: dict[str, Link] = {}  # by user; a new one replaces the last
+users: dict[str, str] = {}  # by sign-in cookie
+links: dict[str, Link] = {}  # by user; a new link replaces the last one
 connections: dict[str, str] = {}  # by user
 
 SignIn = Annotated[str, Cookie(alias="sign-in")]
@@ -46,13 +46,13 @@ SignIn = Annotated[str, Cookie(alias="sign-in")]
 async def sign_in(user: str) -> Response:
     answer = Response(status_code=204)
     users[ticket := secrets.token_urlsafe(32)] = user
-    answer.set_cookie("sign-in", ticket, httponly=True, samesite="lax")  # lax: it comes along on the way back
+    answer.set_cookie("sign-in", ticket, httponly=True, samesite="lax")  # lax: sent on the redirect back
     return answer
 
 
 @app.get("/connect")
 async def connect(request: Request, ticket: SignIn = "") -> Response:
-    """Make a link for the signed-in user, and send their browser there."""
+    """Create a link for the signed-in user, and redirect their browser to it."""
     user = signed_in(ticket)
     verifier, state = new_code_verifier(), secrets.token_urlsafe(16)
     async with gateway() as client:
@@ -70,7 +70,7 @@ async def connect(request: Request, ticket: SignIn = "") -> Response:
 
 @app.get("/back")
 async def back(request: Request, ticket: SignIn = "") -> dict[str, str | None]:
-    """Where the gateway sends a browser back: complete what this signed-in user has brought, and nothing else."""
+    """The return URL: complete only what this signed-in user has connected."""
     user = signed_in(ticket)
     link = links.get(user)
     if link is None:

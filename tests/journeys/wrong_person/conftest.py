@@ -1,4 +1,4 @@
-"""A world in which Alice's link comes to Bob."""
+"""Fixtures in which Bob gets Alice's link."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.journeys.wrong_person.world import Person, World, world_at
 
 @pytest.fixture(params=[True, False], ids=["bound", "unbound"])
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """With sessions that have a code challenge, and without."""
+    """A world with sessions that have a code challenge, and one without."""
     async with world_at(tmp_path, bound=request.param) as one:
         yield one
 
@@ -23,13 +23,13 @@ async def bound(tmp_path: Path) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def alice(request: pytest.FixtureRequest) -> Person:
-    """Signed in as herself, at the application and the provider."""
+    """Alice, signed in at the application and the provider."""
     return await _person(request, "alice")
 
 
 @pytest.fixture
 async def bob(request: pytest.FixtureRequest) -> Person:
-    """Signed in as himself, at the application and the provider."""
+    """Bob, signed in at the application and the provider."""
     return await _person(request, "bob")
 
 

@@ -1,4 +1,4 @@
-"""A provider that knows several people by a cookie of its own, so that a connection shows whose account it is."""
+"""A provider that identifies its users by a cookie, so that a connection shows whose account it is."""
 
 import asyncio
 import base64
@@ -13,8 +13,10 @@ SIGNED_IN = "at-provider"
 
 
 class Provider:
-    """`authorizations` counts who came to its page. Its API answers a person in `held` once that event is set; `asked` is set
-    when one of them waits."""
+    """`authorizations`: number of visits to its page.
+
+    Its API answers a user in `held` only when that event is set. `asked` is set when such a user's call waits.
+    """
 
     def __init__(self) -> None:
         self.url = ""

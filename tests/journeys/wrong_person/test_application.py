@@ -1,6 +1,6 @@
-"""The FastAPI application at real OAuth servers: Ada connects her account, and Bob with Ada's link is refused.
+"""The FastAPI application with real OAuth servers: Ada connects her account, and Bob with Ada's link is refused.
 
-`make oauth-servers` runs it at both; `make test` at the one that is a test dependency anyway.
+`make oauth-servers` runs it with both servers; `make test` with the one that is a test dependency anyway.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ Server = DjangoOAuthToolkit | OidcProvider
 async def server(
     request: pytest.FixtureRequest, gateway_server: GatewayServer, tmp_path: Path
 ) -> AsyncIterator[Server]:
-    """An OAuth server, and the gateway with the integration ``accounts`` at it."""
+    """An OAuth server, and the gateway with the integration ``accounts`` for it."""
     if request.param == "oidc-provider" and not ALL:
         pytest.skip("needs packages from a registry; `make oauth-servers` runs it")
     start = {"django-oauth-toolkit": django.start, "oidc-provider": oidc_provider.start}[request.param]
@@ -62,11 +62,11 @@ async def server(
 
 @pytest.fixture
 async def application(gateway_server: GatewayServer, server: Server) -> AsyncIterator[str]:
-    """The address of the application, which runs under uvicorn in a process of its own."""
+    """The URL of the application, which runs under uvicorn in its own process."""
     status, answer = await gateway_server.call("POST", "/environment/webhook-signing-key/rotate", body={})
     assert status == 200, answer
     sock = free_socket()
-    sock.listen()  # so that who comes before uvicorn is ready waits
+    sock.listen()  # so that requests wait until uvicorn is ready
     arguments = ("-m", "uvicorn", "--fd", str(sock.fileno()), "tests.journeys.wrong_person.application:app")
     environ = {
         "GATEWAY_URL": gateway_server.url,
@@ -90,7 +90,7 @@ async def application(gateway_server: GatewayServer, server: Server) -> AsyncIte
 
 @dataclass
 class User:
-    """`http`: a browser, signed in at the application and, once it is there, at the OAuth server under the same name."""
+    """`http`: a browser, signed in at the application and, after the first visit, at the OAuth server under the same name."""
 
     name: str
     application: str
@@ -98,13 +98,13 @@ class User:
     http: aiohttp.ClientSession
 
     async def link(self) -> str:
-        """The link that the application makes for this user."""
+        """Return the link that the application creates for this user."""
         async with self.http.get(f"{self.application}/connect", allow_redirects=False) as answer:
             assert answer.status == 303, await answer.text()
             return answer.headers["Location"]
 
     async def connect(self, link: str) -> VisitedPage:
-        """Through our page, the server's sign-in and its consent, to where that ends."""
+        """Walk through the gateway's page, the server's sign-in and its consent. Return the last page."""
         async with self.http.get(link, headers=BROWSER) as page:
             pages = str(page.url)
         return await self.server.authorize(self.http, await to_consent(self.http, pages), self.name)
@@ -131,7 +131,7 @@ async def bob(application: str, server: Server) -> AsyncIterator[User]:
 
 
 async def whose(gateway: GatewayServer) -> dict[str, str]:
-    """Whose account each connection is, by its end user, as the OAuth server sees it."""
+    """Return the account of each connection, by end user, as the OAuth server reports it."""
     _, listed = await gateway.call("GET", "/connections")
     found = {}
     for one in listed["connections"]:

@@ -25,7 +25,7 @@ async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def evil() -> AsyncIterator[str]:
-    """The address of another site, whose pages tests fill."""
+    """The URL of another site, whose pages are filled by tests."""
 
     async def empty(_request: web.Request) -> web.Response:
         return web.Response(text="<!doctype html><title>evil</title>", content_type="text/html")
@@ -40,13 +40,13 @@ async def evil() -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def chromium() -> AsyncIterator[Any]:
-    """One Chromium for all tests: each opens a profile of its own in it."""
+    """One Chromium for all tests; each opens its own profile."""
     async with launched() as browser:
         yield browser
 
 
 async def bobs(chromium: Any, world: World, **options: Any) -> Any:
-    """A page of a browser in which Bob is signed in at the provider."""
+    """Return a page of a browser in which Bob is signed in at the provider."""
     context = await chromium.new_context(locale="en-US", **options)
     context.set_default_timeout(PATIENCE_S * 1000)
     page = await context.new_page()
@@ -91,7 +91,7 @@ async def test_back_and_the_same_again(world: World, chromium: Any) -> None:
         if page.url == form:
             break
         await page.go_back()
-    assert world.provider.authorizations == authorizations  # going back begins nothing
+    assert world.provider.authorizations == authorizations  # going back starts nothing
     bob = world.person("bob")
     for address in world.returned:
         assert await world.back(bob, address) is None
@@ -121,10 +121,10 @@ async def test_a_page_of_another_site_frames_it(world: World, chromium: Any, evi
 
 
 async def test_a_page_of_another_site_loads_its_addresses(world: World, chromium: Any, evil: str) -> None:
-    """The page tries an image, fetch, and forms that send themselves; Bob looks on, and clicks nothing."""
+    """The page tries an image, fetch, and self-submitting forms. Bob only watches."""
     link = await world.link()
     page = await bobs(chromium, world)
-    await page.goto(link.address)  # his browser has the session's cookies
+    await page.goto(link.address)  # his browser gets the session's cookies
     form = page.url
     await page.goto(evil)
     oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"

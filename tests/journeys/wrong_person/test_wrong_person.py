@@ -1,5 +1,8 @@
-"""Alice's link in Bob's hands, over HTTP. With a code challenge, none of it makes Bob's account Alice's connection; without one,
-nothing does but a page that named Alice and a click."""
+"""Bob uses Alice's link, over HTTP.
+
+With a code challenge, nothing makes Bob's account Alice's connection. Without one, this needs a page that named Alice
+and a click.
+"""
 
 import asyncio
 import base64
@@ -26,7 +29,7 @@ PROGRAM = {"Accept": "application/json"}
 
 
 async def program_begins(world: World, link: Link, person: Person | None = None) -> tuple[int, str, dict[str, str]]:
-    """Return what a program without anybody's cookies gets at /oauth/connect: status, location, and cookies."""
+    """Return what a program without cookies gets at /oauth/connect: status, location, and cookies."""
     address = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
     async with aiohttp.ClientSession() as http, http.get(address, headers=PROGRAM, allow_redirects=False) as answer:
         cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
@@ -34,13 +37,13 @@ async def program_begins(world: World, link: Link, person: Person | None = None)
 
 
 async def callback_of(person: Person, consent: str) -> str:
-    """Where the provider sends that browser, which does not go there."""
+    """Return the provider's redirect for that browser without following it."""
     async with person.http.get(consent, allow_redirects=False) as answer:
         return answer.headers["Location"]
 
 
 async def begun(person: Person, address: str) -> str:
-    """The provider's address after the click in that browser, not loaded."""
+    """Click in that browser and return the provider's address without loading it."""
     await person.go(address)
     html = person.saw[-1]
     person.clicks += 1
@@ -79,7 +82,7 @@ async def test_alice_herself_is_served(world: World, alice: Person) -> None:
     assert result is not None
     assert result.outcome == "pending"
     assert await world.accounts() == {"alice": "alice"}
-    assert await world.back(alice, where) is not None  # a result that is sent again changes nothing
+    assert await world.back(alice, where) is not None  # sending a result again changes nothing
     assert await world.accounts() == {"alice": "alice"}
 
 
@@ -107,7 +110,7 @@ async def test_alice_brings_back_what_bob_connected_before_her(bound: World, ali
 
 
 async def test_bob_s_typed_key_waits_as_alice_cancels(bound: World, alice: Person) -> None:
-    """Bob's program plants a pending connection; Alice's own browser must not bring it back for her."""
+    """Bob's program plants a pending connection; Alice's own browser must not return with it."""
     link = await bound.link(allowed_integrations=["keyed"])
     typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
     async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as answer:
@@ -116,9 +119,7 @@ async def test_bob_s_typed_key_waits_as_alice_cancels(bound: World, alice: Perso
     pages = await bound.pages(alice, link)
     await alice.go(f"{pages}/i/keyed?again=1")
     html = alice.saw[-1]
-    await alice.send(
-        html, {"credentials[apiKey]": ""}
-    )  # she clicks, so the browser is hers, and then thinks better of it
+    await alice.send(html, {"credentials[apiKey]": ""})  # she clicks, so the browser is hers, and then cancels
     where = await alice.go(f"{pages}/return?i=keyed")
     result = await bound.back(alice, where)
     assert result is None or (result.outcome, result.connection_id) == ("failed", None)
@@ -173,7 +174,7 @@ async def test_a_replayed_session_cookie_without_the_page(world: World, alice: P
 
 
 async def test_all_of_alice_s_cookies_replayed(bound: World, alice: Person, bob: Person) -> None:
-    """Even a browser that is hers by every cookie comes back to the application as Bob."""
+    """Even a browser with all of Alice's cookies returns to the application as Bob."""
     link = await bound.link()
     pages = await bound.pages(alice, link)
     held = {one.key: one.value for one in alice.http.cookie_jar if one.key.startswith("gw-")}
@@ -189,7 +190,7 @@ async def test_the_page_is_skipped(world: World, bob: Person, confirmation: str)
     link, own = await world.link(), await world.link("bob")
     await world.pages(bob, own)
     form = {"none": {}, "made up": {"confirmation": "0" * 64}, "of his own link": hidden_in(bob.saw[-1])}[confirmation]
-    async with bob.http.get(link.address, allow_redirects=False) as answer:  # the token's cookie, and no page
+    async with bob.http.get(link.address, allow_redirects=False) as answer:  # the token's cookie, without the page
         pages = answer.headers["Location"]
     await bob.go(f"{pages}/i/accounts", form)
     assert (bob.status, bob.error) == (400, "not_confirmed")
@@ -222,7 +223,7 @@ async def test_the_address_that_skipped_the_page(
 
 
 async def test_the_provider_s_address_of_another_flow_is_forwarded(world: World, bob: Person) -> None:
-    """Mallory begins with a program and sends Bob straight to the provider."""
+    """Mallory starts with a program and sends Bob directly to the provider."""
     link = await world.link()
     status, consent, _ = await program_begins(world, link)
     assert (status, consent.startswith(world.provider.url)) == (302, True)
@@ -323,7 +324,7 @@ async def test_the_result_of_one_session_with_the_verifier_of_another(bound: Wor
 
 
 async def connected(world: World, alice: Person) -> str:
-    """The id of Alice's own connection."""
+    """Return the id of Alice's own connection."""
     where = await alice.click(await world.pages(alice, await world.link()))
     await world.back(alice, where)
     ((listed),) = (await world.gateway.json("GET", "/connections"))["connections"]
@@ -359,7 +360,7 @@ async def refused(world: World, connection_id: str) -> dict[str, Any]:
 
 
 async def test_bob_s_typed_key_is_checked_while_alice_reconnects(bound: World, alice: Person) -> None:
-    """A provider that says no account; his key is checked from before her click until after her result."""
+    """For a provider that does not name the account: Bob's key is checked from before her click until after her result."""
     entry = {
         "display_name": "Nameless",
         "categories": ["crm"],
@@ -452,7 +453,7 @@ async def test_the_form_of_a_frame_is_sent_by_another_site(world: World, bob: Pe
 
 
 async def test_the_window_of_a_frame_is_bob_s(world: World, bob: Person) -> None:
-    """The published SDK's frame in a page of Bob's: its form opens a window, where Bob authorizes."""
+    """The published SDK's frame in a page of Bob's: its form opens a window in which Bob authorizes."""
     link = await world.link()
     own = {"Origin": world.gateway.url, "Sec-Fetch-Site": "same-origin"}
     frame = {"Authorization": f"Bearer {link.token}", "Gateway-Embedder": world.app, **own}
@@ -475,7 +476,7 @@ async def test_a_credential_is_typed_in_under_alice_s_token(world: World, bob: P
         assert bob.knew
         assert await world.back(bob, where) is None or not world.bound
         assert await world.safe(bob)
-    else:  # it has Alice's token and Bob's key, and needs no page
+    else:  # with Alice's token and Bob's key, no page is needed
         address = f"{world.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
         async with bob.http.post(address, json={"apiKey": "key-of-bob"}) as answer:
             made = await answer.json()

@@ -1,4 +1,4 @@
-"""Alice, Bob and their browsers; the application that made Alice's link; the provider where both have an account."""
+"""Alice, Bob and their browsers; the application that created Alice's link; the provider where both have an account."""
 
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -24,8 +24,11 @@ ALICE = {"id": "alice", "display_name": "Alice Liddell", "email": "alice@example
 
 
 class Person:
-    """A browser: it keeps cookies and follows redirects within the gateway and the provider. `signed_in`: who the application
-    takes it for. `saw`: the pages that it showed, `clicks`: the forms that its user sent from them."""
+    """A browser: it keeps cookies and follows redirects within the gateway and the provider.
+
+    `signed_in`: the application's user. `saw`: the pages that it showed. `clicks`: the number of forms that its user
+    sent.
+    """
 
     def __init__(self, signed_in: str | None, application: str) -> None:
         self._application = application
@@ -37,7 +40,7 @@ class Person:
         self.error: str | None = None
 
     async def go(self, address: str, form: Mapping[str, str] | None = None, **options: Any) -> str:
-        """The address where it ends: of a page, or of the application, which is not loaded."""
+        """Go to an address and return the last one: of a page, or of the application, which is not loaded."""
         method = "GET" if form is None else "POST"
         for _ in range(10):
             async with self.http.request(method, address, data=form, allow_redirects=False, **options) as answer:
@@ -52,7 +55,7 @@ class Person:
         raise AssertionError(f"too many redirects, the last to {address}")
 
     async def click(self, address: str, typed: Mapping[str, str] | None = None) -> str:
-        """Look at the page at `address` and send its form; where that ends, on the provider's way too."""
+        """Open the page at `address` and send its form. Return the last address, which may be the provider's."""
         await self.go(address)
         return await self.send(self.saw[-1], typed)
 
@@ -77,7 +80,7 @@ class Person:
 
 @dataclass
 class Link:
-    """A session that the application made for a user, and what it keeps of it."""
+    """A session that the application created for a user, and the values that it keeps."""
 
     session: dict[str, Any]
     verifier: str
@@ -98,8 +101,10 @@ class Link:
 
 @dataclass
 class World:
-    """`bound`: whether the application makes sessions with a code challenge. `app`: its origin; `returned`: the addresses that
-    browsers have loaded there."""
+    """`bound`: whether the application creates sessions with a code challenge.
+
+    `app`: the application's origin. `returned`: the addresses that browsers have loaded there.
+    """
 
     gateway: RunningGateway
     provider: Provider
@@ -126,7 +131,7 @@ class World:
         return self.people[-1]
 
     async def link(self, user: str = "alice", path: str = "/connect/sessions", **wish: Any) -> Link:
-        """The application makes one for its signed-in user."""
+        """Let the application create a link for its signed-in user."""
         verifier, state = new_code_verifier(), secrets.token_urlsafe(8)
         body = {"return_url": f"{self.app}/back", "state": state, **wish}
         if self.bound:
@@ -139,7 +144,7 @@ class World:
         return self.links[user]
 
     async def pages(self, person: Person, link: Link) -> str:
-        """The address of the link's form, opened in that browser."""
+        """Open the link in that browser and return the address of its form."""
         return await person.go(link.address)
 
     async def signing_key(self, environment: str = "dev") -> str:
@@ -147,7 +152,9 @@ class World:
         return (await signing_keys(runtime.generation.config, runtime.store, environment))[0].reveal()
 
     async def back(self, person: Person, address: str) -> ConnectResult | None:
-        """The application when a browser comes back: it completes what its own signed-in user has brought. None: refused."""
+        """Act as the application's return URL: complete what its own signed-in user has connected. Return None if it is
+        refused.
+        """
         link = self.links.get(person.signed_in or "")
         if link is None or not address.startswith(self.app):
             return None
@@ -171,18 +178,19 @@ class World:
             return answer.status
 
     async def accounts(self) -> dict[str, str]:
-        """Whose account each connection is, by its end user."""
+        """Return the account of each connection, by end user."""
         listed = (await self.gateway.json("GET", "/connections"))["connections"]
         return {one["end_user"]["id"]: one["account"]["id"] for one in listed}
 
     async def pending(self, link: Link) -> list[str]:
-        """The ids of what the application could complete under a session."""
+        """Return the ids of the connections that the application could complete in a session."""
         body = await self.gateway.json("GET", f"/connect/sessions/{link.session_id}", expect=200)
         return [one["connection_id"] for one in body["data"]["connections"] if one["is_pending"]]
 
     async def safe(self, bob: Person | None = None) -> bool:
-        """The promise: with binding, Alice's connection is never Bob's account; without, only after a page that named her and
-        a click."""
+        """Return whether the promise holds: with binding, Alice's connection is never Bob's account; without binding,
+        only after a page
+        named her and was clicked."""
         if (await self.accounts()).get("alice") != "bob":
             return True
         return not self.bound and bob is not None and bob.knew

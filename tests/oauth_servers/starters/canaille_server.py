@@ -1,4 +1,4 @@
-"""Canaille with one user and one client, its data in memory: python canaille_server.py JSON
+"""Canaille with one user and one client, with its data in memory: python canaille_server.py JSON
 
 JSON: client_id, client_secret, redirect_uri, ttl_s, user, password. Prints ``ready on http://127.0.0.1:PORT``.
 """
@@ -17,7 +17,7 @@ app = create_app(
     {
         "SECRET_KEY": "only-for-tests-" + "x" * 40,
         "OAUTH2_TOKEN_EXPIRES_IN": {"authorization_code": options["ttl_s"], "refresh_token": options["ttl_s"]},
-        "CANAILLE_OIDC": {"TRUSTED_DOMAINS": []},  # the client's users see the consent page
+        "CANAILLE_OIDC": {"TRUSTED_DOMAINS": []},  # users must see the consent page for the client
     }
 )
 with app.app_context():

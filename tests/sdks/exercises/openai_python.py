@@ -16,7 +16,7 @@ except openai.NotFoundError as refused:
     assert refused.code == "model_not_found"
 else:
     raise AssertionError("the provider's 404 was lost")
-if "Connection-Id" in client.default_headers:  # by headers: the same client can name a connection that does not exist
+if "Connection-Id" in client.default_headers:  # with headers, the same client can name a connection that does not exist
     try:
         client.with_options(default_headers={"Connection-Id": "nobody"}).models.list()
     except openai.NotFoundError as missing:

@@ -1,4 +1,4 @@
-"""A whole catalog in another shape becomes one of ours: what can be said is said, and what is lost is told."""
+"""A whole catalog in another format is converted: equivalent fields are kept, and lost ones are reported."""
 
 import re
 from collections import Counter
@@ -28,12 +28,12 @@ SAID_ALIKE = (
     "alternate_access_token_response_path",
 )  # fmt: skip
 
-# Names and text, without functions, moments and line breaks.
+# Placeholders and text, without functions, times and line breaks.
 _PLAIN = re.compile(r"(?:[^$\n]|\$\{(?!now|random)[A-Za-z0-9_.-]+\})*")
 
 
 class Imported:
-    """The shipped catalog, sent through the other shape and back."""
+    """The shipped catalog, converted to the other format and back."""
 
     def __init__(self, folder: Path) -> None:
         self.shipped = load_catalog([SHIPPED], scripts=SCRIPTS, modes=known_modes())
@@ -64,13 +64,13 @@ def test_at_least_95_of_100_entries_are_usable(imported: Imported) -> None:
     assert all(fields_noted(imported.found[name], "refused") for name in refused)
 
 
-def test_what_is_written_is_free_of_faults(imported: Imported) -> None:
+def test_written_entries_have_no_faults(imported: Imported) -> None:
     found = lint([imported.folder], scripts=SCRIPTS, modes=known_modes())
     assert [str(fault) for fault in found if fault.level == "fault"] == []
     assert len(imported.catalog.providers) == len(imported.usable)
 
 
-def test_what_both_can_say_is_said_as_before(imported: Imported) -> None:
+def test_fields_of_both_formats_survive_the_round_trip(imported: Imported) -> None:
     different: Counter[str] = Counter()
     compared = 0
     for name, before in imported.shipped.providers.items():
@@ -89,7 +89,9 @@ def test_what_both_can_say_is_said_as_before(imported: Imported) -> None:
 
 
 def _sayable(provider: Provider, key: str) -> Any:
-    """The field, as far as the other shape has it: no forms of addresses that it lacks, further steps in TWO_STEP alone."""
+    """Return the field as far as the other format supports it: only its forms of addresses, further steps only in
+    TWO_STEP.
+    """
     if key == "alternatives":
         return {name: forms for name, forms in provider.alternatives.items() if name in {*SAME, "proxy.base_url"}}
     return None if key == "additional_steps" and provider.auth_mode != "TWO_STEP" else getattr(provider, key)
@@ -102,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 
 def test_every_template_renders(imported: Imported) -> None:
-    """Each address and text of every entry, with values that fit its settings, is what filling in by hand makes of it."""
+    """Each address and text of every entry renders, with values that fit its settings, like a simple replacement does."""
     rendered = 0
     for provider in imported.catalog.providers.values():
         config = {name: sample(provider, name) for name in _names(provider, "connectionConfig")}
@@ -126,7 +128,7 @@ def test_every_template_renders(imported: Imported) -> None:
 
 
 def _is_odd(provider: Provider, template: str) -> bool:
-    """Where values are percent-encoded on their way into a path or a query, which the hand below does not do."""
+    """Return whether values are percent-encoded in a path or query, which `_by_hand` does not do."""
     path = template.partition("://")[2].partition("/")[2]
     return "${" in path
 
@@ -138,7 +140,7 @@ def _by_hand(template: str, known: Mapping[str, str]) -> str:
 
 
 def sample(provider: Provider, name: str) -> str | None:
-    """A value of the right kind for a setting."""
+    """Return a valid value for a setting."""
     setting = provider.connection_config.get(name)
     if setting is None:
         return "x"
@@ -169,7 +171,7 @@ def test_every_loss_is_reported_with_its_line(imported: Imported) -> None:
         assert line.strip().startswith(f"{field.rpartition('.')[2]}:"), (name, field, line)
 
 
-def test_what_was_said_in_another_way_is_not_reported_as_lost(imported: Imported) -> None:
+def test_field_expressed_differently_is_not_reported_as_lost(imported: Imported) -> None:
     for name, field in imported.lost.items():
         if field is None:
             assert fields_noted(imported.found[name], "lost") <= {"docs"}, (name, imported.found[name].notes)

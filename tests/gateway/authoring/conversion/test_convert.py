@@ -1,4 +1,4 @@
-"""Single fields on their way into our format: said as before, said otherwise, or told as lost."""
+"""Conversion of single fields: kept, expressed differently, or reported as lost."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ BASE: Mapping[str, Any] = {
 
 
 def converted(**fields: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the values of our file, and (kind, field) of every note."""
+    """Return the values of the converted entry, and (kind, field) of every note."""
     converting = Converting(SCRIPTS)
     values = converting.values({**BASE, **fields})
     return values, [(note.kind, ".".join(map(str, note.place))) for note in converting.notes.all]
@@ -55,7 +55,7 @@ def is_sound(values: Mapping[str, Any]) -> bool:
         ),
     ],
 )
-def test_what_we_can_say_is_said(given: dict[str, Any], ours: dict[str, Any]) -> None:
+def test_supported_field_is_converted(given: dict[str, Any], ours: dict[str, Any]) -> None:
     values, notes = converted(**given)
     assert ours.items() <= values.items()
     assert "lost" not in {kind for kind, _ in notes}
@@ -73,7 +73,7 @@ def test_what_we_can_say_is_said(given: dict[str, Any], ours: dict[str, Any]) ->
         ({"token": {"header": {"alg": "RS256"}}}, "token"),
     ],
 )
-def test_what_we_cannot_say_is_reported_and_the_rest_stays(given: dict[str, Any], field: str) -> None:
+def test_unsupported_field_is_reported_and_the_rest_is_kept(given: dict[str, Any], field: str) -> None:
     values, notes = converted(**given)
     assert ("lost", field) in notes
     assert is_sound(values)
@@ -104,7 +104,7 @@ def test_further_steps_keep_their_order_and_their_nested_bodies() -> None:
         {"url": "https://far.test/2", "body": {"a": {"b": "${step1.x}"}}},
         {"body_format": "json", "url": "https://far.test/3", "params": {"c": "${step2.y}"}, "method": "PUT"},
     ]
-    assert values["body_format"] == "json"  # which goes without saying there
+    assert values["body_format"] == "json"  # the other format's default
     assert is_sound(values)
 
 
@@ -132,7 +132,7 @@ def test_a_setting_that_becomes_a_host_gets_the_format_for_it(
     assert is_sound(values)
 
 
-def test_a_placeholder_inside_of_which_there_is_a_choice_gets_a_default() -> None:
+def test_placeholder_with_a_fallback_gets_a_default() -> None:
     values, notes = converted(proxy={"base_url": "https://${connectionConfig.region || 'us'}.far.test"})
     assert values["proxy"]["base_url"] == "https://${connectionConfig.region}.far.test"
     assert values["connection_config"]["region"]["default_value"] == "us"

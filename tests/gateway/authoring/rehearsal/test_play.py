@@ -1,4 +1,4 @@
-"""A rehearsal of an entry: it passes where what arrives is what the entry says, and fails, by the entry's place, where not."""
+"""A rehearsal of an entry passes if the gateway sends what the entry says. Otherwise it fails with the entry's field."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -230,12 +230,12 @@ def step(found: Rehearsed, name: str) -> Any:
     return next(one for one in found.steps if one.name == name)
 
 
-def test_every_mode_is_here() -> None:
+def test_every_mode_has_a_test_entry() -> None:
     assert {entry["auth_mode"] for entry in ENTRIES.values()} >= known_modes() - {"extra"}
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-async def test_an_entry_that_the_gateway_keeps_to_passes(name: str) -> None:
+async def test_correctly_applied_entry_passes(name: str) -> None:
     entry = provider(ENTRIES[name])
     found = await rehearse(entry, {})
     assert failures(found) == []
@@ -294,7 +294,7 @@ def _in_the_header(client: Any, method: str | None, headers: dict[str, str], par
 
 
 async def _unproved(*_: Any) -> None:
-    """Lets every credential pass."""
+    """Accept every credential."""
 
 
 MUTANTS: Mapping[str, tuple[str, Any, str, Any, tuple[str, tuple[str | int, ...]]]] = {
@@ -329,7 +329,9 @@ def _as_json(call: Any) -> Any:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-async def test_a_gateway_that_does_otherwise_is_found_out(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gateway_that_deviates_from_the_entry_fails_the_rehearsal(
+    mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, where, attribute, instead, (failing, place) = MUTANTS[mutant]
     monkeypatch.setattr(where, attribute, instead)
     found = await rehearse(provider(ENTRIES[name]), {})
@@ -348,13 +350,14 @@ async def test_a_field_that_nothing_fills_is_a_failure() -> None:
 
 
 async def test_paging_that_cannot_go_on_is_a_failure() -> None:
-    broken = {"type": "cursor", "cursor_path_in_response": "next", "response_path": "items"}  # sent back under no name
+    # the cursor is sent back in no parameter
+    broken = {"type": "cursor", "cursor_path_in_response": "next", "response_path": "items"}
     entry = {**ENTRIES["API_KEY"], "proxy": {**ENTRIES["API_KEY"]["proxy"], "paginate": broken}}
     found = await rehearse(provider(entry), {})
     assert ("page", ("proxy", "paginate")) in [(name, at) for name, _, at, _ in failures(found)]
 
 
-async def test_a_setting_without_any_fitting_value_is_requested_by_its_place() -> None:
+async def test_setting_without_a_known_valid_value_is_requested() -> None:
     setting = {"description": "Odd.", "pattern": "zq[0-9]{3}-[a-f]{2}"}
     entry = {
         **ENTRIES["API_KEY"],

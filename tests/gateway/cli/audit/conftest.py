@@ -1,4 +1,4 @@
-"""A gateway with one imported connection that was read once, and ``gateway audit`` beside it."""
+"""A gateway with one imported connection, whose credentials were read once, and ``gateway audit`` on its files."""
 
 import pytest
 
@@ -14,7 +14,7 @@ async def audit(of: Examined, *words: str) -> CommandOutput:
 
 @pytest.fixture
 async def filled(running: RunningGateway, tracker: Tracker, examined: Examined) -> Examined:
-    """The files of a gateway with one imported connection, read once."""
+    """The files of a gateway with one imported connection, whose credentials were read once."""
     examined.write()
     await running.imported(tracker.grant(), end_user={"id": "anna"})
     await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)

@@ -1,4 +1,4 @@
-"""``gateway audit key``: the public key, and a new one."""
+"""``gateway audit key``: shows the public key, and creates a new one."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""``gateway audit verify``: what is proven, and what a checkpoint adds."""
+"""``gateway audit verify``: what it proves, and what a checkpoint adds."""
 
 from pathlib import Path
 

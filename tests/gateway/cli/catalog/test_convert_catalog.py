@@ -1,4 +1,4 @@
-"""``gateway catalog import``: entries of a public catalog become files of ours, with a note on each loss."""
+"""``gateway catalog import``: entries of a public catalog are written as files of the gateway, with a note on each loss."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def theirs(tmp_path: Path) -> Path:
     return file
 
 
-def test_import_writes_what_it_can_and_tells_the_rest_by_line(theirs: Path, tmp_path: Path) -> None:
+def test_import_writes_supported_fields_and_reports_the_rest_with_lines(theirs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = catalog("import", str(theirs), "--out", str(out))
     assert ran.exit_code == 1
@@ -68,7 +68,8 @@ def test_import_writes_what_it_can_and_tells_the_rest_by_line(theirs: Path, tmp_
     assert shop["alternatives"] == {"proxy.base_url": ["https://${connectionConfig.site}.shop.test"]}
     assert shop["connection_config"]["version"] == {"default_value": "v2"}
     child = yaml.safe_load((out / "child.yaml").read_text())
-    assert child["proxy"] == {"base_url": "https://child.test", "headers": {"x-key": "${apiKey}"}}  # whole, not deep
+    # replaced as a whole, not merged deeply
+    assert child["proxy"] == {"base_url": "https://child.test", "headers": {"x-key": "${apiKey}"}}
     assert child["display_name"] == "Shop"
     assert yaml.safe_load((out / "our-jira.yaml").read_text())["alias"] == "jira"
 
@@ -82,7 +83,7 @@ def test_what_was_imported_passes_a_rehearsal(theirs: Path, tmp_path: Path) -> N
         assert ran.exit_code == 0, ran.output
 
 
-def test_import_without_a_folder_only_tells(theirs: Path, tmp_path: Path) -> None:
+def test_import_without_a_folder_only_reports(theirs: Path, tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
     body = json.loads(catalog("import", str(theirs), "--json").stdout)
     assert set(tmp_path.iterdir()) == before

@@ -1,4 +1,4 @@
-"""``gateway catalog test``: operators' own entries, tried against the sandbox."""
+"""``gateway catalog test``: operators' own entries, tested against the sandbox."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_step_that_fails_names_the_line_of_the_entry(mine: Path) -> None:
 
 
 def test_a_header_from_the_request_may_be_empty(mine: Path) -> None:
-    """The rehearsal's call has no query, so ${params} is rightly empty."""
+    """The rehearsal's call has no query, so ${params} is empty."""
     header = "  headers:\n    authorization: Bearer ${accessToken}\n    x-params: ${params}\n    x-when: ${now}\n"
     (mine.parent / "mine" / "tracker.yaml").write_text(TRACKER + header)
     ran = catalog("test", "tracker", "-c", str(mine), "--json")

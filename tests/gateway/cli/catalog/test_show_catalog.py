@@ -23,7 +23,7 @@ def test_list_gives_each_provider_one_unbroken_line() -> None:
     assert {"jira", "openai", "sandbox"} <= set(names)
 
 
-def test_evidence_lists_what_is_open_and_the_page_that_would_settle_it() -> None:
+def test_evidence_lists_unconfirmed_fields_and_the_page_to_check() -> None:
     result = catalog("evidence", "hubspot")
     assert "hubspot\trefresh.rotating" not in result.stdout
     assert "hubspot\twebhooks\tunconfirmed\thttps://developers.hubspot.com" in result.stdout
@@ -44,14 +44,14 @@ def test_evidence_lists_what_is_open_and_the_page_that_would_settle_it() -> None
         ("--auth-mode", "magic", "API_KEY"),
     ],
 )
-def test_list_by_a_word_that_is_none_is_wrong_usage(option: str, given: str, reported: str) -> None:
+def test_list_with_an_unknown_filter_value_is_wrong_usage(option: str, given: str, reported: str) -> None:
     result = catalog("list", option, given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert option in result.stderr
     assert reported in result.stderr
 
 
-def test_list_knows_the_folders_of_a_configuration(mine: Path) -> None:
+def test_list_includes_the_catalog_folders_of_a_configuration(mine: Path) -> None:
     assert "tracker" not in catalog("list").stdout
     assert "tracker" in catalog("list", "-c", str(mine)).stdout
 

@@ -1,4 +1,4 @@
-"""``gateway connections link``: a link to send to an end user, made on the store of a gateway that runs beside it."""
+"""``gateway connections link``: a link to send to an end user, created on the store of a running gateway."""
 
 import json
 from datetime import datetime
@@ -27,7 +27,9 @@ async def session_of(running: RunningGateway, link: str) -> ConnectSession:
     return await running.runtime.sessions.find(token_in(link))
 
 
-async def test_it_prints_a_link_that_works(running: RunningGateway, tracker: Tracker, examined: Examined) -> None:
+async def test_link_command_prints_a_working_link(
+    running: RunningGateway, tracker: Tracker, examined: Examined
+) -> None:
     done = await connections(examined, "link", *FOR_ADA, "--display-name", "Ada", "--email", "ada@example.com")
     assert done.exit_code == 0, done.stderr
     (link,) = done.stdout.splitlines()
@@ -43,7 +45,7 @@ async def test_it_prints_a_link_that_works(running: RunningGateway, tracker: Tra
     assert (row["end_user"]["email"], row["tags"]["end_user_id"]) == ("ada@example.com", "u1")
 
 
-async def test_its_options_are_those_of_the_api(running: RunningGateway, examined: Examined) -> None:
+async def test_link_command_has_the_options_of_the_api(running: RunningGateway, examined: Examined) -> None:
     challenge = code_challenge(new_code_verifier())
     options = ("--expires-in", "3d", "--single-use", "--max-connections", "2", "--code-challenge", challenge)
     back = ("--return-url", "http://localhost:8000/back", "--state", "s")

@@ -1,4 +1,4 @@
-"""``gateway connections`` on the store of a gateway that runs beside it."""
+"""``gateway connections`` on the store of a running gateway."""
 
 import asyncio
 import json

@@ -1,7 +1,7 @@
-"""A double of the gateway with the part of its public API that the demo calls, in front of a real sandbox.
+"""A fake gateway with the part of the public API that the demo calls, in front of a real sandbox.
 
-It connects in earnest, with PKCE at the sandbox's own pages, so that the demo's walk is tried on real forms before and
-apart from the gateway's own code. `dead` makes its connections useless; `log` notes what was asked.
+It really connects, with PKCE and the sandbox's own pages, so that the demo's steps are tested on real forms,
+independently of the gateway's code. `dead` makes its connections unusable; `log` records the requests.
 """
 
 import base64

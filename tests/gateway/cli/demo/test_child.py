@@ -1,4 +1,4 @@
-"""A child process is awaited, watched and ended, and never left behind."""
+"""A child process is started, monitored and stopped, and never left running."""
 
 import asyncio
 import os
@@ -92,7 +92,7 @@ async def test_a_child_does_not_outlive_a_parent_that_is_killed(tmp_path: Path) 
 
 
 def _lives(pid: int) -> bool:
-    """A zombie, which only waits to be noticed, does not."""
+    """Return whether the process runs. A zombie does not."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -1,4 +1,4 @@
-"""The demo's connection is made through the real pages, kept while it works, and made again when it does not."""
+"""The demo connects through the real pages, keeps its connection while it works, and replaces it when it does not."""
 
 import asyncio
 import shlex
@@ -51,7 +51,7 @@ async def test_a_dead_connection_is_replaced(gateway: GatewayDouble, caller: Cus
     assert list(gateway.tokens) == [new.connection_id]
 
 
-async def test_the_curl_line_works_as_it_is_pasted(gateway: GatewayDouble, caller: Customer) -> None:
+async def test_printed_curl_command_works(gateway: GatewayDouble, caller: Customer) -> None:
     line = caller.curl(await caller.connection())
     assert line.startswith("curl ")
     assert "\n" not in line
@@ -83,7 +83,7 @@ async def test_a_wrong_key_is_reported_with_the_answer(gateway: GatewayDouble) -
             await Customer(http, gateway.url, Secret("another-key-0123456")).connection()
 
 
-async def test_a_gateway_that_is_gone_is_reported() -> None:
+async def test_unreachable_gateway_is_reported() -> None:
     async with customer.session() as http:
         with pytest.raises(DemoFailed, match="GET /connections failed"):
             await Customer(http, "http://127.0.0.1:9", Secret(KEY)).connection()

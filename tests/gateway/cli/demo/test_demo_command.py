@@ -1,4 +1,4 @@
-"""The output of `gateway demo`, and its refusals."""
+"""The output of `gateway demo`, and its error messages."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ READY = Ready(
 )
 
 
-def test_the_curl_command_and_the_link_stand_whole_on_their_own_lines() -> None:
+def test_curl_command_and_link_are_printed_on_their_own_lines() -> None:
     lines = banner(READY, Path(".gateway")).splitlines()
     assert READY.curl in lines
     assert READY.connect_link in lines

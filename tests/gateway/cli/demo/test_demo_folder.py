@@ -1,4 +1,4 @@
-"""The demo's folder: made once, private, kept over restarts, used by one demo at a time."""
+"""The demo's folder: created once, private, kept over restarts, used by one demo at a time."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``gateway doctor``: each thing that may be wrong is found, with the place to change, and nothing secret is shown."""
+"""``gateway doctor``: it finds each possible problem, names the place to change, and shows no secret."""
 
 import asyncio
 import os
@@ -53,21 +53,21 @@ async def test_it_reports_a_journal_that_cannot_be_written(still: Examined, monk
     assert "Permission denied" in doubt["message"]
 
 
-async def test_it_is_readable_too(examined: Examined) -> None:
+async def test_doctor_prints_readable_text_too(examined: Examined) -> None:
     examined.write()
     ran = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "-c", str(examined.file)])
     assert "\nok    public URL      " in ran.stdout
     assert "/oauth/callback" in ran.stdout
 
 
-async def test_another_encryption_key_is_found(examined: Examined) -> None:
+async def test_wrong_encryption_key_is_found(examined: Examined) -> None:
     examined.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
     result = await examined.report()
     (fault,) = result.of("store")
     assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("encryption_keys"))
 
 
-async def test_a_database_that_a_start_would_move_on_is_reported(
+async def test_database_with_pending_migrations_is_reported(
     examined: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.REVISIONS", ("0001", "9999"))
@@ -102,7 +102,7 @@ async def test_a_check_for_damage_that_takes_long_is_ended(examined: Examined, m
     assert any("did not suffice" in one["message"] for one in result.of("store"))
 
 
-async def test_postgresql_is_looked_at_too(still: Examined, database: str, postgres_server: PostgresServer) -> None:
+async def test_postgresql_is_examined_too(still: Examined, database: str, postgres_server: PostgresServer) -> None:
     still.document["store"]["url"] = database
     result = await still.report("--offline")
     assert result.levels("store") == {"ok"}
@@ -131,7 +131,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("key", "value", "word"), MISTAKES.values(), ids=MISTAKES)
-async def test_a_client_that_was_copied_wrongly_is_found(still: Examined, key: str, value: str, word: str) -> None:
+async def test_wrongly_copied_client_is_found(still: Examined, key: str, value: str, word: str) -> None:
     still.integration[key] = value
     result = await still.report("--offline")
     (fault,) = result.of("client", "fail")
@@ -143,7 +143,7 @@ async def test_a_client_that_was_copied_wrongly_is_found(still: Examined, key: s
 @pytest.mark.parametrize(
     "value", ["0oa1b2c3d4", "Iv1.8a61f9b3a7aba766", "GOCSPX-aB3_x", "123-abc.apps.googleusercontent.com", "my-app"]
 )
-async def test_what_a_console_gives_out_is_not_suspected(still: Examined, value: str) -> None:
+async def test_client_in_a_usual_format_is_not_reported(still: Examined, value: str) -> None:
     still.integration["client_id"] = value
     assert (await still.report("--offline")).levels("client") == {"ok"}
 
@@ -155,7 +155,7 @@ async def test_a_client_secret_that_is_the_client_id_is_found(still: Examined) -
 
 
 async def test_a_file_without_a_secret_may_be_read_by_anybody(still: Examined) -> None:
-    """The demo's own `port` and `sandbox_port` are such files."""
+    """For example the demo's `port` and `sandbox_port`."""
     for name, text in (("port", "3003"), ("sandbox_port", "9")):
         (still.file.parent / name).write_text(text)
         (still.file.parent / name).chmod(0o644)

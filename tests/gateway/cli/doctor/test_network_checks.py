@@ -1,4 +1,4 @@
-"""Findings of `gateway doctor` that need a network: the public URL, providers, webhooks, and the clocks of these servers."""
+"""Findings of `gateway doctor` that need a network: public URL, providers, webhooks, and clock differences."""
 
 import base64
 import datetime as dt
@@ -69,7 +69,7 @@ async def test_the_certificate_of_the_public_url_is_looked_at(
 
 
 async def test_another_gateway_is_reported_from_this_one(examined: Examined, tmp_path: Path) -> None:
-    """Another gateway answers, as a demo on the same port does, with another encryption key."""
+    """Another gateway answers, such as a demo on the same port, with another encryption key."""
     elsewhere = document([])
     elsewhere["store"]["encryption_keys"] = [base64.b64encode(secrets.token_bytes(32)).decode()]
     elsewhere["environments"]["dev"]["integrations"] = {}
@@ -97,7 +97,7 @@ async def test_a_gateway_whose_first_key_was_replaced_is_still_this_one(examined
     assert (result.levels("gateway"), result.levels("public URL")) == ({"ok"}, {"ok"})
 
 
-async def test_an_older_gateway_says_not_which_it_is(examined: Examined) -> None:
+async def test_older_gateway_does_not_identify_itself(examined: Examined) -> None:
     async def health(_: web.Request) -> web.Response:
         return web.json_response({"result": "ok"})
 
@@ -136,7 +136,7 @@ async def test_a_provider_that_cannot_be_reached_is_found(
 
 
 @pytest.mark.parametrize(("ahead_s", "level"), [(0, "ok"), (-30, "warn"), (600, "fail")])
-async def test_the_clock_is_held_against_the_providers(
+async def test_clock_is_compared_with_providers(
     examined: Examined, running: RunningGateway, ahead_s: int, level: str
 ) -> None:
     asked = []
@@ -158,7 +158,7 @@ async def test_the_clock_is_held_against_the_providers(
         assert (abs(int(seconds) - abs(ahead_s)) <= 3, way) == (True, "ahead of" if ahead_s > 0 else "behind")
 
 
-async def test_offline_dials_nobody(examined: Examined, running: RunningGateway) -> None:
+async def test_offline_option_makes_no_connection(examined: Examined, running: RunningGateway) -> None:
     async def never(_: web.Request) -> web.Response:
         raise AssertionError("it was asked")
 

@@ -1,4 +1,4 @@
-"""``gateway keys``: made, listed and revoked on the store, whether or not a gateway runs on it."""
+"""``gateway keys``: creates, lists and revokes keys in the store, whether or not a gateway is running."""
 
 import json
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_a_key_is_made_listed_replaced_and_revoked(file: Path) -> None:
     assert len(printed_json(file, "list", "--all")["keys"]) == 2
 
 
-def test_stdout_is_the_key_and_nothing_else(file: Path) -> None:
+def test_stdout_is_only_the_key(file: Path) -> None:
     result = keys(file, "create", "back end")
     assert result.exit_code == 0
     assert kind_of(result.stdout.strip()) == "key"

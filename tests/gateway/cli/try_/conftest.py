@@ -1,4 +1,4 @@
-"""A gateway in front of a provider that says what came, and the command called as from a terminal."""
+"""A gateway in front of a provider that returns the request, and `gateway try` as called from a terminal."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ Try = Callable[..., Awaitable[Result]]
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
-    """Answer with the request as JSON; some paths give another answer, which their name says."""
+    """Answer with the request as JSON. Some paths get the special answer that their name describes."""
     name = request.path.rpartition("/")[2]
     if name == "long":
         return web.json_response([{"n": number} for number in range(100)])
@@ -42,7 +42,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
 
 @pytest.fixture
 async def there(tmp_path: Path) -> AsyncIterator[Paged]:
-    """With connections ``c1`` and ``c2``, and its gateway.yaml in the folder."""
+    """A gateway with connections ``c1`` and ``c2``, and its gateway.yaml in the folder."""
     verification = {"method": "GET", "endpoints": ["/whoami"]}
     async with paged(tmp_path, answer, verification=verification) as running:
         document = json.loads(json.dumps(running.gateway.document))
@@ -53,7 +53,7 @@ async def there(tmp_path: Path) -> AsyncIterator[Paged]:
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Try:
-    """``await tried("tracker", "c1", "/x")`` in the folder of the configuration."""
+    """Run ``await tried("tracker", "c1", "/x")`` in the folder of the configuration."""
     monkeypatch.chdir(tmp_path)
     for name in ("GATEWAY_URL", "GATEWAY_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)

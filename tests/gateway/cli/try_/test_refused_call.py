@@ -1,4 +1,4 @@
-"""The output of `gateway try` for a refusal, and the link that fixes it."""
+"""The output of `gateway try` for an error, and the link that fixes it."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ TARGET = Target("http://gw", Secret("k"), "gateway serve", "gateway.yaml")
 
 
 class Stub:
-    """A client that makes reconnect sessions, or is refused."""
+    """A client that creates reconnect sessions, or gets an error."""
 
     def __init__(self, link: str | None) -> None:
         self.link = link
@@ -52,13 +52,13 @@ def test_a_dead_connection_is_reported_with_the_link_to_authorize_it_again(
     assert result.lines[-1] == "request id r-1"
 
 
-def test_a_wait_is_reported_with_its_end() -> None:
+def test_retry_after_is_shown_with_its_end() -> None:
     fault = GatewayError(503, "busy", "Too many.", payload={"retry_at": "2030-01-02T03:04:05Z"}, request_id="r-2")
     result = explained(Stub(None), fault, NAMED, TARGET)  # type: ignore[arg-type]
     assert "not before 2030-01-02 03:04:05 UTC does it make sense to ask again" in result.lines
 
 
-def test_what_breaks_off_is_reported_as_it_is() -> None:
+def test_cut_off_answer_is_reported_with_its_message() -> None:
     assert explained(Stub(None), CutShort("the answer broke off"), NAMED, TARGET).lines == ("the answer broke off",)  # type: ignore[arg-type]
 
 

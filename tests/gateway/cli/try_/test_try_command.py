@@ -1,4 +1,4 @@
-"""`gateway try` against a running gateway: what it sends, what it shows, how it ends."""
+"""`gateway try` with a running gateway: what it sends, prints and returns."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ async def test_a_call_shows_request_answer_timing_and_snippets(there: Paged, tri
     assert f"{there.gateway.url}/proxy/a?x=1&y=a%20b" in shown
 
 
-async def test_nothing_named_is_the_newest_connection_and_the_entrys_own_proof(there: Paged, tried: Try) -> None:
+async def test_default_is_the_newest_connection_and_the_entrys_verification_call(there: Paged, tried: Try) -> None:
     result = await tried("--snippet", "none", "--json")
     body = json.loads(result.stdout)
     assert body["body"]["target"] == "/v1/whoami"
@@ -43,7 +43,7 @@ async def test_nothing_named_is_the_newest_connection_and_the_entrys_own_proof(t
     assert "GET /whoami" in again.stderr
 
 
-async def test_json_is_all_of_it_whatever_its_size(there: Paged, tried: Try) -> None:
+async def test_json_output_is_never_shortened(there: Paged, tried: Try) -> None:
     body = json.loads((await tried("tracker", "c1", "/long", "--json")).stdout)
     assert len(body["body"]) == 100
     assert set(body["snippets"]) == {"curl", "python", "requests", "node", "nango"}
@@ -60,7 +60,7 @@ async def test_a_long_answer_is_cut_with_a_word_on_how_to_see_it(there: Paged, t
     assert "more lines" not in whole
 
 
-async def test_what_is_no_text_is_reported_and_not_printed(there: Paged, tried: Try) -> None:
+async def test_binary_answer_is_reported_and_not_printed(there: Paged, tried: Try) -> None:
     assert "6 bytes of image/png, not shown" in (await tried("tracker", "c1", "/binary")).stdout
     assert "\x1b[2J" not in (await tried("tracker", "c1", "/sly")).stdout
     assert "data: 1\n\ndata: 2" in (await tried("tracker", "c1", "/events")).stdout
@@ -77,7 +77,7 @@ async def test_what_is_no_text_is_reported_and_not_printed(there: Paged, tried: 
         (["-X", "DELETE"], "DELETE", "", None),
     ],
 )
-async def test_a_body_goes_as_curl_would_send_it(
+async def test_body_is_sent_as_curl_does(
     there: Paged, tried: Try, tmp_path: Path, words: list[str], method: str, body: str, kind: str | None
 ) -> None:
     (tmp_path / "file").write_text("x,y")
@@ -97,7 +97,7 @@ async def test_a_dry_run_sends_nothing(there: Paged, tried: Try) -> None:
     assert len(there.lists.seen) == before
 
 
-async def test_the_providers_own_no_is_exit_code_3(there: Paged, tried: Try) -> None:
+async def test_error_of_the_provider_is_exit_code_3(there: Paged, tried: Try) -> None:
     result = await tried("tracker", "c1", "/gone", "--snippet", "none")
     assert result.exit_code == 3
     assert "410 Gone" in result.stdout
@@ -160,12 +160,12 @@ async def test_a_wrong_key_says_where_it_came_from(there: Paged, tried: Try) -> 
     assert "not-the-key" not in result.output
 
 
-async def test_a_call_that_cannot_be_meant_is_wrong_usage(there: Paged, tried: Try) -> None:
+async def test_contradictory_options_are_wrong_usage(there: Paged, tried: Try) -> None:
     for words in (["-X", "GE T"], ["-H", "no colon"], ["-q", "noequals"], ["-d", "@nothing-here"]):
         assert (await tried("tracker", "c1", "/x", *words)).exit_code == 2
 
 
-async def test_the_demos_folder_is_found_and_its_address_of_today(
+async def test_demo_folder_and_its_current_address_are_found(
     there: Paged, tried: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demo = DemoFolder(tmp_path / "elsewhere" / ".gateway")
@@ -210,7 +210,7 @@ async def test_variables_of_another_terminal_are_not_needed(there: Paged, tried:
 
 
 @pytest.mark.parametrize("words", [(), ("tracker", "c1", "/x"), ("tracker", "c1", "/x", "--dry-run")])
-async def test_what_is_no_gateway_is_called_so(tried: Try, words: tuple[str, ...]) -> None:
+async def test_other_server_is_reported_as_not_a_gateway(tried: Try, words: tuple[str, ...]) -> None:
     async def page(_: web.Request) -> web.StreamResponse:
         return web.Response(text="<html>Welcome</html>", content_type="text/html", status=404 if not words else 200)
 
@@ -224,6 +224,6 @@ async def test_what_is_no_gateway_is_called_so(tried: Try, words: tuple[str, ...
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:3003", "http://127.0.0.1:99999", "ftp://gw"])
-async def test_an_address_that_is_none_is_reported(tried: Try, url: str) -> None:
+async def test_invalid_gateway_url_is_reported(tried: Try, url: str) -> None:
     result = await tried("--url", url, "--key", "k" * 16)
     assert (result.exit_code, f"'{url}' is not an address of a gateway" in result.stderr) == (1, True)

@@ -1,19 +1,19 @@
-"""The picture of where a call's time went."""
+"""The timing chart of a call."""
 
 from gateway.cli.try_.try_output import WIDTH, bar, parts, picture
 
 
-def test_the_split_is_the_gateways_and_the_rest_is_the_way_to_it() -> None:
+def test_chart_shows_server_timing_and_the_rest_as_network() -> None:
     result = parts(["gateway;dur=0.50, token;dur=0, upstream;dur=8.00"], 10)
     assert result == {"gateway": 0.5, "token": 0, "upstream": 8, "transfer": 1.5, "total": 10}
 
 
-def test_a_providers_own_field_is_not_taken_for_ours() -> None:
+def test_providers_server_timing_is_not_used() -> None:
     result = parts(['cache;desc="hit, or so";dur=2, upstream;dur=99', "gateway;dur=1, upstream;dur=3"], 5)
     assert result == {"gateway": 1, "upstream": 3, "transfer": 1, "total": 5}
 
 
-def test_without_the_field_all_of_it_is_the_way() -> None:
+def test_without_server_timing_all_time_is_network() -> None:
     assert parts([], 5) == {"transfer": 5, "total": 5}
     assert parts(["gateway;dur=x, token;dur=1.2.3"], 5) == {"transfer": 5, "total": 5}
 
@@ -28,7 +28,7 @@ def test_each_bar_begins_where_the_one_before_ended() -> None:
     assert lines[-1].split() == ["total", "80.0", "ms"]
 
 
-def test_what_took_time_at_all_leaves_a_trace_and_nothing_leaves_none() -> None:
+def test_every_positive_duration_has_a_bar_and_zero_has_none() -> None:
     assert bar(0, 0.00001) == "▏"
     assert bar(0.5, 0).strip() == ""
     assert len(bar(1, 0.00001)) <= WIDTH

@@ -1,4 +1,4 @@
-"""The snippets do, pasted as they are, what the command did; the key comes from the environment and stands in none."""
+"""The snippets, pasted unchanged, make the same call as the command. They read the key from the environment."""
 
 import ast
 import asyncio
@@ -15,7 +15,7 @@ from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import Paged
 from tests.fakes.patience import PATIENCE_S
 
-# requests and @nangohq/node are no dependencies: tests/sdks installs them and runs their snippets.
+# requests and @nangohq/node are not dependencies: tests/sdks installs them and runs their snippets.
 COMMANDS = {
     "curl": ("bash", "-c"),
     "python": (sys.executable, "-c"),
@@ -64,7 +64,7 @@ async def test_a_snippet_makes_the_same_call(there: Paged, tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_snippet_knows_the_key(name: str) -> None:
+def test_no_snippet_contains_the_key(name: str) -> None:
     for method in ("GET", "HEAD", "REPORT"):
         written = ALL[name][1](sent("http://gw", method=method))
         assert "GATEWAY_SECRET_KEY" in written

@@ -1,4 +1,4 @@
-"""Pages that come round again are noticed, however many there are, and no other."""
+"""Pages that repeat in a cycle of any length are noticed, and pages that do not repeat are not."""
 
 import pytest
 
@@ -20,6 +20,6 @@ def test_the_very_same_page_again_is_noticed_at_once() -> None:
     assert [circle.closed(key) for key in ("a", "a")] == [False, True]
 
 
-def test_pages_that_differ_are_none() -> None:
+def test_different_pages_are_no_cycle() -> None:
     circle = Circle()
     assert not any(circle.closed(str(number)) for number in range(10_000))

@@ -1,4 +1,4 @@
-"""Which link is the next page's, and what address it means where it stood."""
+"""Which link leads to the next page, and how its address is resolved."""
 
 from collections.abc import Callable
 

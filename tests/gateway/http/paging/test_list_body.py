@@ -1,4 +1,4 @@
-"""A POST's body for each page: what changes in it, what does not, and which bodies are no lists."""
+"""The body of a POST for each page: which parts change, and which bodies are refused."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def test_the_first_body_has_the_page_size_and_the_first_offset() -> None:
     assert json.loads(first_body(b'{"a":1}', [OFFSET], 50)) == {"a": 1, "options": {"count": 50}}
     assert json.loads(first_body(b"{}", [PAGES], None)) == {"variables": {"page": 1}}
     assert first_body(b'{"variables":{"page":4}}', [PAGES], None) == b'{"variables":{"page":4}}'
-    assert first_body(b"{}", [PAGES, CURSOR], None) == b"{}"  # nobody knows yet which of them it is
+    assert first_body(b"{}", [PAGES, CURSOR], None) == b"{}"  # it is not known yet which rule applies
 
 
 def test_the_digest_is_of_every_byte() -> None:
@@ -74,10 +74,10 @@ def test_what_is_no_json_object_with_room_for_the_cursor_is_refused(body: bytes,
 
 def test_other_media_types_of_json_are_taken() -> None:
     assert checked({}, CURSOR, kind="application/vnd.api+json; charset=utf-8") == [CURSOR]
-    assert checked({}, CURSOR, kind="") == [CURSOR]  # the entry's default follows
+    assert checked({}, CURSOR, kind="") == [CURSOR]  # the entry's default is JSON
 
 
-def test_only_ways_whose_variable_is_in_the_query_remain() -> None:
+def test_only_rules_with_a_variable_in_the_query_remain() -> None:
     assert checked({"query": "query($page: Int) { a }"}, GRAPHQL, PAGES) == [PAGES]
     assert checked({"query": "query($page: Int, $after: String) { a }"}, GRAPHQL, PAGES) == [GRAPHQL, PAGES]
     with pytest.raises(ValueError, match=re.escape("$after or $page")):
@@ -125,7 +125,7 @@ def test_a_second_query_that_another_reader_may_take_is_refused(other: str, writ
         check_list_body(body.encode(), "application/json", "", [GRAPHQL])
 
 
-def test_a_query_below_the_top_is_none_of_the_document() -> None:
+def test_nested_query_member_is_not_the_document() -> None:
     deep = '{"query": ' * 500 + "1" + "}" * 500
     body = f'{{"variables": {deep}, "query": "{QUERY}"}}'
     assert check_list_body(body.encode(), "application/json", "", [GRAPHQL]) == [GRAPHQL]

@@ -1,4 +1,4 @@
-"""Which records a page holds, and where the next one lies, in each way of cutting lists."""
+"""Which records a page contains, and where the next page is, for each pagination type."""
 
 import json
 from typing import Any
@@ -94,7 +94,7 @@ def test_a_link_in_the_header_is_resolved() -> None:
     assert following(HEADER, [1], headers=headers[:1]) is None
 
 
-def test_an_address_that_is_none_is_refused_after_its_page() -> None:
+def test_invalid_next_address_is_refused_after_its_page() -> None:
     result = turned(LINK, {"items": [1], "links": {"next": "ftp://x/"}})
     assert len(result.records) == 1
     assert result.refused is not None

@@ -1,4 +1,4 @@
-"""Records come out of a page as they stood in it, and single values are found by their paths."""
+"""Records are extracted from a page unchanged, and single values are found by their paths."""
 
 import json
 from typing import Any

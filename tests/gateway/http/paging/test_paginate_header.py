@@ -21,7 +21,7 @@ from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
         ("all; cursor_path=-1.id", PaginateHeader(None, {"cursor_path": "-1.id"})),
     ],
 )  # fmt: skip
-def test_it_is_read(text: str, wish: PaginateHeader) -> None:
+def test_paginate_header_is_parsed(text: str, wish: PaginateHeader) -> None:
     assert parse_wish(text) == wish
 
 
@@ -48,7 +48,7 @@ def test_it_is_read(text: str, wish: PaginateHeader) -> None:
         ("all; response_path=" + "a." * 128, "has response_path with more than 255 characters"),
     ],
 )
-def test_a_slip_is_reported_where_it_is(text: str, fault: str) -> None:
+def test_error_in_the_paginate_header_is_located(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=r".+") as raised:
         parse_wish(text)
     assert fault in str(raised.value)

@@ -1,4 +1,4 @@
-"""A position survives being text, belongs to one call, and asks for nothing but its page."""
+"""A position can be stored as text, belongs to one call, and is sent only to get its page."""
 
 import json
 
@@ -24,11 +24,11 @@ def upstream(target: str = "/v1/list?x=%2F&page%5Bafter%5D=old&y=") -> UpstreamR
         Position(Way("link", link_rel_in_response_header="next"), "https://api.example.com:443/x"),
     ],
 )
-def test_it_comes_back_as_it_was(position: Position) -> None:
+def test_position_survives_encoding(position: Position) -> None:
     assert read(written(position, "d"), "d") == position
 
 
-def test_it_belongs_to_one_call() -> None:
+def test_position_is_valid_for_one_call_only() -> None:
     with pytest.raises(ValueError, match="belongs to another request"):
         read(written(Position(CURSOR, "a"), digest_of("dev", "jira", "u1")), digest_of("dev", "jira", "u2"))
 

@@ -1,4 +1,4 @@
-"""Tampering of every kind is found, by who knows how the hashes are made and without the signing key, given one checkpoint."""
+"""Every kind of tampering by an attacker who knows the hash format but not the signing key is found, given one checkpoint."""
 
 import os
 import random
@@ -24,7 +24,7 @@ START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STORE = "5f0e"
 KEY = Ed25519PrivateKey.generate()
 TAMPERINGS = int(os.environ.get("GATEWAY_AUDIT_TAMPERINGS", "600"))
-"""The long form: GATEWAY_AUDIT_TAMPERINGS=10000."""
+"""Number of tamperings. Long form: GATEWAY_AUDIT_TAMPERINGS=10000."""
 ACTIONS = list(AuditAction)
 
 
@@ -71,7 +71,7 @@ def test_a_chain_as_it_was_written_is_whole() -> None:
 
 
 def again(records: list[SealedRecord]) -> list[SealedRecord]:
-    """Seal changed records again, as an attacker who knows the format would: numbers and hashes fit."""
+    """Seal changed records again, as an attacker who knows the format does: numbers and hashes are consistent."""
     return sealed([one.body for one in records])
 
 
@@ -155,7 +155,7 @@ def readable(records: list[SealedRecord]) -> bool:
 
 @pytest.mark.parametrize("computed_again", [False, True], ids=["hashes-left", "hashes-computed-again"])
 def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_again: bool) -> None:
-    """Tampering with all hashes computed again is found by the checkpoint alone; without that, by the chain too."""
+    """If all hashes are computed again, only the checkpoint reveals the tampering; otherwise the chain does too."""
     chance, done = random.Random(20), 0
     left = checkpoint(CHAIN[-1])
     while done < TAMPERINGS // 2:
@@ -164,7 +164,7 @@ def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_a
         if computed_again and readable(records):
             records = again(records)
         if records == CHAIN:
-            assert computed_again  # an edited column or hash is as it was again
+            assert computed_again  # an edited column or hash was restored
             done += 1
             continue
         verdict = judged(records, left)
@@ -211,7 +211,7 @@ def test_a_checkpoint_proves_nothing_but_by_a_key_that_is_trusted() -> None:
     others = Ed25519PrivateKey.generate()
     made = checkpoint(CHAIN[9], others)
     assert made.proven_by([public_text(others)])
-    assert not made.proven_by([public_text(KEY)])  # though it names the key that signed it
+    assert not made.proven_by([public_text(KEY)])  # the checkpoint names the key that signed it, which is not trusted
     assert not replace(made, hash=CHAIN[8].hash).proven_by([public_text(others)])
     assert not replace(made, signature="").proven_by([public_text(others), "", "not base64"])
 

@@ -1,4 +1,4 @@
-"""The audit trail in a real database, SQLite and PostgreSQL: places, checkpoints, tampering by SQL, pruning, end users."""
+"""The audit log in a real database, SQLite and PostgreSQL: numbering, checkpoints, tampering by SQL, pruning, end users."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ async def filled(store: Store, records: int = 12) -> None:
 
 
 async def signed(store: Store) -> Checkpoint:
-    """A checkpoint of the whole chain, that of its own key's record included."""
+    """Return a checkpoint of the whole chain, including the record of its own key."""
     await store.audit.public_key(now=NOW)
     await store.audit.seal()
     made = await store.audit.checkpoint(now=NOW)
@@ -56,7 +56,7 @@ async def judged(store: Store, *given: Checkpoint, key: str = "", own: bool = Tr
 
 
 async def run_sql(store: Store, statement: str) -> int:
-    """Run the statement as somebody with the database's password would."""
+    """Run the statement as an attacker with the database's password would."""
     return (await store.transactions.write(lambda db: db.execute(text(statement)))).rowcount
 
 
@@ -70,7 +70,7 @@ async def test_a_record_has_its_place_and_is_found_as_it_was_written(store: Stor
     assert (members["address"], members["request_id"], members["outcome"]) == ("192.0.2.7", "r12", "ok")
 
 
-async def test_filters(store: Store) -> None:
+async def test_audit_records_are_filtered(store: Store) -> None:
     await filled(store)
     await store.trail.write(entry(20, action=AuditAction.KEY_REVOKED, environment="prod", connection_id="", key_id=7))
     await store.audit.seal()
@@ -114,7 +114,7 @@ async def test_the_actor_is_taken_from_the_request_in_hand(store: Store) -> None
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped(store: Store) -> None:
-    """Its row has the lower number, and is not there yet when later ones get their places."""
+    """Its row has the lower id, but is not visible yet when later rows are numbered."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(db: Any) -> None:
@@ -171,7 +171,7 @@ BY_HAND = [
 ]
 
 
-async def test_what_somebody_adds_by_hand_stops_nothing_and_is_found(store: Store) -> None:
+async def test_record_added_by_hand_is_found_and_blocks_nothing(store: Store) -> None:
     added = text("INSERT INTO audit_pending (body) VALUES (:body)")
     for body in BY_HAND:
         await store.transactions.write(lambda db, body=body: db.execute(added, {"body": body}))  # type: ignore[misc]
@@ -187,7 +187,7 @@ TAMPERINGS = int(os.environ.get("GATEWAY_AUDIT_TAMPERINGS", "400")) // 20
 
 
 def statements(chance: random.Random, last: int) -> tuple[str, str]:
-    """Return a way to tamper and its SQL statement; the hashes of the other records stay as they are."""
+    """Return a way to tamper and its SQL statement. The hashes of the other records stay as they are."""
     at, other = chance.sample(range(1, last + 1), 2)
     kind = chance.choice(["edit", "column", "hash", "drop", "truncate", "swap", "copy"])
     return kind, {
@@ -225,7 +225,7 @@ async def test_tampering_by_sql_is_found(store: Store) -> None:
 
 
 async def _unchanged(store: Store) -> bool:
-    """An edit of a record that has no such address changes nothing."""
+    """Return whether the statement changed nothing, as an edit of a record without that address."""
     async with store.transactions.read() as db:
         query = "SELECT sequence, hash, at, connection_id, body FROM {} ORDER BY sequence"
         now, kept = [(await db.execute(text(query.format(name)))).all() for name in ("audit_records", "kept")]
@@ -242,7 +242,7 @@ async def test_a_chain_whose_end_was_cut_off_with_all_that_says_so_is_found_by_t
     await run_sql(
         store, "UPDATE audit_state SET sequence = 8, hash = (SELECT hash FROM audit_records WHERE sequence = 8)"
     )
-    assert (await judged(store)).ok  # nothing in the store can show it
+    assert (await judged(store)).ok  # nothing in the store reveals it
     verdict = await judged(store, left)
     assert (verdict.faults[0].kind, verdict.faults[0].sequence) == ("truncated", 9)
 
@@ -266,7 +266,7 @@ async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> 
     former = left.public_key
     await store.audit.new_key(now=NOW)
     await store.audit.seal()
-    assert not (await judged(store, left, own=False)).ok  # a new key does not vouch for what the former signed
+    assert not (await judged(store, left, own=False)).ok  # a new key does not prove what the previous key signed
     assert (await verified(store.audit, [left], [former])).ok
 
 
@@ -288,7 +288,7 @@ async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Open
     alone = await opener(newer)
     assert await alone.audit.public_key(now=NOW) == left.public_key
     with pytest.raises(VaultError):
-        await store.audit.public_key(now=NOW)  # still goes by the former key alone
+        await store.audit.public_key(now=NOW)  # it still uses only the previous key
     await alone.audit.seal()
     assert (await judged(alone, left)).ok
     actions = {one.columns.action for one in await alone.audit.find(AuditFilter())}
@@ -309,7 +309,7 @@ async def test_pruning_leaves_a_chain_that_can_be_verified(store: Store) -> None
     assert said.as_json()["detail"]["to_sequence"] == 5
 
 
-async def test_what_a_broken_off_pruning_has_left_is_removed_later(store: Store) -> None:
+async def test_records_left_by_an_interrupted_pruning_are_removed_later(store: Store) -> None:
     await filled(store)
     await signed(store)
     await run_sql(store, "CREATE TABLE cut_short AS SELECT * FROM audit_records WHERE sequence <= 5")
@@ -321,7 +321,9 @@ async def test_what_a_broken_off_pruning_has_left_is_removed_later(store: Store)
 
 
 async def test_records_removed_in_the_manner_of_a_pruning_are_found(store: Store) -> None:
-    """Somebody removes the beginning and marks a genuine checkpoint as the new start: no record in the chain says so."""
+    """An attacker removes the beginning and marks a genuine checkpoint as the new start, but the chain has no record of
+    a pruning.
+    """
     await filled(store)
     left = await signed(store)
     await store.trail.write(entry(70))

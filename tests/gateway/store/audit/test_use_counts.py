@@ -1,4 +1,4 @@
-"""Counts of the use of credentials, in a real database: added up by connection and key, over whole hours."""
+"""Counts of the use of credentials, in a real database: summed by connection and key, per hour."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -27,7 +27,7 @@ async def test_what_a_key_did_between_two_times(store: Store) -> None:
     assert (await store.uses.find(wanted(5, 9))).uses == []
 
 
-async def test_a_limit_leaves_lines_out_and_not_their_calls(store: Store) -> None:
+async def test_limit_hides_rows_but_keeps_their_calls_in_the_total(store: Store) -> None:
     await store.uses.add_many([count(0, f"c{number}", 1, number) for number in range(1, 301)])
     page = await store.uses.find(wanted(0, 1, limit=2))
     assert [use.connection_id for use, _, _ in page.uses] == ["c300", "c299"]

@@ -137,7 +137,7 @@ CASES: list[dict[str, Any]] = [
 
 
 def fits(one: Operation, wanted: OperationFilter) -> bool:
-    """The filter, written once more and as plainly as can be."""
+    """Return whether an operation matches the filter: a second, simple implementation."""
     failed = one.error_code is not None or one.status >= 400
     text = f"{one.path} {one.error_code} {(one.detail or {}).get('message')}".lower()
     return all(
@@ -200,7 +200,7 @@ async def test_each_filter_finds_what_fits_and_nothing_else(store: Store, small_
 
 
 async def paged(store: Store, wanted: OperationFilter) -> list[StoredOperation]:
-    """All that fit, page by page."""
+    """Return all matching operations, read page by page."""
     every: list[StoredOperation] = []
     while True:
         page = await store.call_log.find(wanted)
@@ -246,7 +246,7 @@ async def test_a_search_that_takes_too_long_says_how_far_it_came(
 async def test_a_search_for_text_ends_within_a_day_and_goes_on_there(
     store: Store, small_segments: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forty rows of one day: a search that reads them all says how far it came after a few of them."""
+    """Forty rows of one day: a search that reads them all stops after a few and reports how far it got."""
     rows = [operation(number, path=f"/{'even' if number % 2 == 0 else 'odd'}/{number}") for number in range(40)]
     await store.call_log.add_many(rows)
     monkeypatch.setattr(sqlite_search, "SEARCH_S", -1.0)

@@ -1,4 +1,4 @@
-"""Sums over the call log are those of its rows, in both databases, with several writers, and end with its bounds."""
+"""Totals of the call log equal its rows, in both databases, with several writers, and are pruned with the rows."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

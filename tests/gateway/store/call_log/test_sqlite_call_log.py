@@ -1,4 +1,4 @@
-"""The file: several writers, kills, a full disk, damage; its size stays within its bound."""
+"""The SQLite call log file: several writers, kills, a full disk, damage, and its size limit."""
 
 import asyncio
 import multiprocessing
@@ -75,7 +75,7 @@ async def test_a_limit_counts_what_fits_the_connections_and_not_what_was_read(
     await log.close()
 
 
-async def test_what_is_no_damage_puts_nothing_aside(path: Path) -> None:
+async def test_error_other_than_damage_does_not_move_the_file_aside(path: Path) -> None:
     log = SqliteCallLog(path)
     await log.add_many([operation(1)])
     other = sqlite3.connect(path, isolation_level=None)
@@ -119,11 +119,11 @@ async def test_the_file_stays_within_its_bound_and_does_not_grow(path: Path) -> 
     await log.close()
     assert max(kept) <= bound * 1.1
     assert newest[0] == "p0-r119999"
-    assert len(newest) > 15_000  # most of the bound is used
+    assert len(newest) > 15_000  # most of the space is used
     assert newest == [f"p0-r{number}" for number in range(119_999, 119_999 - len(newest), -1)]
 
 
-async def test_room_is_given_back_where_a_bound_is_lowered(path: Path) -> None:
+async def test_disk_space_is_freed_when_the_limit_is_lowered(path: Path) -> None:
     log = SqliteCallLog(path)
     for batch in range(20):
         await log.add_many([operation(number) for number in range(batch * 2000, batch * 2000 + 2000)])
@@ -172,7 +172,7 @@ async def test_what_another_process_holds_is_waited_for_and_then_refused(
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked"):
         await log.add_many([operation(2)])
-    assert await ids(log) == ["p0-r1"]  # readers wait for nobody
+    assert await ids(log) == ["p0-r1"]  # readers do not wait
     other.execute("ROLLBACK")
     await log.add_many([operation(2)])
     assert await ids(log) == ["p0-r2", "p0-r1"]

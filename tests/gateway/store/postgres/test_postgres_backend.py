@@ -1,4 +1,6 @@
-"""Changes by another node arrive at once, and none is missed: neither out of order nor while the listener was away."""
+"""Changes by another node arrive immediately, and none is missed: neither out of order nor while the listener is
+disconnected.
+"""
 
 import asyncio
 from typing import Self
@@ -42,7 +44,7 @@ async def test_a_rolled_back_change_wakes_nobody_and_is_in_no_log(opener: Opener
 
 
 class SlowCommit:
-    """A transaction that has appended `ref` to the log and is not committed before it may `go_on`."""
+    """A transaction that has appended `ref` to the log and commits only after `go_on`."""
 
     def __init__(self, store: Store, ref: ConnectionRef) -> None:
         self.go_on = asyncio.Event()
@@ -84,7 +86,7 @@ async def test_a_commit_that_was_under_way_when_the_reader_began_is_not_missed(o
 
 
 async def test_a_follower_hears_of_a_commit_with_an_earlier_id(opener: Opener) -> None:
-    """A follower goes by the version of the store, which the late commit does not move, and by the notification."""
+    """A follower relies on the version of the store, which the late commit does not change, and on the notification."""
     slow, quick, reader = await opener(), await opener(), await opener()
     at, version = await reader.changes.end(), await reader.changes.version()
     async with SlowCommit(slow, REF):
@@ -133,7 +135,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE query LIKE 'SELECT coalesce(max(id)%' AND pid <> pg_backend_pid()"
     )
-    await waiting  # the loss itself wakes
+    await waiting  # the loss of the connection wakes the waiting task
     await here.connections.put(new(), now=NOW)
     try:
         now = await there.changes.version()
@@ -143,7 +145,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
     assert await there.changes.since(LogPosition()) == (LogPosition(1), {REF: None})
     waiting = asyncio.create_task(heard(there))
     await here.connections.put(new(), now=NOW)
-    await waiting  # it listens again
+    await waiting  # the listener is connected again
 
 
 async def test_a_standby_that_took_over_makes_readers_begin_again(
@@ -152,7 +154,7 @@ async def test_a_standby_that_took_over_makes_readers_begin_again(
     store = await opener()
     await store.connections.put(new(), now=NOW)
     assert await store.changes.version() == 1
-    store.changes._watch.timeline = "0000000F"  # that of the server it had listened to
+    store.changes._watch.timeline = "0000000F"  # the timeline of the server it listened to before
     await store.changes.close()
     with pytest.raises(ChangesMissed):
         await store.changes.version()

@@ -1,4 +1,4 @@
-"""Opening a PostgreSQL database: made ready by one node of several, and refused in one line where that cannot be."""
+"""Opening a PostgreSQL database: one of several nodes prepares it, and an unusable database is refused in one line."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ PATIENT = PoolConfig(connect_s=PATIENCE_S, wait_s=PATIENCE_S, statement_s=PATIEN
 
 @pytest.fixture
 def backend() -> str:
-    """This is about the server."""
+    """These tests are about the server."""
     return "postgresql"
 
 
@@ -35,7 +35,7 @@ async def refused(url: str, key: bytes = KEY, pool: PoolConfig = PATIENT) -> str
 
 
 async def everything(server: PostgresServer, url: str) -> dict[str, list[str]]:
-    """Each table by schema and name, and what is in it."""
+    """Return each table by schema and name, with its rows."""
     name = url.rpartition("/")[2]
     tables = await server.run(
         "SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables "
@@ -91,7 +91,7 @@ async def test_a_server_that_is_not_there_is_one_line() -> None:
 
 async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
     with free_socket() as silent:
-        silent.listen()  # and nobody accepts
+        silent.listen()  # but nothing accepts connections
         port = silent.getsockname()[1]
         url = f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db"
         assert "does not answer within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
@@ -153,7 +153,7 @@ async def test_text_that_is_not_unicode_is_refused(postgres_server: PostgresServ
 
 
 async def test_several_that_open_an_empty_database_at_once_all_succeed(empty_database: str) -> None:
-    """Which of them made the tables, one after the other as they take turns, none can tell."""
+    """They create the tables one after the other, in an order that does not matter."""
     opening = [open_store(empty_database, Keyring([KEY]), environments={"dev", "prod"}) for _ in range(4)]
     stores: list[Store] = await asyncio.gather(*opening)
     for n, store in enumerate(stores):

@@ -1,4 +1,4 @@
-"""A PostgreSQL server in trouble is a 503 that passes; nodes that race leave what one of them alone would have left."""
+"""PostgreSQL failures are answered with a temporary 503. Concurrent nodes leave the same result as a single node."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A database file with damaged pages: what the gateway says of it, and what helps."""
+"""A database file with damaged pages: the gateway's error message and its advice."""
 
 import sqlite3
 from pathlib import Path
@@ -21,7 +21,7 @@ def file_of(running: RunningGateway) -> Path:
 
 
 def spoil(path: Path, table: str) -> None:
-    """Overwrite all pages of `table` that hold rows."""
+    """Overwrite all pages of `table` that contain rows."""
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()

@@ -1,4 +1,4 @@
-"""Writes that wait for SQLite's one writer are committed together, and each still stands for itself."""
+"""Writes that wait for SQLite's only writer are committed together, but succeed or fail individually."""
 
 import asyncio
 import sqlite3
@@ -26,10 +26,10 @@ Write = Callable[[AsyncConnection], Awaitable[Any]]
 
 @asynccontextmanager
 async def queued(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
-    """Hold back all writes that the body begins until its end; their tasks have ended after it."""
+    """Hold back all writes that the block starts until its end. Then wait for their tasks."""
     reached, go_on, tasks = asyncio.Event(), asyncio.Event(), list[asyncio.Task[Any]]()
 
-    async def hold(_db: AsyncConnection) -> None:  # without a statement, so that other stores may write
+    async def hold(_db: AsyncConnection) -> None:  # executes no statement, so that other stores may write
         reached.set()
         await go_on.wait()
 
@@ -37,7 +37,7 @@ async def queued(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
     await reached.wait()
     try:
         yield tasks
-        await asyncio.sleep(0)  # each has requested its turn
+        await asyncio.sleep(0)  # each write has queued
         await asyncio.sleep(0)
     finally:
         go_on.set()
@@ -67,7 +67,7 @@ async def environments(store: Store) -> set[str]:
 
 @pytest.fixture
 def commits() -> Iterator[list[object]]:
-    """Grows with each."""
+    """A list that grows with each commit."""
     seen: list[object] = []
 
     def note(connection: object) -> None:
@@ -78,11 +78,11 @@ def commits() -> Iterator[list[object]]:
     event.remove(Engine, "commit", note)
 
 
-async def test_what_waits_is_committed_at_once(
+async def test_waiting_writes_are_committed_together(
     store: Store, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
-    await store.connections.put(new(), now=NOW)  # connects, and has leave to seal
+    await store.connections.put(new(), now=NOW)  # connects, and may seal
     commits.clear()
     async with queued(store) as tasks:
         tasks += [put(store, f"c{n}") for n in range(AT_ONCE)]
@@ -118,7 +118,7 @@ async def test_the_lock_is_let_go_in_between(
     assert [task.result() for task in tasks] == ["e0", "e1", "e2"]
 
 
-async def test_one_that_fails_leaves_nothing_and_spoils_no_other(store: Store) -> None:
+async def test_failed_write_leaves_nothing_and_does_not_affect_others(store: Store) -> None:
     async def fail(_db: AsyncConnection) -> None:
         raise ValueError("in the middle")
 
@@ -134,7 +134,7 @@ async def test_one_that_fails_leaves_nothing_and_spoils_no_other(store: Store) -
 
 async def test_nobody_is_reported_of_what_a_failed_commit_took_back(store: Store) -> None:
     async def unsound(db: AsyncConnection) -> None:
-        """Found out by the commit."""
+        """Execute a statement whose fault appears only at the commit."""
         await db.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
         await db.exec_driver_sql(
             "INSERT INTO connection_history (connection, at, state, reason) VALUES (99, '', 'active', '')"
@@ -220,7 +220,7 @@ async def test_one_that_ends_as_cancelled_before_its_turn_ends_alone(store: Stor
 
 
 async def test_one_that_was_overtaken_and_finds_no_lock_is_reported_of_the_lock(opener: Opener, path: Path) -> None:
-    """A fence may say so before any statement, so that BEGIN comes with what should undo it."""
+    """A fence may raise this before any statement, so no BEGIN needs to be undone."""
 
     async def overtaken(_db: AsyncConnection) -> None:
         raise Overtaken

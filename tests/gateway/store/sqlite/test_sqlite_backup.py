@@ -1,4 +1,4 @@
-"""A backup holds one whole moment and opens; put back, it loses no token that anybody still knows."""
+"""A backup contains one consistent state and can be opened. Restoring it loses no token that is still stored anywhere."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ MADE: dict[str, Any] = {"scopes": ("environment:*",), "created_by": "a test", "b
 
 @pytest.fixture
 def backend() -> str:
-    """This is about the file."""
+    """These tests are about the file."""
     return "sqlite"
 
 
@@ -69,7 +69,7 @@ async def test_a_copy_made_while_others_write_is_whole_and_of_one_moment(
     async def write() -> None:
         nonlocal written
         while going:
-            # Two rows in turn: at no moment does the second have a number that the first has not had.
+            # Two rows in turn: the second never has a number that the first has not had.
             await put(store, "a", f"{written + 1}")
             await put(store, "b", f"{written + 1}")
             written += 1
@@ -170,7 +170,7 @@ async def test_a_token_that_was_renewed_since_is_taken_over_from_what_is_replace
     )
     await backed_up(path, copy)
     await renewed(store, "renewed", "new")
-    await store.rotation.rotate(quietly, fresh=True)  # so that its data key is not in the backup either
+    await store.rotation.rotate(quietly, fresh=True)  # so that the backup lacks its data key too
     await store.close()
     done = await restored(copy, path, exactly=exactly)
     assert done.taken_over == (None if exactly else 1)

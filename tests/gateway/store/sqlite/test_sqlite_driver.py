@@ -1,4 +1,4 @@
-"""SQLite's thread is woken once for a statement, and what it told is all there."""
+"""A statement needs one round trip to SQLite's thread, which returns the whole result."""
 
 import asyncio
 import sqlite3
@@ -25,7 +25,7 @@ from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Grows with each."""
+    """A list that grows with each round trip."""
     seen: list[Any] = []
     one = aiosqlite.Connection._execute
 
@@ -51,7 +51,7 @@ async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
 @sqlite_only
 async def test_reading_a_connection_is_one_trip(store: Store, trips: list[Any]) -> None:
     await store.connections.put(new(), now=NOW)
-    assert await store.connections.get(REF)  # connects
+    assert await store.connections.get(REF)  # opens the connection
     before = len(trips)
     assert await store.connections.get(REF)
     assert len(trips) - before == 1
@@ -64,15 +64,17 @@ async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines
             assert made.scalar_one() in (1, 2)
         changed = await db.execute(text("UPDATE things SET name = name || '!'"))
         assert changed.rowcount == 2
-    assert len(trips) == 3 + 1  # the commit; its begin goes along with the first statement
+    assert len(trips) == 3 + 1  # the commit; the BEGIN is sent with the first statement
 
 
 @sqlite_only
-async def test_a_claim_is_two_trips_and_a_renewal_that_is_no_news_three(store: Store, trips: list[Any]) -> None:
+async def test_claim_needs_two_round_trips_and_refresh_without_state_change_three(
+    store: Store, trips: list[Any]
+) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     lease = {"ttl": timedelta(seconds=30), "intent": "digest"}
     saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
-    for version in (1, 2):  # the first claim of a process tries out what comes after the call, too
+    for version in (1, 2):  # the first claim of a process also prepares later statements
         before = len(trips)
         assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, **lease)
         claimed = len(trips)
