@@ -1,4 +1,4 @@
-"""Answers as they come off the wire: what is passed on byte for byte, and what is no clean HTTP."""
+"""Answers as they come off the wire: what is passed on byte for byte, and what is not valid HTTP."""
 
 import asyncio
 import socket
@@ -92,7 +92,7 @@ async def test_what_two_readers_could_take_differently_is_no_answer(answer: byte
             await whole(await way_out.send(to(provider)))
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         assert failure.value.kind == "protocol"
-        assert "not clean HTTP" in failure.value.message
+        assert "Invalid HTTP response from" in failure.value.message
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
