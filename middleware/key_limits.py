@@ -76,7 +76,7 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
         if wanted.scopes and not any(policy.allows(one) for one in wanted.scopes):
             raise lacking(*wanted.scopes)
         if policy.of_resources and not wanted.limits:
-            raise beyond_limits("this address does not tell them apart")
+            raise beyond_limits("this endpoint does not support such limits")
     return await handler(request)
 
 

@@ -106,7 +106,9 @@ async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: f
     except TimeoutError:
         spent_s = clock.monotonic() - began
         raise InvalidRequest(
-            "invalid_body", f"The body came too slowly: {counted(received, 'byte')} in {spent_s:.0f} s.", close=True
+            "invalid_body",
+            f"The request body arrived too slowly: {counted(received, 'byte')} in {spent_s:.0f} s.",
+            close=True,
         ) from None
 
 

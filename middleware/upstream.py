@@ -96,7 +96,9 @@ def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
     base = opened.base
     at_home = (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
     if not at_home and not covers(opened.allowed_origins, upstream.origin):
-        raise InvalidRequest("base_url_override_not_allowed", f"This credential does not travel to {upstream.origin}.")
+        raise InvalidRequest(
+            "base_url_override_not_allowed", f"This connection's credential may not be sent to {upstream.origin}."
+        )
     upstream.identity = opened.identity
     placement = opened.placement
     replaced = replaced_names(placement)

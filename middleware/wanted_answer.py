@@ -109,7 +109,7 @@ def _go_on(upstream: UpstreamRequest, start: Position, opened: Opened, path: str
         aim(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
     except OffLimits as fault:
         raise wrong_header(
-            PAGINATE_FROM, f"leads to {fault.origin}, where this credential does not travel (any more)"
+            PAGINATE_FROM, f"leads to {fault.origin}, to which this credential may not be sent (any more)"
         ) from fault
 
 

@@ -44,7 +44,7 @@ def _refuse_postgresql(url: str, instead: str) -> None:
     user, _, host = parts.netloc.rpartition("@")
     bare = f"{user.partition(':')[0]}@{host}" if user else host
     shown = shlex.quote(urlunsplit(parts._replace(netloc=bare)))
-    message = f"The store is PostgreSQL, whose own tools do this: {instead.format(url=shown)}"
+    message = f"The store is PostgreSQL. Use its own tools instead: {instead.format(url=shown)}"
     print(f"gateway: {message}", file=sys.stderr)
     sys.exit(1)
 
@@ -72,7 +72,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         from gateway.store.sqlite.sqlite_backup import back_up
 
         if not source.exists():
-            raise StoreRefused(f"{source} is not there yet: start the gateway once, or correct store.url.")
+            raise StoreRefused(f"{source} does not exist: start the gateway once, or correct store.url.")
         look(source, keyring)
         with progress("copying") as step:
             made = as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
@@ -89,7 +89,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         held, size = counted(made.connections, "connection"), counted(made.size_bytes, "byte")
         print(f"{target}: {held} as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
         if not made.recorded:
-            print("The audit trail has no record of it: the database took no write.", file=sys.stderr)
+            print("The audit trail has no record of this backup: the database could not be written.", file=sys.stderr)
         print("It opens only under store.encryption_keys: keep these in another place.", file=sys.stderr)
 
 
@@ -145,16 +145,16 @@ def _warnings(done: "Restored") -> list[str]:
         )
     else:
         warnings.append(
-            "Tokens that were refreshed since are not in it: where a provider rotates them, the next refresh is refused, and "
-            "the end user has to connect again (see `gateway connections why`)."
+            "Tokens refreshed after the backup are not in the restored database: if a provider rotates refresh tokens, the "
+            "next refresh fails and the end user must reconnect (see `gateway connections why`)."
         )
         warnings.append("Minted keys that were revoked since work again: `gateway keys list`, and revoke them again.")
     if done.gone:
         warnings.append(
-            f"Made since the backup, and only in the replaced database: {counted(done.gone, 'connection')}."
+            f"Created after the backup, so only in the replaced database: {counted(done.gone, 'connection')}."
         )
     if done.back:
         warnings.append(
-            f"Deleted since the backup, and back, so to be deleted again: {counted(done.back, 'connection')}."
+            f"Deleted after the backup and restored by it, so delete again: {counted(done.back, 'connection')}."
         )
     return warnings

@@ -29,7 +29,7 @@ _ADDRESSES: Final = ("token_url", "refresh_url", "base_url")  # browsers open au
 
 
 RENAMED: Final = (
-    "request_log is now call_log, with max_bytes in place of max_rows; what stands here is obeyed as before"
+    "request_log is renamed to call_log, and max_rows is replaced by max_bytes; the old settings still work"
 )
 
 
@@ -75,11 +75,17 @@ def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     if "request_log" in config.document.tree:
         yield Fault(config.where("request_log"), RENAMED)
     if not config.environments:
-        yield Fault(config.where("environments"), "no environment is declared, so nobody can call this gateway")
+        yield Fault(
+            config.where("environments"),
+            "no environment is declared, so every call is refused: add one under environments",
+        )
     for index, allowed in enumerate(config.egress.allow):
         if allowed.network.prefixlen == 0:
             where = config.where("egress", "allow", str(index))
-            yield Fault(where, f"{allowed.network} lets providers lead calls to every private address")
+            yield Fault(
+                where,
+                f"{allowed.network} lets providers direct calls to any private address; allow only the networks you need",
+            )
 
 
 def _environment(config: "Config", environment: "EnvironmentConfig", guard: "Guard") -> Iterator[Fault]:

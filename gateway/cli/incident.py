@@ -93,7 +93,8 @@ def _print_report(found: Mapping[str, Any], done: Sequence[str]) -> None:
     print(f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}")
     if found["refused_calls"]:
         least = "at least " if found["more_refused"] else ""
-        print(f"{least}{found['refused_calls']} refused by the key's terms, or for an unknown connection")
+        refused = counted(found["refused_calls"], "call")
+        print(f"{least}{refused} refused, by the key's limits or because the connection is unknown")
     print(f"{counted(found['keys_in_all'], 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
     names = ("provider_config_key", "connection_id", "state", "calls", "failed")
     rows = [[str(one[name]) for name in names] for one in found["connections"]]

@@ -199,7 +199,8 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
     file = folder / "gateway.yaml"
     if not (yes or as_json) and answers_are_piped():
         raise click.UsageError(
-            "Answers on standard input are not read: pass them as options (`gateway init --help`), or --yes for the defaults."
+            "Standard input is not read. Pass the answers as options (see `gateway init --help`), or use --yes for the "
+            "defaults."
         )
     if not (yes or as_json) and at_a_terminal():
         _refuse_existing([file, *(folder / name for name in KEYS)], force)  # before the user answers the prompts
@@ -307,8 +308,8 @@ def _report(
     elif needed:
         declare = f"Put into the environment what {provider.display_name} gives out: {', '.join(needed)}."
     else:
-        declare = f"Nothing is to be registered for {provider.display_name}: its users bring their own credentials."
-    return f"""Written, for you alone to read:
+        declare = f"{provider.display_name} needs no client ID or secret: its users enter their own credentials."
+    return f"""Written (readable only by you):
   {file}
 {keys}
 

@@ -43,12 +43,12 @@ def _ready(file: Path, begins: bool = False) -> "Config":
         place = place_of(config.store)
         if not config.store.url.startswith(POSTGRES) and not Path(place).exists():
             raise StoreRefused(
-                f"{place} is not there. Correct store.url, or put the file back if it was moved. "
-                "A new gateway is started by gateway serve."
+                f"{place} does not exist. Correct store.url, or move the file back. To start a new gateway, run "
+                "`gateway serve`."
             )
         raise StoreRefused(
-            f"{place} holds nothing of a gateway. Correct store.url, restore a backup, or start a new gateway there: "
-            "gateway serve."
+            f"{place} contains no gateway data. Correct store.url, restore a backup, or start a new gateway with "
+            "`gateway serve`."
         )
     return config
 

@@ -176,9 +176,9 @@ class _Composer:
     def _aliased(self, event: yaml.AliasEvent, line: int) -> Node:
         node = self._anchors.get(event.anchor or "")
         if node is None:
-            raise UnreadableText(line, "an alias to an anchor that is not there; quote a value that begins with *")
+            raise UnreadableText(line, "an alias to an undefined anchor; quote a value that begins with *")
         if any(node is around for around in self._open):
-            raise UnreadableText(line, "an alias to what it stands in")
+            raise UnreadableText(line, "an alias to a value that contains the alias")
         return node
 
 

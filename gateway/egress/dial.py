@@ -161,7 +161,7 @@ class Dialler:
             async with asyncio.timeout(self._connect_s):
                 await self._dial(scheme, host, port, connection, tls)
         except TimeoutError:
-            raise EgressError("timeout", f"No connection to {origin} came about in time.") from None
+            raise EgressError("timeout", f"Connecting to {origin} timed out.") from None
         except AddressRefused as fault:
             raise EgressError("refused", f"{origin} is refused: {fault}.") from fault
         except ssl.SSLError as fault:
@@ -197,7 +197,7 @@ class Dialler:
     ) -> None:
         """Open TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). Only the proxy itself is dialled here."""
         origin = origin_of("https", host, port)
-        refused = f"The outbound proxy did not open a way to {origin}."
+        refused = f"The outbound proxy did not open a tunnel to {origin}."
         proxy_host, proxy_port = proxy.host or "", proxy.port or DEFAULT_PORTS["http"]
         try:
             found = await self._addresses(proxy_host, proxy_port)

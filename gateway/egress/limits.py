@@ -230,8 +230,8 @@ class OriginLimits:
                 self.breaker.result_unknown()
             if isinstance(ended, Full):
                 raise TurnedAway(
-                    f"{self.name} has more calls outstanding than it may have. Send fewer at once, or come back "
-                    f"in {COME_BACK_S} s; egress.limits in gateway.yaml sets how many there may be.",
+                    f"Too many calls to {self.name} are in flight (egress.limits in gateway.yaml). Send fewer at a time, or "
+                    f"retry in {COME_BACK_S} s.",
                     reason="too_many_outstanding",
                     retry_after_s=COME_BACK_S,
                 ) from None
@@ -260,7 +260,7 @@ class OriginLimits:
         wait_s = ceil(self.breaker.refusal_s(clock.monotonic()))
         if wait_s:
             raise TurnedAway(
-                f"{self.name} has not answered its last calls, so it is left alone for now. Come back in {wait_s} s.",
+                f"{self.name} did not answer its last calls, so its circuit breaker is open. Retry in {wait_s} s.",
                 reason="provider_unreachable",
                 retry_after_s=wait_s,
             )

@@ -324,7 +324,7 @@ class ProviderConnection(asyncio.Protocol):
             try:
                 self._incoming.feed(data)
             except Malformed as fault:
-                self._fail(EgressError("protocol", f"What {self._origin} answered is not clean HTTP: {fault}."))
+                self._fail(EgressError("protocol", f"Invalid HTTP response from {self._origin}: {fault}."))
             if self._begun:
                 self._hand_out()
         elif self._stage == _SWITCHED:

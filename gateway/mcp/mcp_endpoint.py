@@ -168,4 +168,4 @@ async def _answered(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
 
 def _check_cursor(params: Mapping[str, Any]) -> None:
     if params.get("cursor") is not None:
-        raise RpcError(rpc.INVALID_PARAMS, "This cursor was not given here: every list fits one page.")
+        raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")

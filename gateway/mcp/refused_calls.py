@@ -52,7 +52,8 @@ class RefusedCalls:
             return None
         if not isinstance(state, str) or not self._is_own_state(state, call):
             raise RpcError(
-                rpc.INVALID_PARAMS, "requestState is not of this call, or has ended. Send the call again without it."
+                rpc.INVALID_PARAMS,
+                "requestState is not valid for this call, or has expired. Send the call again without it.",
             )
         answers = self._asked.message.params.get("inputResponses")
         said = answers.get("connect") if isinstance(answers, dict) else None

@@ -78,7 +78,7 @@ def of_api(arguments: Mapping[str, Any]) -> ToolCall:
 def _no_others(arguments: Mapping[str, Any], allowed: set[str] | frozenset[str]) -> None:
     others = sorted(set(arguments) - allowed)
     if others:
-        raise UnfitArguments(f"There is no argument '{others[0][:64]}'. There are {', '.join(sorted(allowed))}.")
+        raise UnfitArguments(f"Unknown argument '{others[0][:64]}'. Valid arguments: {', '.join(sorted(allowed))}.")
 
 
 def _filled(name: str, value: Any, deep: bool, optional: bool) -> str:

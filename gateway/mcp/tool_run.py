@@ -81,7 +81,7 @@ class ToolRun:
         page = opened_cursor(call.cursor, self._asked.seals, self._asked.caller.key_id, of_page)
         if page is None:
             raise UnfitArguments(
-                "This cursor is not of this call, or has ended. Send the arguments of the first page with it."
+                "This cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
             )
         return replace(call, target=page.target), _Lists(page, pages, of_page)
 

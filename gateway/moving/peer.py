@@ -100,7 +100,8 @@ class PeerCalls:
         if status == 401:
             raise SourceRefused(f"{self._base} does not take this key ({code or 401}): {message}".rstrip(": "))
         if status == 403:
-            raise SourceRefused(f"{self._base} lets this key see too little ({code or 403}): {message}".rstrip(": "))
+            denied = f"{self._base} denies access with this key ({code or 403}): {message}".rstrip(": .")
+            raise SourceRefused(f"{denied}. Use a key that can read integrations, connections and credentials.")
         if 300 <= status < 400:
             place = headers.get("Location", "another place")
             raise SourceRefused(f"{self._base} redirects to {place[:200]}: give the address of its API itself.")

@@ -121,7 +121,7 @@ FAMILIES: Final[dict[str, Family]] = {
         "gauge", ("provider",), "Requests that wait until fewer are outstanding (egress.limits.waiting)."
     ),
     "gateway_upstream_breakers_open": Family(
-        "gauge", ("provider",), "Origins that are left alone for now, because they did not answer, in each worker."
+        "gauge", ("provider",), "Origins with an open circuit breaker, because they did not answer, in each worker."
     ),
     "gateway_stored_secrets_unreadable_total": Family(
         "counter",

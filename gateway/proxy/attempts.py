@@ -88,9 +88,8 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
     if body is None:
         raise BodyTooLarge(
             "body_too_large",
-            f"This provider wants the credential in the body or requests signed over it, and one of more than "
-            f"{HELD_BYTES >> 20} MiB is not held for that. For AWS, send its SHA-256 in hex as X-Amz-Content-Sha256, and it "
-            "streams.",
+            f"The body exceeds {HELD_BYTES >> 20} MiB, the limit for providers that need the credential in the body or a "
+            "signature over it. For AWS, send the body's SHA-256 in hex as X-Amz-Content-Sha256; then it is streamed.",
             close=True,
         )
     if members is not None:

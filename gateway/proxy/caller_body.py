@@ -160,7 +160,7 @@ def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> Gate
     """
     if waited_s <= limits.upload_grace_s or received >= limits.upload_bytes_per_s * waited_s:
         return None
-    slow = f"The body came too slowly: {counted(received, 'byte')} in {waited_s:.0f} s"
+    slow = f"The request body arrived too slowly: {counted(received, 'byte')} in {waited_s:.0f} s"
     return InvalidRequest("invalid_body", f"{slow} (server.limits.upload_bytes_per_s).", close=True)
 
 

@@ -41,7 +41,9 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
     if isinstance(fault, EgressError):
         kind, code = _CODES[fault.kind]
         return kind(code, fault.message, close=close)
-    return UpstreamFailed("upstream_protocol", f"{request[UPSTREAM].origin} answered badly: {fault}.", close=close)
+    return UpstreamFailed(
+        "upstream_protocol", f"Invalid response from {request[UPSTREAM].origin}: {fault}.", close=close
+    )
 
 
 def _too_late(fault: StoodStill, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:
@@ -49,11 +51,13 @@ def _too_late(fault: StoodStill, request: web.Request, upload: CallerBody, *, cl
     if fault.total:
         return UpstreamTimeout(
             "upstream_timeout",
-            f"The call to {origin} was not over within {fault.limit_s:g} s (egress.timeouts.total_s).",
+            f"The call to {origin} did not finish within {fault.limit_s:g} s (egress.timeouts.total_s).",
             close=close,
         )
     if upload.waiting:
-        return InvalidRequest("invalid_body", f"No byte of the body came for {fault.limit_s:g} s.", close=True)
+        return InvalidRequest(
+            "invalid_body", f"The request body stalled: no byte arrived for {fault.limit_s:g} s.", close=True
+        )
     return UpstreamTimeout("upstream_timeout", f"{origin} did not answer within {fault.limit_s:g} s.", close=close)
 
 

@@ -170,7 +170,7 @@ class PageReader:
         coding = ",".join(values(exchange.headers, "content-encoding"))
         if codings_of(coding) is None:
             raise UpstreamFailed(
-                "page_unreadable", f"The provider's answer is coded as {coding}, which is not known here."
+                "page_unreadable", f"The provider's answer has the unsupported Content-Encoding {coding}."
             )
         decoder = Decoder()
         coded = decoder.start(coding)

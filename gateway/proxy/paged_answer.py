@@ -229,8 +229,8 @@ class _Run:
         fields = {"complete": complete, **self.progress(following), "attempts": self.reader.attempts}
         if complete and self.pages and not self._cursor_seen:
             fields["note"] = (
-                f"No page had anything at '{self._unseen_at}' (cursor_path_in_response), so this is all if that is its place. "
-                "Providers that leave the cursor out at the end do so."
+                f"No page had a cursor at '{self._unseen_at}' (cursor_path_in_response). If that path is right, the list is "
+                "complete: some providers omit the cursor on the last page."
             )
         return fields if self.fault is None else {**fields, "error": error_of(self.fault)}
 
@@ -257,13 +257,15 @@ class _Run:
         """Return `page` without a next page that must not be requested: one that came before, or a forbidden address."""
         if page.way.type == "offset":
             if digest and self._circle.closed(digest):
-                return PageTurn(NO_RECORDS, page.way, None, _circling(f"'{page.way.offset_name_in_request}'"))
+                return PageTurn(
+                    NO_RECORDS, page.way, None, _circling(f"it ignores '{page.way.offset_name_in_request}'")
+                )
             return page
         if page.next is None:
             misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
             return replace(page, refused=_misnamed(page)) if misnamed and page.unseen else page
         if self._circle.closed(page.next.at):
-            return replace(page, next=None, refused=_circling("its own pages"))
+            return replace(page, next=None, refused=_circling("its next page is one that was read before"))
         opened = self._request[CONNECTION]
         if page.way.type == "link":
             origin = place_of(page.next.at).origin
@@ -287,17 +289,16 @@ async def _check(caller: Caller, upstream: UpstreamRequest) -> None:
         await caller.access.meter.spend()
 
 
-def _circling(what: str) -> UpstreamFailed:
+def _circling(why: str) -> UpstreamFailed:
     return UpstreamFailed(
         "next_page_refused",
-        f"The provider gives the same page again: it does not follow {what}. Check how this list is paged, and say it "
-        "in Gateway-Paginate.",
+        f"The provider returned the same page again: {why}. Check how this list is paged, and set that in Gateway-Paginate.",
     )
 
 
 def _off_limits(origin: str) -> UpstreamFailed:
     return UpstreamFailed(
         "next_page_refused",
-        f"The provider's page leads to {origin}, where this credential does not travel. The integration's "
-        "allowed_origins can add it.",
+        f"The next page is at {origin}, to which this credential may not be sent. Add the origin to the integration's "
+        "allowed_origins.",
     )

@@ -60,7 +60,7 @@ LINGER_S: Final = 2.0  # how long a client may take to read a last answer while 
 
 def crowded() -> bytes:
     """Return the answer to a connection beyond server.limits.connections. Its request is not read."""
-    fault = Unavailable("busy", "As many connections are open here as server.limits.connections allows. Try again.")
+    fault = Unavailable("busy", "Too many open connections (server.limits.connections). Try again.")
     body = json.dumps({"error": fault.as_json()}).encode()
     lines = (
         "HTTP/1.1 503 Service Unavailable",

@@ -314,5 +314,5 @@ def refuse_inflated(server: Server) -> None:
     messages, _, _ = parser.feed_data(head.encode() + coded)
     if messages[0][1].read_nowait() != coded:
         raise StartRefused(
-            "This version of aiohttp inflates uploads although it was asked not to. Install the pinned one."
+            "This version of aiohttp decompresses uploads in spite of auto_decompress=False. Install the pinned version."
         )

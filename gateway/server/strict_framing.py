@@ -77,7 +77,7 @@ BAD_FRAMING: Final = {
     "Missing expected CR after header value": "A line ends in LF alone. Lines end in CR and LF.",
     "Expected CRLF after version": "A line ends in LF alone. Lines end in CR and LF.",
     "Missing 'Host' header in request": "Host is missing. HTTP/1.1 requires it.",
-    "Received HTTPS traffic on an HTTP port": "This port speaks plain HTTP, and TLS was sent. Use http:// here.",
+    "Received HTTPS traffic on an HTTP port": "This port expects plain HTTP, but TLS was sent. Use http:// here.",
 }
 
 

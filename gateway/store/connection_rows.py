@@ -174,7 +174,7 @@ def _after(cursor: str) -> ColumnElement[bool]:
 
 
 def _refuse_cursor() -> NoReturn:
-    message = "cursor is not one that this list gave: leave it out to begin at the start."
+    message = "Invalid cursor. Omit it to start at the first page."
     raise InvalidRequest("invalid_query_params", message, errors=[Issue("invalid_string", message, ("cursor",))])
 
 

@@ -55,7 +55,7 @@ class MissingKeys:
             if now < self._logged_at.get(one.id, -math.inf) + LOGGED_EVERY_S:
                 continue
             self._logged_at[one.id] = now
-            detail = f"Data key {one.id} is wrapped under master key {one.master_key_id}, which is not given."
+            detail = f"Data key {one.id} needs master key {one.master_key_id}, which is not in store.encryption_keys."
             log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
     async def asked_for(self, ids: Collection[str]) -> bool:
@@ -304,7 +304,7 @@ class DataKeys:
         found, missing = await self._load()
         newest = found.get(environment)
         if newest is None:
-            refusal = unavailable("its newest data key is under an encryption key that this node was not given")
+            refusal = unavailable("its newest data key needs an encryption key that this node does not have")
             raise NotYet(refusal, partial(self._came, missing))
         return newest
 

@@ -81,7 +81,7 @@ def cause_of(error: BaseException) -> str | None:
     if isinstance(error, IntegrityError | ProgrammingError | sqlite3.IntegrityError | sqlite3.ProgrammingError):
         return None
     if isinstance(error, PoolTimeoutError):
-        return "too many are waiting for it"
+        return "no database connection became free in time"
     inner: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(inner, sqlite3.Error) and (cause := sqlite_cause(inner)):
         return cause

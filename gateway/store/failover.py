@@ -188,7 +188,7 @@ class Failover:
             self._since = None
             self._log_end(since_s, missing, [name for name, one in members.items() if not one.confirmed])
         elif since_s >= decision.LEAST_S and missing != self._awaited:
-            effect = "no token is refreshed until they have written back what they have"
+            effect = "token refresh waits until these processes have written their newer tokens back"
             log.warning("failover_waits_for_processes", processes=sorted(missing), effect=effect)
             self._awaited = missing
 

@@ -198,8 +198,8 @@ class KeyStore:
         if old is None:
             raise NotFound(
                 "not_found",
-                f"There is no living key {new.replaces} to replace. gateway keys list and GET /environment/api-keys show "
-                "which there are.",
+                f"No active key {new.replaces} to replace. List the keys with `gateway keys list` or GET "
+                "/environment/api-keys.",
             )
         until = new.replaced_ends_at or now
         if old["expires_at"] is None or until < old["expires_at"]:

@@ -174,7 +174,7 @@ async def uncount_connection(db: AsyncConnection, session_digest: str) -> None:
 
 def used(max_connections: int | None) -> Forbidden:
     """Return the error for a session that has reached its limit of connections; None: the session was ended."""
-    made = f"has made the {number_of(max_connections, 'connection')} it was for" if max_connections else "was ended"
+    made = f"has reached its limit of {number_of(max_connections, 'connection')}" if max_connections else "was ended"
     return Forbidden("connect_session_used", f"This link {made}. Ask the application for a new link.")
 
 
@@ -182,8 +182,7 @@ def in_use() -> Forbidden:
     """Return the error for a session that is bound to another browser."""
     return Forbidden(
         "connect_session_in_use",
-        "This link is for one browser, and another one uses it already. Go on in that browser, or ask the application for a "
-        "new link.",
+        "This link is already in use in another browser. Continue there, or ask the application for a new link.",
     )
 
 

@@ -162,8 +162,8 @@ def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
     weakness = keyring.weaknesses.get(0)
     if weakness is not None and all(key.master_key_id != keyring.first_id for key in stored):
         raise StoreRefused(
-            f"store.encryption_keys: the first key {weakness}, so it can be guessed, and nothing is sealed under it yet. "
-            "Put another in its place: `openssl rand -base64 32` makes one."
+            f"store.encryption_keys: the first key {weakness}, so it can be guessed. Replace it with the output of "
+            "`openssl rand -base64 32`; nothing is sealed under it yet."
         )
     for key in stored:
         try:

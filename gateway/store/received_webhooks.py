@@ -78,8 +78,8 @@ class WebhookStore:
         if count >= most or bytes_ >= most_bytes:
             key = integration.integration_id
             words = (
-                f"Integration '{key}' has {counted(count, 'undelivered event')} ({counted(bytes_, 'byte')}), "
-                "and no room for this webhook. Send it again later."
+                f"The webhook queue of integration '{key}' is full: {counted(count, 'undelivered event')} "
+                f"({counted(bytes_, 'byte')}). Send this webhook again later."
             )
             raise Unavailable("busy", words, retry_after_s=60)
 

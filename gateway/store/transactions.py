@@ -76,7 +76,7 @@ Before = Callable[[], Awaitable[Fence | None]]
 
 TRIES: Final = 8  # if other processes keep creating data keys meanwhile, one of these tries still succeeds
 NOTIFIES: Final = "gateway_notifies"  # a key in a connection's `info`: notify other processes after the commit
-CROWDED: Final = "too many writes are waiting for it"
+CROWDED: Final = "too many writes are queued"
 
 
 def caused(work: Work[T], by: str | None) -> Work[T]:

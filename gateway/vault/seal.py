@@ -119,7 +119,7 @@ class Keyring:
         master = self._keys.get(stored.master_key_id)
         if master is None:
             raise UnknownKey(
-                f"Data key {stored.id} is wrapped under master key {stored.master_key_id}, which is not given."
+                f"Data key {stored.id} needs master key {stored.master_key_id}, which is not in store.encryption_keys."
             )
         nonce, body = stored.wrapped[:NONCE_BYTES], stored.wrapped[NONCE_BYTES:]
         if len(body) != KEY_BYTES + TAG_BYTES:
@@ -246,7 +246,7 @@ class Vault:
         if key is None:
             raise UnknownKey(f"Environment '{place.environment}' has no data key: it is not in the configuration.")
         if key.allowance <= 0:
-            raise VaultError(f"Data key {key.id} has sealed its share; a new one is due.")
+            raise VaultError(f"Data key {key.id} has reached its limit of sealed values; a new data key is needed.")
         key.allowance -= 1
         nonce = os.urandom(NONCE_BYTES)
         header = bytes([FORMAT]) + bytes.fromhex(key.id)
@@ -256,19 +256,18 @@ class Vault:
         data, place = _stored(sealed), f"{sealed.table}.{sealed.column}"
         if len(data) < SHORTEST or data[0] != FORMAT:
             self._note_damage(sealed)
-            raise Damaged(f"What is stored in {place} is not a ciphertext of this version.")
+            raise Damaged(f"The value in {place} is not a ciphertext of this version.")
         key = self._by_id.get(data[KEY_ID].hex())
         if key is None:
             raise UnknownKey(
-                f"What is stored in {place} is sealed under data key {data[KEY_ID].hex()}, which is not known. "
-                "Where encryption keys were replaced, this gateway does not have the new one yet: put it into "
-                "store.encryption_keys and send SIGHUP, or start it again."
+                f"The value in {place} is sealed under unknown data key {data[KEY_ID].hex()}. If encryption keys were "
+                "rotated, add the new key to store.encryption_keys and send SIGHUP, or restart the gateway."
             )
         try:
             return key.cipher.decrypt(data[NONCE], data[BODY], _binding(key, sealed))
         except InvalidTag:
             self._note_damage(sealed)
-            raise Damaged(f"What is stored in {place} was changed, or moved here from another place.") from None
+            raise Damaged(f"The value in {place} was changed, or moved from another place.") from None
 
 
 def _stored(sealed: Sealed) -> bytes:

@@ -93,6 +93,6 @@ def test_a_query_without_slots_is_not_touched() -> None:
 @pytest.mark.parametrize(("scheme", "host", "port"), [("https", "127.0.0.1", 8000), ("http", "127.0.0.1", 8001)])
 def test_a_credential_is_asked_once_more_where_it_goes(scheme: str, host: str, port: int) -> None:
     request = UpstreamRequest("GET", scheme, host, port, "/x")
-    with pytest.raises(InvalidRequest, match="does not travel"):
+    with pytest.raises(InvalidRequest, match="may not be sent"):
         place(opened_at(8000), request, has_body=False)
     assert "Authorization" not in request.headers

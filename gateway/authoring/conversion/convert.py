@@ -88,7 +88,7 @@ def fill_gaps(out: dict[str, Any], notes: Notes) -> None:
             _credential(out, name, rest or name, notes)
         elif namespace == "assertionOption" and rest not in out.get("assertion_option", {}):
             out.setdefault("assertion_option", {})[rest] = {}
-            notes.changed(("assertion_option",), f"{rest!r} is used and has no form; it has an empty one now")
+            notes.changed(("assertion_option",), f"{rest!r} is used but not declared; an empty setting was added")
     for template in _addresses(out):
         with suppress(TemplateError):
             _formats(out, template, notes)
@@ -98,7 +98,7 @@ def _missing_setting(out: dict[str, Any], name: str, notes: Notes) -> None:
     known = {*out.get("connection_config", {})}.union(*(out.get(key) or () for key in _CAPTURED))
     if name not in known:
         out.setdefault("connection_config", {})[name] = {}
-        notes.changed(("connection_config",), f"{name!r} is used and has no form; it has an empty one now")
+        notes.changed(("connection_config",), f"{name!r} is used but not declared; an empty setting was added")
 
 
 def _credential(out: dict[str, Any], name: str, bare: str, notes: Notes) -> None:
@@ -111,7 +111,7 @@ def _credential(out: dict[str, Any], name: str, bare: str, notes: Notes) -> None
         for asked in () if forms else mode.asks:
             forms.setdefault(asked, {})
         forms[bare] = {"secret": True}
-        notes.changed(("credentials",), f"{bare!r} is used and has no form; it has an empty one now, as a secret")
+        notes.changed(("credentials",), f"{bare!r} is used but not declared; an empty setting was added, as a secret")
 
 
 def _formats(out: dict[str, Any], template: str, notes: Notes) -> None:

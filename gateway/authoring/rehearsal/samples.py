@@ -89,7 +89,7 @@ class NoSample(Exception):
 
     def __init__(self, place: Place, name: str) -> None:
         super().__init__(
-            f"{name}: nothing we can think of fits its rules; give it an example, or call with --set {name}=VALUE"
+            f"{name}: no sample value satisfies its rules; add an example to the entry, or pass --set {name}=VALUE"
         )
         self.place = place
 

@@ -100,7 +100,7 @@ def _print(verdict: "Verdict", *, outside: int) -> None:
         print(f"{counted(verdict.unproven, 'record')} at the end: not proven by a checkpoint yet.")
     if not outside:
         print(
-            "These checkpoints lie in the store itself. Give --checkpoint with those that left it: only they show that the end "
-            "was not cut off.",
+            "These checkpoints are stored in the database itself. Pass checkpoints kept elsewhere with --checkpoint: only they "
+            "prove that no records were removed from the end.",
             file=sys.stderr,
         )

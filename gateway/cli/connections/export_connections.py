@@ -154,8 +154,8 @@ def _print_counts(target: Path, counts: "Counts", *, plain: bool, as_json: bool)
         print(f"{target}: {counted(counts.connections, 'connection')} of {counted(counts.integrations, 'integration')}")
     if plain:
         print(
-            f"Every token and client secret stands in {target} as it is: anyone who reads it is every one of your users. Delete "
-            "it as soon as it was used.",
+            f"{target} contains every token and client secret in plain text: anybody who reads it can act as your users. "
+            "Delete it after use.",
             file=sys.stderr,
         )
     elif not as_json:

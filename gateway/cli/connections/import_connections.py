@@ -33,10 +33,10 @@ def print_preview(runtime: "Runtime", environment: str) -> None:
     from gateway.moving.importer import rotating
 
     keys = rotating(runtime, environment)
-    which = f" That is known of {', '.join(keys)}." if keys else ""
+    which = f" Integrations known to rotate them: {', '.join(keys)}." if keys else ""
     print(
-        "gateway: --test-refresh refreshes every connection. Where refresh tokens rotate, the old system's copy is dead from "
-        f"then on.{which}",
+        "gateway: --test-refresh refreshes every connection. If refresh tokens rotate, the old system's tokens stop working."
+        f"{which}",
         file=sys.stderr,
     )
 
@@ -277,7 +277,9 @@ async def preview_of(runtime: "Runtime", peer: Peering, wish: "ImportOptions", *
 )
 @click.option("--verify", is_flag=True, help="Ask each provider whether it takes the credential, before it is stored.")
 @click.option(
-    "--test-refresh", is_flag=True, help="Refresh each once: where tokens rotate, the old system's copy is dead then."
+    "--test-refresh",
+    is_flag=True,
+    help="Refresh each once. If refresh tokens rotate, the old system's tokens stop working.",
 )
 @click.option(
     "--refresh-rate", type=click.FloatRange(0.01, 1000), default=5.0, show_default=True, help="Refreshes a second."

@@ -10,6 +10,7 @@ import click
 
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run
+from gateway.text import counted
 from gateway.timestamps import ago
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def replay(
         if as_json:
             print(json.dumps({"queued": queued}))
         else:
-            print(f"{queued} queued; `gateway events list --state pending` shows what still waits")
+            print(f"{counted(queued, 'event')} queued; `gateway events list --state pending` lists events not sent yet")
         if message_ids and not queued:
             print("gateway: there is no such event, or it is being sent at this moment", file=sys.stderr)
             return 1

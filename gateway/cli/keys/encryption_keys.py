@@ -184,11 +184,12 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
 
 def _remind() -> None:
     """Remind the operator that every node needs the key, which this command cannot check; on a terminal, ask to confirm."""
-    words = (
-        "Every running gateway must know the first of store.encryption_keys by now: change its list and send it SIGHUP."
+    print(
+        "Every running gateway must already have the first key of store.encryption_keys: add it on each node and send "
+        "SIGHUP. A gateway without the key answers 503 once values are sealed under it.",
+        file=sys.stderr,
     )
-    print(f"{words} One that does not answers 503 once values are sealed under it.", file=sys.stderr)
-    if sys.stdin.isatty() and not click.confirm("Do all of them know it?", err=True):
+    if sys.stdin.isatty() and not click.confirm("Do all of them have it?", err=True):
         raise click.Abort
 
 

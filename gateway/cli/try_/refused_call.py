@@ -56,7 +56,7 @@ def check_ours(answer: Stream, target: Target) -> None:
 def _stranger(status: str, target: Target) -> TrialFailed:
     return TrialFailed(
         f"what answers at {target.url} is not a gateway: its answer ({status}) has no Gateway-Request-Id",
-        "give the gateway's own address with --url, or look at the server in front of it: is the gateway behind it away?",
+        "pass the gateway's own address with --url, or check the reverse proxy: the gateway behind it may be down",
     )
 
 
@@ -87,7 +87,7 @@ def _help(client: Client, fault: GatewayError, named: Named | None, target: Targ
             f"the whole story: {program()} connections why --integration {named.integration} {named.connection}"
         )
     if fault.retry_at is not None:
-        advice.lines.append(f"not before {fault.retry_at:%Y-%m-%d %H:%M:%S %Z} does it make sense to ask again")
+        advice.lines.append(f"retry after {fault.retry_at:%Y-%m-%d %H:%M:%S %Z}")
     advice.lines += [f"{'.'.join(map(str, one.get('path', ())))}: {one.get('message', '')}" for one in fault.errors]
 
 

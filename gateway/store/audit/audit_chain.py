@@ -195,7 +195,7 @@ class ChainCheck:
             self._fault(
                 record.sequence,
                 "order",
-                f"record {record.sequence} stands behind record {self._sequence}: records were reordered, or one was copied",
+                f"record {record.sequence} follows record {self._sequence}: records were reordered, or one was copied",
             )
             return
         self._judge_checkpoints(record.sequence)
@@ -218,7 +218,7 @@ class ChainCheck:
                 self._fault(
                     record.sequence,
                     "edited",
-                    f"record {record.sequence} is filed under something else than its content says: a column was edited",
+                    f"a column of record {record.sequence} does not match its content: the column was edited",
                 )
         except ValueError:
             self._fault(

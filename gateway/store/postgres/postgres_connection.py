@@ -71,9 +71,9 @@ def cause_in_words(fault: BaseException, connect_s: float) -> str:
     if isinstance(fault, socket.gaierror):
         return "its host name is not known"
     if isinstance(fault, ssl.SSLCertVerificationError):
-        return f"its certificate does not hold ({fault.verify_message.rstrip('.')}), by its host name or by sslrootcert"
+        return f"its certificate is invalid ({fault.verify_message.rstrip('.')}): check the host name and sslrootcert"
     if isinstance(fault, ssl.SSLError):
-        return f"no TLS comes about with it ({(fault.reason or str(fault)).lower().replace('_', ' ')})"
+        return f"the TLS handshake failed ({(fault.reason or str(fault)).lower().replace('_', ' ')})"
     if isinstance(fault, OSError):
         return unconnected(fault) if fault.errno else str(fault) or "the connection to it was lost"
     return str(fault)

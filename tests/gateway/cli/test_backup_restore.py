@@ -105,7 +105,7 @@ def test_backup_is_created_and_restored(folder: Path) -> None:
     assert (put_back["connections"], put_back["credentials_taken_over"]) == (3, 0)
     output = ran("restore", copy, "--exactly", "-c", file)
     assert "3 connections as of" in output
-    assert "has to connect again" in output
+    assert "the end user must reconnect" in output
     assert "is kept as" in output
 
 
@@ -140,7 +140,7 @@ def test_a_database_that_takes_no_write_is_backed_up_all_the_same(folder: Path) 
         )
     output = ran("backup", str(folder / "copy.db"), "-c", str(folder / "gateway.yaml"))
     assert "3 connections as of" in output
-    assert "no record of it" in output
+    assert "no record of this backup" in output
 
 
 @pytest.mark.parametrize(

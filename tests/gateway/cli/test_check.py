@@ -169,7 +169,7 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
             6,
             "allowed_hosts has no effect: provider 'slack' names its hosts itself",
         ),
-        (GOOD + "egress: {allow: [0.0.0.0/0]}\n", 8, "0.0.0.0/0 lets providers lead calls to every private address"),
+        (GOOD + "egress: {allow: [0.0.0.0/0]}\n", 8, "0.0.0.0/0 lets providers direct calls to any private address"),
     ],
 )
 def test_valid_but_probably_unintended_setting_is_a_warning(file: Path, text: str, line: int, message: str) -> None:

@@ -186,7 +186,7 @@ def test_the_first_integration_is_declared_and_what_it_needs_is_reported(tmp_pat
 def test_a_provider_without_a_client_needs_nothing(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--provider", "openai")
     assert list(load(tmp_path / "gateway.yaml", environ={}).environments["dev"].integrations) == ["openai"]
-    assert "bring their own credentials" in result.stdout
+    assert "enter their own credentials" in result.stdout
 
 
 def test_an_unknown_provider_is_wrong_usage_with_the_nearest(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_answers_from_a_pipe_or_a_file_are_refused(tmp_path: Path) -> None:
         redirected = run_with(tmp_path, stdin=file)
     for refused in (piped, redirected):
         assert (refused.returncode, refused.stdout) == (2, "")
-        assert "not read: pass them as options" in refused.stderr
+        assert "not read. Pass the answers as options" in refused.stderr
         assert not (tmp_path / "new").exists()
     assert run_with(tmp_path, stdin=subprocess.DEVNULL).returncode == 0
     assert run_with(tmp_path, "--yes", "--force", input="y\n").returncode == 0

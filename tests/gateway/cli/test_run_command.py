@@ -71,6 +71,6 @@ def test_a_command_that_finds_no_store_makes_none(url: str, tmp_path: Path, comm
     for _ in range(2):  # the first run must have written nothing
         done = run_command(*command.split(" "), "-c", file)
         assert done.exit_code == 1
-        assert ("is not there" if url.startswith("sqlite") else "holds nothing of a gateway") in done.stderr
+        assert ("does not exist" if url.startswith("sqlite") else "contains no gateway data") in done.stderr
         assert "gateway serve" in done.stderr
     assert sorted(tmp_path.iterdir()) == before

@@ -92,7 +92,7 @@ async def test_ambiguous_answer_is_refused(answer: bytes, drip: bool) -> None:
             await whole(await way_out.send(to(provider)))
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         assert failure.value.kind == "protocol"
-        assert "not clean HTTP" in failure.value.message
+        assert "Invalid HTTP response from" in failure.value.message
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])

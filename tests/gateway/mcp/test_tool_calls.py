@@ -35,8 +35,8 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
         ({"key": ""}, "'key' must not be empty."),
         ({"key": "a/b"}, "'key' is one segment of the path, so it cannot hold '/'."),
         ({"key": True}, "'key' must be a text or a whole number."),
-        ({"key": "a", "other": 1}, "There is no argument 'other'."),
-        ({"key": "a", "body": {}}, "There is no argument 'body'."),  # a GET has no body
+        ({"key": "a", "other": 1}, "Unknown argument 'other'."),
+        ({"key": "a", "body": {}}, "Unknown argument 'body'."),  # a GET has no body
         ({"key": "a", "query": []}, "'query' must be an object"),
         ({"key": "a", "query": {"q": {"x": 1}}}, "'q' must be a text, a number"),
         ({"key": "a", "max_bytes": MOST_BYTES + 1}, "'max_bytes' must be a whole number"),

@@ -168,6 +168,6 @@ async def test_a_plain_export_says_what_it_is(place: Place, peer: FakePeer) -> N
     await filled(place, peer, 1)
     plain = place.folder / "plain.jsonl"
     ran = await place.ran("export", "-o", str(plain), "--plain", code=0)
-    assert "as it is" in ran.output
+    assert "in plain text" in ran.output
     assert whole(place, plain)[0]["credentials"]["refresh_token"] == "rt-0"
     assert plain.stat().st_mode & 0o777 == 0o600

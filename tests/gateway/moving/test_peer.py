@@ -211,7 +211,7 @@ async def test_a_test_refresh_says_beforehand_what_it_ends_and_afterwards_what_w
     for name, grant in (("good", tracker.grant()), ("bad", {"refresh_token": "unknown"})):
         peer.add(name, oauth(1, refresh_token=grant["refresh_token"]), connection_config=SITE)
     ran = await place.imported(peer, "--test-refresh", "--refresh-rate", "500", code=1)
-    assert "the old system's copy is dead" in ran.output
+    assert "the old system's tokens stop working" in ran.output
     assert ran.report["renewed"] == {"renewed": 1, "failed": 1}
     assert {one["connection_id"]: one["state"] for one in await place.listed()} == {
         "good": "active",

@@ -176,7 +176,7 @@ async def test_a_caller_who_stops_sending_is_reported_so() -> None:
     ):
         answer = await gateway.call("/proxy/x", "Content-Length: 9", method="POST", body=b"half")
     assert answer.startswith(b"HTTP/1.1 400")
-    assert b"No byte of the body came" in answer
+    assert b"The request body stalled: no byte arrived" in answer
 
 
 async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> bytes:

@@ -188,6 +188,6 @@ async def test_a_server_that_inflates_uploads_is_found_out() -> None:
     async def never(_request: web.BaseRequest) -> web.StreamResponse:
         raise AssertionError
 
-    with pytest.raises(StartRefused, match="inflates"):
+    with pytest.raises(StartRefused, match="decompresses uploads"):
         refuse_inflated(web.Server(never, auto_decompress=True))
     refuse_inflated(web.Server(never, auto_decompress=False))

@@ -117,7 +117,7 @@ async def test_a_session_with_a_limit_counts_authorizations_that_end_after_it(st
     assert await store.sessions.get("d1", now=SOON) is None
     limited = replace(TERMS, limited=True)
     await store.connections.put(new(), now=SOON, terms=limited)
-    with pytest.raises(Forbidden, match="1 connection it was for"):
+    with pytest.raises(Forbidden, match="its limit of 1 connection"):
         await store.connections.put(new(), now=SOON, terms=limited)
     await store.prune(SOON + COUNTED_AFTER)
     with pytest.raises(Forbidden, match="was ended"):

@@ -92,7 +92,7 @@ async def test_what_another_browser_has_typed_in_is_not_kept(opener: Opener, wai
     there = [await add(stores[0])] if waits else []
     assert await stores[1].sessions.keep_for_browser("d1", "alice")
     for other in ("", "bob"):
-        with pytest.raises(Forbidden, match="another one uses it"):
+        with pytest.raises(Forbidden, match="in use in another browser"):
             await add(stores[0], terms=replace(TERMS, browser_digest=other))
     assert await stores[0].pending.of_session("d1", now=NOW) == there
     assert await made(stores[0]) == len(there)

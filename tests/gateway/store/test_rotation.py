@@ -295,10 +295,10 @@ async def test_a_node_without_the_new_key_serves_on_and_says_what_it_lacks(opene
     held = await one(behind, nth(2))
     await operator.rotation.rotate(quietly)
     assert behind.open(held.credential)["apiKey"] == "k2"  # from its memory
-    with pytest.raises(Unavailable, match="encryption key that this node was not given"):
+    with pytest.raises(Unavailable, match="encryption key that this node does not have"):
         await behind.connections.put(new(), now=NOW)
     lease: dict[str, Any] = {"owner": "a", "ttl": timedelta(seconds=30)}
-    with pytest.raises(Unavailable, match="encryption key that this node was not given"):  # before a token is spent
+    with pytest.raises(Unavailable, match="encryption key that this node does not have"):  # before a token is spent
         await behind.refreshes.lease_refresh(held.ref, seen=held, intent="digest", **lease)
     found = await one(behind, nth(2))
     with pytest.raises(Unavailable, match="cannot be opened"):

@@ -11,7 +11,7 @@ async def test_verify_says_what_is_proven_and_that_checkpoints_should_lie_elsewh
     assert done.code == 0, done.err
     assert "2 records, 1 to 2: the chain is whole." in done.out
     assert "not proven by a checkpoint yet" in done.out
-    assert "Give --checkpoint" in done.err
+    assert "Pass checkpoints kept elsewhere with --checkpoint" in done.err
 
 
 async def test_a_file_without_a_checkpoint_is_refused(filled: Examined, tmp_path: Path) -> None:

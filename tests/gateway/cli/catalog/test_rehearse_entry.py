@@ -50,7 +50,7 @@ def test_a_setting_that_needs_a_value_is_requested(mine: Path) -> None:
     (mine.parent / "mine" / "tracker.yaml").write_text(TRACKER + form)
     ran = catalog("test", "tracker", "-c", str(mine))
     assert ran.exit_code == 1
-    assert f"tracker.yaml:{TRACKER.count(chr(10)) + 2}: odd: nothing we can think of fits its rules" in ran.stderr
+    assert f"tracker.yaml:{TRACKER.count(chr(10)) + 2}: odd: no sample value satisfies its rules" in ran.stderr
     assert catalog("test", "tracker", "-c", str(mine), "--set", "odd=zq123").exit_code == 0
 
 
