@@ -172,6 +172,8 @@ class Parent:
         """Let all workers drain; return `code`, or 1 if a worker fails. Another signal kills them."""
         if self._admin is not None:
             self._admin.stopping = True
+        if self._sockets is not None:
+            self._sockets.close_to_clients()  # each worker accepts connections until it closes its own copy
         self._workers.signal(signal.SIGTERM)
         while self._workers.living:
             self._workers.changed.clear()
@@ -208,9 +210,6 @@ class Parent:
                 self._open_sockets(worker, message)
             case "ready":
                 self._serves(worker, message)
-            case "closed":
-                worker.closed = True
-                self._close_public()
             case "reloaded":
                 self._reloads.answered(worker, message)
             case "missing_keys":
@@ -233,13 +232,6 @@ class Parent:
         descriptors = [public.fileno(), *([] if console is None else [console.fileno()])]
         with suppress(OSError):
             send_now(worker.sock, {"metrics": metrics, "pages": self._count + 1}, descriptors)
-
-    def _close_public(self) -> None:
-        """Close the public port once no worker accepts connections, so that new ones are refused instead of waiting for
-        the last worker to end."""
-        everybody = all(worker.closed for worker in self._workers.living.values())
-        if self._sockets is not None and self._ending.is_set() and everybody:
-            self._sockets.close_to_clients()
 
     async def _open_admin(self, listener: socket.socket) -> None:
         small_web()

@@ -36,7 +36,6 @@ class WorkerProcess:
     began: float
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
-    closed: bool = False  # it accepts no more connections
     code: int | None = None
     report: Mapping[str, Any] | None = None
     reported_at: float = 0.0

@@ -9,7 +9,7 @@ import os
 import pickle
 import signal
 import socket
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from gateway.observe.metrics import Board
 from gateway.process.admin import process
 from gateway.process.channel import Channel
 from gateway.process.handshake import Message, receive_now, send_now
+from gateway.process.sockets import BACKLOG
 from gateway.refresh.through_parent import ParentLink
 from gateway.runtime import RUNTIME
 from gateway.secret import Secret
@@ -54,7 +55,7 @@ EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 
 
 class BatchSite(web.BaseSite):
-    """Replaces `web.SockSite`, for a listening socket that does not block; the caller closes the socket."""
+    """Replaces `web.SockSite`, for a listening socket that does not block. `stop` closes the socket."""
 
     def __init__(self, runner: web.BaseRunner, listener: socket.socket, server: web.Server | None = None) -> None:
         """`server` None: use the runner's own."""
@@ -76,10 +77,17 @@ class BatchSite(web.BaseSite):
         self._resume()
 
     async def stop(self) -> None:
-        """Stop accepting. Every accepted connection has its protocol when this returns."""
+        """Accept the waiting connections and close the listening socket. Each connection has its protocol on return.
+
+        When the last copy of a listening socket is closed, the kernel resets the connections that still wait, even if
+        a request has arrived on them. So nothing may happen between the last `accept` and the close.
+        """
         if self._resumption is not None:
             self._resumption.cancel()
         asyncio.get_running_loop().remove_reader(self._listener)
+        with suppress(OSError):
+            self._accept_waiting(BACKLOG)
+        self._listener.close()
         await asyncio.gather(*self._opening, return_exceptions=True)
         await super().stop()
 
@@ -88,18 +96,23 @@ class BatchSite(web.BaseSite):
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
+        try:
+            self._accept_waiting(AT_ONCE)
+        except OSError as fault:
+            if fault.errno not in EXHAUSTED:
+                raise
+            log.error("connections_not_accepted", detail=fault.strerror, again_in_s=PAUSE_S)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listener)
+            self._resumption = loop.call_later(PAUSE_S, self._resume)
+
+    def _accept_waiting(self, most: int) -> None:
+        """Accept up to `most` waiting connections. Raises OSError."""
         loop = asyncio.get_running_loop()
-        for _ in range(AT_ONCE):
+        for _ in range(most):
             try:
                 client, _address = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as fault:
-                if fault.errno not in EXHAUSTED:
-                    raise
-                log.error("connections_not_accepted", detail=fault.strerror, again_in_s=PAUSE_S)
-                loop.remove_reader(self._listener)
-                self._resumption = loop.call_later(PAUSE_S, self._resume)
                 return
             client.setblocking(False)
             opening = loop.create_task(_opened(loop, self._make_protocol, client), name="accept")
@@ -241,10 +254,8 @@ class Worker:
             self._app[RUNTIME].serving = False
             run.start_draining(idle_s=notice_s)
             await asyncio.sleep(min(notice_s, drain_s))  # /ready is 503 meanwhile, so that a load balancer sees it
-            for site, listener in zip(sites, self._listeners, strict=True):
+            for site in sites:
                 await site.stop()
-                listener.close()
-            self._channel.send({"type": "closed"})
         log.info("stopped")
         return 0
 

@@ -114,6 +114,36 @@ async def test_from_the_signal_on_it_is_not_ready_and_answers_for_as_long_as_the
         assert (await gateway.ended())[0] == 0
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_no_accepted_connection_is_reset_when_it_stops(tmp_path: Path, workers: int) -> None:
+    """A load balancer does not repeat a POST whose connection was reset."""
+    outcomes: list[bytes] = []
+
+    async def post_until_refused() -> None:
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+            except OSError:
+                return
+            try:
+                writer.write(b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+                outcomes.append(await reader.read(12))
+            except OSError as fault:
+                outcomes.append(repr(fault).encode())
+            finally:
+                writer.transport.abort()
+
+    async with serve(tmp_path, workers=workers, notice_s=0.3) as gateway:
+        await gateway.ready()
+        tasks = [asyncio.create_task(post_until_refused()) for _ in range(40)]
+        gateway.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*tasks)
+        assert (await gateway.ended())[0] == 0
+    assert outcomes
+    assert set(outcomes) == {b"HTTP/1.1 401"}
+
+
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     async with serve(tmp_path) as gateway:
         await gateway.ready()
