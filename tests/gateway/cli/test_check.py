@@ -101,7 +101,7 @@ def test_scopes_in_one_item_are_reported_as_such(file: Path) -> None:
     assert result.exit_code == 0
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"{file}:6: warning: ")
-    assert "one scope an item, as in [read:jira-work, offline_access]" in line
+    assert "is read as one scope; write a list: [read:jira-work, offline_access]" in line
 
 
 def test_what_only_a_browser_opens_is_no_matter_of_egress(file: Path) -> None:
