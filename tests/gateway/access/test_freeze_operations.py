@@ -39,7 +39,7 @@ def test_terms_are_joined_by_commas_and_words_of_a_term_all_fit(catalog: Catalog
         ("operations jira", "is not a rule of operations: write 'operations PROVIDER WHAT'"),
         ("operations jira read write", "is not a rule of operations"),
         ("operations jirra read", "names the provider 'jirra', which the catalog does not have; did you mean 'jira'"),
-        ("operations workday read", "of which the catalog has no operations; write methods and paths"),
+        ("operations workday read", "without operations in the catalog; write rules with methods and paths instead"),
         ("operations linear read", "names a GraphQL API"),
         ("operations jira get_isue", "names 'get_isue', which is not an operation of jira; did you mean 'get_issue'"),
         ("operations jira get_issue+write", "fits no operation of jira"),
