@@ -38,7 +38,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
         return await handler(request)
     posted = request.method == hdrs.METH_POST
     if not posted and (request.method != hdrs.METH_GET or request.body_exists):
-        raise wrong_header(PAGINATE, "goes with a GET without a body, and with a POST that requests a list, only")
+        raise wrong_header(PAGINATE, "works only for a GET without a body and for a POST that requests a list")
     wish = _wish(wanted) if wanted else ALL_PAGES
     opened, upstream = request[CONNECTION], request[UPSTREAM]
     below_base = upstream.target.removeprefix(upstream.base_path)
@@ -50,7 +50,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
         _limit(upstream, ways, wish.limit)
     if start is not None:
         if bool(start.way.in_body) != posted:
-            raise wrong_header(PAGINATE_FROM, "belongs to another request; send the same method as at first")
+            raise wrong_header(PAGINATE_FROM, "belongs to another request; send the method of the first request")
         _go_on(upstream, start, opened, path)
     elif posted:
         pass  # the handler counts in the body (proxy/posted_list.py)
@@ -77,7 +77,7 @@ def _start(request: web.Request, token: str, digest: str) -> Position:
     try:
         return read(generation_of(request).page_cursors.open(token), digest)
     except VaultError as fault:
-        raise wrong_header(PAGINATE_FROM, "is not a cursor of ours; send it exactly as a trailer gave it") from fault
+        raise wrong_header(PAGINATE_FROM, "is not a valid cursor; send it exactly as a trailer returned it") from fault
     except ValueError as fault:
         raise wrong_header(PAGINATE_FROM, str(fault)) from fault
 

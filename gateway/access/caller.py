@@ -80,7 +80,7 @@ class Meter:
             retry_at = iso(clock.now() + timedelta(seconds=left_s))
             raise TooManyRequests(
                 "too_many_request",
-                f"This key may make {counted(self.rate, 'call')} a minute. Go on in {left_s} s.",
+                f"Rate limit of this key exceeded: {counted(self.rate, 'call')} a minute. Retry in {left_s} s.",
                 payload={
                     "limit": self.rate,
                     "retry_at": retry_at,
@@ -103,7 +103,7 @@ class Meter:
         if not self._held:
             raise Forbidden(
                 "forbidden",
-                f"This key was made for {counted(self.budget, 'call')} in all, and none is left.",
+                f"The budget of this key, {counted(self.budget, 'call')} in total, is used up.",
                 payload={"limit": self.budget, **rule_and_fix("budget", f"Ask them for a new key: {CREATE}.")},
             )
         self._spend_held()

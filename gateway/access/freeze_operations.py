@@ -65,7 +65,9 @@ def snapshot(text: str, catalog: Catalog) -> str:
     except UnreadableFile as wrong:
         raise ValueError("names a provider whose operations cannot be read; `gateway catalog lint` says why") from wrong
     if known is None:
-        raise ValueError("names a provider of which the catalog has no operations; write methods and paths")
+        raise ValueError(
+            "names a provider without operations in the catalog; write rules with methods and paths instead"
+        )
     if known.is_graphql:
         raise ValueError(
             "names a GraphQL API, whose operations share one method and path; write 'POST /graphql with query issues'"

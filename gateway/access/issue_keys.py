@@ -117,7 +117,7 @@ class KeyIssuer:
             if above.id == old.id:
                 raise Forbidden(
                     "forbidden",
-                    f"Key {old.id} minted this key, or one that it comes from, so it is not for this key to replace.",
+                    f"Key {old.id} is an ancestor of this key, so this key cannot replace it.",
                     payload=rule_and_fix(
                         "key", "Let it replace itself, or use a key of gateway.yaml or gateway keys create."
                     ),

@@ -103,8 +103,8 @@ def _unnamed(written: str, name: str) -> str:
     """Return the path of a rule named `name`, with ``*`` for its placeholders. Raises ValueError."""
     if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise ValueError(
-            f"has a name that cannot be one: after 'as' comes a lower-case word of at most 63 letters, digits and '_', and none "
-            f"of {', '.join(sorted(RESERVED_NAMES))}"
+            f"has an invalid name: after 'as', write a lower-case word of at most 63 letters, digits and '_', except the "
+            f"reserved names {', '.join(sorted(RESERVED_NAMES))}"
         )
     places = _PLACE.findall(written)
     path = _PLACE.sub("*", written)

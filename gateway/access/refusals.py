@@ -56,11 +56,11 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
     rule, fix = "rules", f"Send one of the requests that it allows, or ask them for a key that allows {method} {path}."
     if below_base:
         fix = (
-            "Send one of the requests that it allows, or ask them for a key that allows this one. Rules are matched with the "
-            "whole path as it leaves, that of the provider's base address included: Gateway-Dry-Run: true shows it."
+            "Send one of the requests that it allows, or ask them for a key that allows this one. Rules match the whole "
+            "path sent to the provider, including the path of its base URL. Send Gateway-Dry-Run: true to see that path."
         )
     if breach.broken == "rules":
-        fix += " In a rule * is any run of characters but '/', and ** any run at all."
+        fix += " In a rule, * matches any characters except '/', and ** matches any characters."
     if breach.broken == "hosts":
         rule, fix = "hosts", "Leave Base-Url-Override out, or name an allowed host in it."
     elif breach.broken == "ambiguous_path":

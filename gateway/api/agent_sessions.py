@@ -134,7 +134,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
     count = sum(len(one.ids) for one in connected)
     if any(body.pinned_tools.values()) and count > MOST_LISTED:
         raise _not_offered(
-            f"The session has {count} tools; above {MOST_LISTED} they are searched, and none is pinned. "
+            f"Tools cannot be pinned: the session has {count} tools, and above {MOST_LISTED} tools are found by search. "
             f"Leave pinned_tools out, or let the toolset allow at most {MOST_LISTED} tools."
         )
     limits = KeyLimits(connections=tuple(f"{name}/{one}" for name, one in connections.items()), rules=rules)
@@ -310,8 +310,8 @@ def _check_apart(connected: Sequence[Tools]) -> None:
         if may_meet(one.host, other.host):
             names = f"'{one.integration.integration_id}' and '{other.integration.integration_id}'"
             raise _not_offered(
-                f"{names} may have the same host, so their tools cannot differ in one session. Make a session for each, or "
-                "give both the same tools."
+                f"{names} may share a host, so one session cannot give them different tools. Create one session for each, "
+                "or give both the same tools."
             )
 
 

@@ -197,7 +197,7 @@ def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Iss
     return [
         Issue(
             "unrecognized_keys",
-            f"'{name[:64]}' is kept, but '{provider.name}' has no setting of that name, so nothing may read it.",
+            f"'{name[:64]}' was stored, but '{provider.name}' has no such setting. Check the name.",
             ("connection_config", name),
         )
         for name in config

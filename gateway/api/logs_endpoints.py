@@ -115,7 +115,7 @@ def _id(query: dict[str, str], name: str) -> int | None:
     if name not in query:
         return None
     if not NUMBERED.fullmatch(query[name]):
-        raise wrong_query(name, f"'{name}' must be the id of an operation, or a next_cursor as it came.")
+        raise wrong_query(name, f"'{name}' must be the id of an operation, or an unchanged next_cursor.")
     return int(query[name])
 
 

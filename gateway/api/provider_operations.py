@@ -64,7 +64,7 @@ def _page(found: Sequence[ApiOperation], cursor: str | None, limit: int) -> tupl
             begin = [one.id for one in found].index(name_in(cursor)) + 1
         except ValueError:
             raise wrong_query(
-                "cursor", "It is none of this list; send next_cursor as it came, with the same filters."
+                "cursor", "Invalid cursor: send next_cursor unchanged and with the same filters."
             ) from None
     page = found[begin : begin + limit]
     return page, begin + limit < len(found)

@@ -197,7 +197,7 @@ def _issues(given: MultiMapping[str]) -> Iterator[Issue]:
         elif key == "limit" and not (values[0].isascii() and _POSITIVE.fullmatch(values[0])):
             yield Issue("invalid_type", "limit is a whole number from 1.", ("limit",))
         elif key == "cursor" and values[0] and not _is_cursor(values[0]):
-            yield Issue("invalid_format", "cursor is not one of ours; send next_cursor as it came.", ("cursor",))
+            yield Issue("invalid_format", "Invalid cursor: send next_cursor unchanged.", ("cursor",))
 
 
 def _is_cursor(text: str) -> bool:

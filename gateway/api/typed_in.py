@@ -42,7 +42,9 @@ class Form:
         integration = _integration(generation, session, request.match_info["integration_id"])
         provider = runtime.creator.provider_of(integration)
         if "connection_id" in request.query:
-            raise wrong_query("connection_id", "The session decides about the connection id; leave it out.")
+            raise wrong_query(
+                "connection_id", "connection_id cannot be set here: the connect session sets it. Remove the parameter."
+            )
         if provider.auth_mode != self.mode:
             raise InvalidRequest(
                 "invalid_auth_mode",
@@ -133,8 +135,8 @@ async def outbound(request: web.Request) -> web.Response:
     mode = runtime.creator.provider_of(integration).auth_mode
     raise InvalidRequest(
         "invalid_auth_mode",
-        f"'{integration.integration_id}' uses {mode} and is not installed from the provider's side. Where it is OAuth, send "
-        f"the browser to /oauth/connect/{integration.integration_id}.",
+        f"'{integration.integration_id}' uses {mode} and cannot be installed from the provider's side. For OAuth, send the "
+        f"browser to /oauth/connect/{integration.integration_id}.",
     )
 
 

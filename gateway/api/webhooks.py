@@ -27,7 +27,9 @@ def webhook_address(public_url: str, environment: str, integration_id: str) -> s
     return f"{public_url}/webhook/{quote(environment, safe='')}/{quote(integration_id, safe='')}"
 
 
-NO_CHALLENGE: Final = "Webhooks are sent here by POST; no challenge is answered for what was asked."
+NO_CHALLENGE: Final = (
+    "Send webhooks to this address by POST. This request contains no challenge that the gateway can answer."
+)
 
 
 async def receive_webhook(request: web.Request) -> web.Response:

@@ -103,7 +103,7 @@ def installed(provider: Provider, query: Mapping[str, str]) -> str:
     if not installation and query.get("setup_action") == "request":
         raise InvalidRequest(
             "authorization_refused",
-            f"The installation waits for an administrator at {provider.display_name} to approve it. Start again after that.",
+            f"An administrator at {provider.display_name} must approve the installation first. Start again after the approval.",
         )
     if not installation.isascii() or not installation.isalnum() or len(installation) > 64:
         raise InvalidRequest(

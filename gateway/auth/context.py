@@ -128,9 +128,9 @@ def withheld(integration: Integration, host: str) -> InvalidRequest:
     """Return the error for a request that would send a secret to a host that neither entry nor integration names."""
     return InvalidRequest(
         "unresolved_setting",
-        f"The client secret of integration '{integration.integration_id}' is withheld from {host}, a host that "
-        "neither its provider's entry nor its allowed_hosts names. Nothing was sent; add the host to allowed_hosts of the "
-        "integration if it is yours.",
+        f"The client secret or key of integration '{integration.integration_id}' was not sent to {host}: the host is neither "
+        "in the provider's catalog entry nor in the integration's allowed_hosts. If you trust the host, add it to "
+        "allowed_hosts.",
     )
 
 
@@ -240,7 +240,8 @@ class Context:
         """
         if not template:
             raise InvalidRequest(
-                "unresolved_setting", f"The entry of provider '{self.provider.name}' lacks an address that is needed."
+                "unresolved_setting",
+                f"The catalog entry of provider '{self.provider.name}' has no URL for this request. Add it to the entry.",
             )
         plain = {"clientId": self.integration.client_id} if self.integration.client_id else {}
         plain |= {name: secret.reveal() for name, secret in credential.items()}

@@ -112,7 +112,7 @@ class AuthMode(ABC):
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         """Return the refreshed credential, which replaces `held`. Called only if `refreshable`."""
-        raise TypeError(f"{self.name} holds nothing to refresh: `refreshable` says so")
+        raise TypeError(f"{self.name} cannot be refreshed: check `refreshable` before you call `renew`")
 
     @abstractmethod
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:

@@ -158,7 +158,8 @@ def _signed_by_rsa(private_key: str, text: str) -> str:
         key = None
     if not isinstance(key, rsa.RSAPrivateKey):
         raise InvalidRequest(
-            "unresolved_setting", "The integration's private_key is not an RSA key in PEM; RSA-SHA1 signs with one."
+            "unresolved_setting",
+            "The integration's private_key is not an RSA key in PEM format. RSA-SHA1 needs one.",
         )
     return base64.b64encode(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA1())).decode("ascii")  # noqa: S303
 

@@ -125,8 +125,7 @@ class OAuth2(GrantingMode):
         if kept.get("nonce") and not authorize.accepted(kept["nonce"], answer):
             raise InvalidRequest(
                 "invalid_nonce",
-                f"The ID token of {provider.display_name} has another nonce than this authorization. It was not used. Start "
-                "again.",
+                f"The ID token of {provider.display_name} has the wrong nonce and was rejected. Start again.",
             )
         answer, asked_at = yield from self._later_steps(context, client, answer, reply.asked_at)
         held = self.granted(provider, answer, asked_at, before)
@@ -182,7 +181,8 @@ class OAuth2(GrantingMode):
         wait_s = too_young_s(provider, held)
         if wait_s:
             raise TokenUnavailable(
-                f"{provider.display_name} renews a token only once it is old enough, in {wait_s} s; it was not asked",
+                f"{provider.display_name} refreshes a token only after a minimum age, which it reaches in {wait_s} s; no "
+                "request was sent",
                 wait_s,
             )
         url = context.url("refresh_url" if provider.refresh_url else "token_url")
@@ -241,7 +241,7 @@ def check_response(provider: Provider, address: str, query: Mapping[str, str]) -
     if not issuer_accepted(provider, address, query.get("iss")):
         raise InvalidRequest(
             "invalid_issuer",
-            f"The answer names another issuer than {provider.display_name} has. It was not used. Start again.",
+            f"The response came from another issuer than {provider.display_name} and was rejected. Start again.",
         )
     if "error" in query:
         words = ": ".join(short(query[name]) for name in ("error", "error_description") if query.get(name))

@@ -141,7 +141,8 @@ def _rendered(name: str, template: str, known: Mapping[str, str], moment: Moment
     except Unresolved as fault:
         missing = ", ".join(sorted(fault.names))
         raise InvalidRequest(
-            "unresolved_setting", f"The credential's place '{name}' needs {missing}, which this connection lacks."
+            "unresolved_setting",
+            f"'{name}' needs {missing}, which this connection does not have. Add it, or connect again with it.",
         ) from fault
     except BadValue as fault:
         raise InvalidRequest("unresolved_setting", f"The value for '{name}' cannot be sent: {fault.why}.") from fault

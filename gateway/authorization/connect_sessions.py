@@ -17,7 +17,6 @@ from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
 from gateway.store import Store
 from gateway.store.pending_authorizations import used
-from gateway.text import counted
 
 # ── Permissions of a connect session: its integrations, and the settings that its end user may choose.
 
@@ -95,7 +94,7 @@ class ConnectSessions:
             wait_s = max(1, math.ceil((first_ends_at - clock.now()).total_seconds()))
             raise _too_many(
                 "sessions_open",
-                f"{_whose(key_id)} {counted(most, 'open connect session')}, the most that connect.sessions_open allows.",
+                f"Too many open connect sessions of {_whose(key_id)}: the limit is {most} (connect.sessions_open).",
                 f"End one with DELETE /connect/session, or try again in {wait_s} s.",
                 most,
                 wait_s,
@@ -112,8 +111,8 @@ class ConnectSessions:
             wait_s = max(1, math.ceil(self._window_began_at + WINDOW_S - now))
             raise _too_many(
                 "sessions_per_minute",
-                f"{_whose(key_id)} created {counted(most, 'connect session')} within a minute, the most that "
-                "connect.sessions_per_minute allows.",
+                f"Too many new connect sessions of {_whose(key_id)}: the limit is {most} a minute "
+                "(connect.sessions_per_minute).",
                 f"Try again in {wait_s} s.",
                 most,
                 wait_s,
@@ -126,7 +125,7 @@ class ConnectSessions:
         if body == token or len(body) != TOKEN_CHARS or not set(body) <= set("0123456789abcdef"):
             raise Unauthorized(
                 "invalid_connect_session_token_format",
-                "connect_session_token is missing or no connect session token. POST /connect/sessions makes one.",
+                "connect_session_token is missing or has the wrong format. Create one with POST /connect/sessions.",
             )
         session = await self._store.sessions.get(digest(token), now=clock.now())
         if session is None:
@@ -145,7 +144,7 @@ class ConnectSessions:
 
 
 def _whose(key_id: str) -> str:
-    return "This key has" if key_id else "The keys of this environment in gateway.yaml have together"
+    return "this key" if key_id else "all keys of this environment in gateway.yaml together"
 
 
 def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooManyRequests:

@@ -87,7 +87,7 @@ def granting(provider: Provider, integration_id: str) -> GrantingMode:
     if not isinstance(mode, GrantingMode):
         raise InvalidRequest(
             "invalid_auth_mode",
-            f"'{integration_id}' does not use OAuth but {provider.auth_mode}; its connections are imported with "
+            f"Integration '{integration_id}' uses {provider.auth_mode}, not OAuth. Import its connections with "
             "POST /connections.",
         )
     return mode
@@ -312,7 +312,7 @@ class Flows:
             ) from fault
         except TokenUnavailable as fault:
             raise UpstreamFailed(
-                "upstream_unreachable", f"{name} could not be asked: {short(str(fault))}. Try again."
+                "upstream_unreachable", f"No usable answer from {name}: {short(str(fault))}. Try again."
             ) from fault
 
     def cookie_name(self, state: str) -> str:
@@ -394,8 +394,8 @@ class Flows:
                 flow,
                 InvalidRequest(
                     "invalid_state",
-                    "This authorization was begun in another browser, or this one refuses cookies. Open the link where "
-                    "you began, or start again here.",
+                    "This authorization was started in another browser, or this browser blocks cookies. Continue in the "
+                    "first browser, or start again here.",
                 ),
                 "state_cookie_err",
             )

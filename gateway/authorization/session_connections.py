@@ -133,8 +133,8 @@ class SessionConnections:
                 await self._dropped(one, DROPPED, "pending_connection_dropped")
         raise Forbidden(
             "invalid_code_verifier",
-            "This code_verifier does not fit the session's code_challenge. Send the verifier that the challenge was made of, "
-            "from your own user's session.",
+            "code_verifier does not match the session's code_challenge. Send the verifier from which the challenge was "
+            "created, as stored in your own user's session.",
         )
 
     async def _dropped(self, one: PendingConnection, reason: str, event: str) -> None:

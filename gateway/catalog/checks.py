@@ -126,7 +126,7 @@ def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Findi
     for name in sorted(placeholders(template)):
         namespace, _, rest = name.partition(".")
         if name in REQUEST and place[:2] not in {("proxy", "headers"), ("proxy", "query")}:
-            yield place, f"${{{name}}} is known of a proxied request only; use it in proxy.headers or proxy.query"
+            yield place, f"${{{name}}} is only available for proxied requests; use it in proxy.headers or proxy.query"
         elif namespace == "connectionConfig" and rest not in settings:
             yield place, f"${{{name}}} has no setting; add {rest!r} to connection_config"
         elif namespace == "callback" and (place[0] != "token_params" or not _exchanges_code(provider)):

@@ -50,7 +50,7 @@ class Heirs:
     def _found(self, name: str, heirs: tuple[str, ...]) -> Values:
         if name in heirs:
             circle = " ▸ ".join((*heirs[heirs.index(name) :], name))
-            raise CannotInherit(f"{circle} goes round in a circle; let one of them stand by itself")
+            raise CannotInherit(f"{circle} is a cycle of aliases; remove the alias from one of them")
         if name not in self._whole:
             said = self._own[name]
             base = said.get(KEY)

@@ -194,7 +194,7 @@ def _examples(provider: Provider) -> Iterator[Finding]:
         except Unresolved:
             continue  # a setting without an example, or one that the provider returns
         except BadValue as wrong:
-            yield place, f"does not come out right with the example of {wrong.name!r}, which {wrong.why}"
+            yield place, f"cannot be built from the example of {wrong.name!r}: it {wrong.why}"
 
 
 def _calls(provider: Provider) -> Iterator[Finding]:

@@ -72,13 +72,14 @@ def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: 
     if not fitting:
         if asked.posted and not by_post:
             raise BadWay(
-                "goes with a POST only where the provider's entry knows this path as a list. If this POST only reads, say "
-                "so in the header, as in 'all; in_body; type=cursor; cursor_path_in_response=next; "
+                "works for a POST only if the provider's catalog entry describes this path as a list. If this POST only "
+                "reads, describe the list in the header, as in 'all; in_body; type=cursor; cursor_path_in_response=next; "
                 "cursor_name_in_request=cursor; response_path=items' or 'all; type=graphql'"
             )
         if not fields:
             raise BadWay(
-                "cannot be followed: the provider's entry does not say how it pages. Say it in the header, as in "
+                "does not say how to request the next page, and neither does the provider's catalog entry. Describe it in "
+                "the header, as in "
                 "'all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=cursor; response_path=items'"
             )
         return [_way(fields)]

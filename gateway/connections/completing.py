@@ -156,8 +156,7 @@ def _site_wanted(choice: SiteOpen) -> SiteWanted:
     names = ", ".join(urlsplit(site.url).hostname or site.name for site in choice.sites)
     wanted = SiteWanted(
         "connection_validation_failed",
-        f"This credential reaches several sites, and the integration leaves the choice to the end user: {names}. Name one "
-        "by its subdomain or cloudId.",
+        f"This credential gives access to several sites: {names}. Choose one with subdomain or cloudId.",
         payload={"sites": [{**site.settings, "url": site.url} for site in choice.sites]},
     )
     wanted.sites = choice.sites
@@ -166,10 +165,10 @@ def _site_wanted(choice: SiteOpen) -> SiteWanted:
 
 def _unreadable(provider: Provider, fault: ProviderUnreadable, what: str) -> GatewayError:
     """Return InvalidRequest if the provider refuses the credential, UpstreamFailed if the provider cannot be reached."""
-    message = f"{provider.display_name} could not be asked {what}: {sentence(fault.message)}"
+    message = f"Could not read from {provider.display_name} {what}: {sentence(fault.message)}"
     if fault.refused:
         return InvalidRequest(
             "connection_test_failed",
-            f"{message} It does not take this credential: check that it is valid, not expired, and granted to this app.",
+            f"{message} The provider rejected this credential: check that it is valid, not expired, and granted to this app.",
         )
     return UpstreamFailed("upstream_unreachable", f"{message} Nothing was stored; try again.")

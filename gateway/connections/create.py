@@ -193,7 +193,7 @@ class Creator:
             return await self._dialogues.hold(mode.complete(held, context))
         except TokenRefused as fault:
             raise InvalidRequest(
-                "connection_test_failed", f"{name} does not take this credential: {short(str(fault))}."
+                "connection_test_failed", f"{name} rejected this credential: {short(str(fault))}."
             ) from fault
         except TokenUnavailable as fault:
             raise UpstreamFailed(
@@ -246,8 +246,8 @@ def repointed(path: Sequence[str]) -> InvalidRequest:
     """Return the error for settings that would change a connection's addresses, by a key or link without that right."""
     setting = f"setting '{path[-1]}'" if len(path) > 1 else "settings"
     message = (
-        f"The {setting} of this connection cannot be changed this way, nor can the site that it leads to. Leave it as it is, "
-        "or use a connect session made with a key that has environment:connections:configure."
+        f"This request may not change the {setting} of this connection, or the site that it leads to. Leave it unchanged, "
+        "or use a connect session created with a key that has environment:connections:configure."
     )
     return InvalidRequest("connection_validation_failed", message, errors=[Issue("custom", message, tuple(path))])
 

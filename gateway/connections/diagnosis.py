@@ -26,7 +26,7 @@ from gateway.refresh.schedule import refresh_token_advice
 from gateway.text import counted, sentence
 
 SOON: Final = timedelta(days=14)
-UNREADABLE: Final = "What is stored for it was changed or damaged in the database, and does not open."
+UNREADABLE: Final = "Its stored credential was changed or damaged in the database and cannot be decrypted."
 SCOPES_MISSING: Final = "scopes_missing"
 MOST_SCOPES: Final = 10
 
@@ -292,8 +292,8 @@ def _action(
         left = row.expires_at is None or row.expires_at > now
         due = noted.retry_at if noted is not None else None
         until = f", from {due:%Y-%m-%d %H:%M:%S} UTC on" if due is not None and due > now else ""
-        serves = "; what it holds is still valid and serves" if left else ""
-        return SuggestedAction("wait", f"Wait: the gateway tries again with the next call{until}{serves}.")
+        valid = "; the current token is still valid" if left else ""
+        return SuggestedAction("wait", f"Wait: the gateway retries with the next call{until}{valid}.")
     if first == "client_refused" and reloaded_at is not None:
         return SuggestedAction(
             "wait",

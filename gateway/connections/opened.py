@@ -257,7 +257,8 @@ def _split(
                 continue  # a header built from a setting that this connection does not have is left out
             missing = ", ".join(sorted(fault.names))
             raise InvalidRequest(
-                "unresolved_setting", f"The credential's place '{name}' needs {missing}, which this connection lacks."
+                "unresolved_setting",
+                f"'{name}' needs {missing}, which this connection does not have. Add it, or connect again with it.",
             ) from fault
         except BadValue as fault:
             raise InvalidRequest(

@@ -78,8 +78,8 @@ def check_same(provider: Provider, before: Account, now: Account) -> None:
     other = f", '{now.label}'," if now.label else ""
     raise InvalidRequest(
         "connection_validation_failed",
-        f"This is another account of {provider.display_name}{other} than the one that was connected before. Nothing was "
-        f"changed. Sign in{who} to reconnect this connection, or make a new one.",
+        f"This is another {provider.display_name} account{other} than before. Nothing was changed. Sign in{who} to "
+        "reconnect, or create a new connection.",
         payload={"reason": "another_account"},
     )
 
@@ -142,8 +142,8 @@ class Verifier:
         except EgressError as fault:
             raise UpstreamFailed(
                 "upstream_unreachable",
-                f"{context.provider.display_name} could not be asked whether it takes this credential: "
-                f"{sentence(fault.message)} Nothing was stored; try again.",
+                f"Could not test this credential at {context.provider.display_name}: {sentence(fault.message)} Nothing was "
+                "stored; try again.",
             ) from fault
         return Reply(answer.status, answer.headers, answer.body, at)
 
@@ -205,10 +205,10 @@ def refusal(context: Context, reply: Reply, secrets: Iterable[str]) -> InvalidRe
     quoted = f": {words}" if words else ""
     if reply.status >= 500 or reply.status in TRANSIENT:
         message = (
-            f"{name} could not test this credential, it answered {reply.status}{quoted}. Nothing was stored; try again."
+            f"{name} could not test this credential: it answered {reply.status}{quoted}. Nothing was stored; try again."
         )
     else:
-        message = f"{name} does not take this credential, it answered {reply.status}{quoted}. Nothing was stored."
+        message = f"{name} rejected this credential with status {reply.status}{quoted}. Nothing was stored."
     return InvalidRequest(
         "connection_test_failed", message, payload={"status": reply.status, "provider_message": words or None}
     )

@@ -42,7 +42,7 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
         )
     if runtime.store.full:
         alarm(
-            "The database's disk is full: calls with a fresh token go on, and whatever must be stored is refused.",
+            "The database's disk is full: calls with a valid token work, but all writes are refused, including token refresh.",
             "Free space on it; writes then go on by themselves.",
         )
     if runtime.call_queue.unwritable is not None:

@@ -160,7 +160,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
     shown = connect_endpoints.connect_session_json(generation, *made)
     data = {
         "title": "A link to connect again",
-        "message": "It works for anybody who opens it: send it to this end user alone. It is shown once.",
+        "message": "Anyone who opens this link can connect. Send it only to this end user. The link is shown once.",
         "link": shown["connect_link"],
         "until": shown["expires_at"],
         "back": _page_of(request, one.ref),

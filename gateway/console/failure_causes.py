@@ -109,7 +109,7 @@ _BY_REASON: Final = {
     ),
     "store_unavailable": FailureCause(
         "The gateway's database could not be used: it was away, its file was gone, or its disk was full.",
-        "While it lasts, the cause stands above; afterwards in the gateway's log.",
+        "The cause is shown above while the fault lasts, and stays in the gateway's log.",
     ),
     "busy": FailureCause(
         "The gateway refused calls itself: the provider has not answered the last ones, or too many were outstanding.",

@@ -185,7 +185,7 @@ async def claims_of(
         raise SignInRefused("Another identity provider has answered. Begin again.")
     if "error" in query or not query.get("code"):
         said = f"{query.get('error', '')[:64]} {query.get('error_description', '')[:200]}".strip()
-        raise SignInRefused(f"The identity provider signed nobody in{f': {said}' if said else ''}.")
+        raise SignInRefused(f"The sign-in at the identity provider failed{f': {said}' if said else ''}.")
     token = await _id_token(egress, config, issuer, begun, query["code"], redirect_uri)
     return await _validated(egress, config, token, begun.part("nonce"))
 

@@ -123,5 +123,5 @@ def _end_of_body(head: AnswerHead, lengths: set[str], codings: list[str], *, ver
     elif lengths:
         length = lengths.pop()
         if lengths or not (length.isascii() and length.isdigit()) or len(length) > LENGTH_DIGITS:
-            raise Malformed("its Content-Length is none, or there are several")
+            raise Malformed("its Content-Length is not a valid number, or there are several")
         head.length = int(length)

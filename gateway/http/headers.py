@@ -158,7 +158,7 @@ def request_fields(received: Fields, token: str = "") -> Fields:
     A field that holds the caller's secret key is dropped whatever its name: a client that also sends the key under another
     name would give it to the provider. A field that holds `token`, the capability in the called URL, is dropped too.
 
-    Raises InvalidRequest ``invalid_headers`` naming every field whose value could not be sent on unchanged.
+    Raises InvalidRequest ``invalid_headers`` naming every field whose value cannot be forwarded.
     """
     hop_by_hop = HOP_BY_HOP | named_by_connection(received)
     key = _key_in(received)
@@ -218,7 +218,11 @@ def _refuse_unsendable(fields: Fields) -> None:
     ]
     if issues:
         names = ", ".join(sorted({issue.path[0] for issue in issues}))
-        raise InvalidRequest("invalid_headers", f"These headers cannot be sent on unchanged: {names}.", errors=issues)
+        raise InvalidRequest(
+            "invalid_headers",
+            f"These headers cannot be forwarded: {names}. They must be UTF-8 without control characters.",
+            errors=issues,
+        )
 
 
 def response_fields(

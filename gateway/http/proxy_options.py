@@ -72,7 +72,9 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
         for name, said, bound in zip(NAMING, (integration_id, connection_id), bound_to, strict=True):
             if said and said != bound:
                 issues.append(
-                    Issue("custom", f"{name} names another than this address; leave it out.", (name.lower(),))
+                    Issue(
+                        "custom", f"{name} does not match the one in this URL. Leave the header out.", (name.lower(),)
+                    )
                 )
         integration_id, connection_id = bound_to
     retries = field("Retries", _like(_COUNT, "must be a whole number"))
@@ -100,7 +102,7 @@ def sent_once(headers: "CIMultiDictProxy[str]", name: str) -> str:
     """Return the value of `name`, empty if absent. Raises InvalidRequest if it was sent several times."""
     values = headers.getall(name, ())
     if len(values) > 1:
-        raise wrong_header(name, f"is there {len(values)} times; send it once")
+        raise wrong_header(name, f"was sent {len(values)} times; send it once")
     return values[0].strip() if values else ""
 
 

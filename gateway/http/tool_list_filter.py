@@ -25,11 +25,11 @@ def filtered_json(body: bytes, shows: Shows) -> bytes:
     if not body.strip():
         return body
     if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
-        raise MalformedAnswer(f"it is to be a list of tools, and has more than {MOST_VALUES} values")
+        raise MalformedAnswer(f"its list of tools has more than {MOST_VALUES} values")
     try:
         value = parse(body)
     except InvalidRequest as fault:
-        raise MalformedAnswer("it is to be a list of tools, and is not JSON that can be read in one way") from fault
+        raise MalformedAnswer("its list of tools is not JSON, or is JSON that parsers read differently") from fault
     if not _filter(value, shows):
         return body
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

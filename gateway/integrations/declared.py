@@ -119,7 +119,7 @@ def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterat
     joined = next((scope for scope in declared.scopes or () if "," in scope), None)
     if joined is not None:
         split = ", ".join(part.strip() for part in joined.split(","))
-        yield (*place, "scopes"), f"'{joined}' counts as one scope: list one scope an item, as in [{split}]"
+        yield (*place, "scopes"), f"'{joined}' is read as one scope; write a list: [{split}]"
     elif needed and declared.scopes is not None and needed not in declared.scopes:
         lost = f"'{provider.name}' gives no refresh token and every connection ends with its first access token"
         yield (*place, "scopes"), f"'{needed}' is not among the scopes, so {lost}"

@@ -10,8 +10,8 @@ NAME: Final = "-refresh-journal"  # appended to the database's name; SQLite itse
 STATE: Final = "STATE_DIRECTORY"  # set by systemd if the unit has one: it outlives the service
 TEMPORARY: Final = ("TMPDIR", "/tmp")  # noqa: S108 (the folder's owner is checked)
 NO_FOLDER: Final = (
-    "there is no folder for the refresh journal: set STATE_DIRECTORY (systemd: StateDirectory=) or TMPDIR to a folder "
-    "that the gateway's user may write to"
+    "no folder for the refresh journal: set STATE_DIRECTORY (systemd: StateDirectory=) or TMPDIR to a folder that the "
+    "gateway can write to"
 )
 EFFECT: Final = "a process that is killed during a refresh may lose that token"
 

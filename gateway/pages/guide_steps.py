@@ -84,7 +84,7 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
 
 
 def _on_variables(mode: ModeFormat) -> Iterator[str]:
-    yield "They are variables of the gateway's process: start it again with them. What only gateway.yaml says takes SIGHUP."
+    yield "These are environment variables: restart the gateway after you set them. SIGHUP loads changes in gateway.yaml alone."
     if "app_link" in mode.integration:
         yield "The app's public link is the address of its page, such as https://github.com/apps/my-app."
     if "private_key" in mode.integration:

@@ -106,7 +106,7 @@ async def _asked(
 ) -> FlowOptions:
     runtime = request.app[RUNTIME]
     if "connection_id" in request.query:
-        message = "The session decides about the connection id; leave it out."
+        message = "connection_id cannot be set here: the connect session sets it. Remove the parameter."
         fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
         await runtime.flows.refused(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
         raise fault

@@ -96,11 +96,9 @@ def listen(host: str, port: int, key: str) -> socket.socket:
     except OSError as fault:
         sock.close()
         words = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
-        besides = ", and the same in server.public_url where that names it" if key == "server.port" else ""
+        besides = ", and update server.public_url if it contains the port" if key == "server.port" else ""
         host_key = {"server.port": "server.host", "console.port": "console.host"}.get(key, "server.admin_host")
-        raise StartRefused(
-            f"{host}:{port} {words}. Set another {key}{besides}, or another {host_key}, in gateway.yaml."
-        ) from fault
+        raise StartRefused(f"{host}:{port} {words}. Change {key} or {host_key} in gateway.yaml{besides}.") from fault
     sock.setblocking(False)
     return sock
 

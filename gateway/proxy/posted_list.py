@@ -55,7 +55,7 @@ async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | 
     listed = PostedList(body, first_body(body, paging.ways, paging.limit))
     start = paging.start
     if start is not None and start.body_digest != listed.digest:
-        raise _bad(PAGINATE_FROM, "belongs to another request; send the same body as at first")
+        raise _bad(PAGINATE_FROM, "belongs to another request; send the body of the first request")
     upload.replace(listed.now if start is None else listed.at(start))
     return listed
 

@@ -193,7 +193,7 @@ def filtered_head(request: web.Request, exchange: ProviderExchange, body: Answer
     """Return the head of the answer. Raises MalformedAnswer if the body's coding is not supported."""
     coding = ",".join(values(exchange.headers, "content-encoding")).strip().lower()
     if coding not in ("", "identity") and body.decoder is None:
-        raise MalformedAnswer("it is to be a list of tools, and is coded as nobody here can undo")
+        raise MalformedAnswer("its list of tools has a content coding that the gateway cannot decode")
     answer = answer_of(request, exchange, decoded=True)
     for name in OF_THE_WHOLE:
         answer.headers.popall(name, None)

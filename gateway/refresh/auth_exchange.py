@@ -103,7 +103,7 @@ class Dialogues:
             until = clock.monotonic() + LAST_CALL_S
             for _ in range(MOST_CALLS):
                 if clock.monotonic() >= until:
-                    raise TokenUnavailable("the provider took too long for all that had to be asked")
+                    raise TokenUnavailable("the requests to the provider took too long in total")
                 secrets += call.secrets
                 try:
                     reply = await _answered(egress, call, timeout_s, attempt)

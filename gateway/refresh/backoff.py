@@ -125,8 +125,8 @@ def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
 def lost(connection: Connection, sent_at: datetime, now: datetime) -> RefreshFailure:
     """Return the failure for a token that a stopped node sent and that a rotating provider accepts only once."""
     message = (
-        f"The refresh token was sent at {sent_at:%Y-%m-%d %H:%M:%S} UTC by a node that has stopped since. It is for one use, "
-        "so it is not sent again; if that node returns with the provider's reply, the connection recovers by itself."
+        f"A node sent the refresh token at {sent_at:%Y-%m-%d %H:%M:%S} UTC and then stopped. The token works only once, so "
+        "the gateway does not send it again. The connection recovers by itself if that node returns with the provider's reply."
     )
     attempts = connection.failure.attempts + 1 if connection.failure else 1
     return RefreshFailure(ROTATION_LOST, message, True, now, attempts, None)
@@ -138,8 +138,8 @@ def interrupted(connection: Connection, until: datetime, now: datetime) -> Unava
     ref = connection.ref
     return Unavailable(
         "token_endpoint_unavailable",
-        f"The node that refreshed the token of connection '{ref.connection_id}' has stopped; others wait for it until "
-        f"{until:%H:%M:%S} UTC. Try again in {wait_s} s.",
+        f"The node that was refreshing connection '{ref.connection_id}' has stopped. Other nodes wait for it until "
+        f"{until:%H:%M:%S} UTC. Retry in {wait_s} s.",
         payload={
             "provider_config_key": ref.integration_id,
             "connection_id": ref.connection_id,
@@ -165,7 +165,7 @@ def failed_over() -> Unavailable:
     """Return the error after a failover: the stored refresh token may be spent, and another node may have its successor."""
     return Unavailable(
         "store_unavailable",
-        "The database failed over, and no token is refreshed until all nodes have written back what they have. Try again "
+        "The database failed over. Token refresh is paused until all nodes have written back their newest tokens. Retry "
         f"in {FAILED_OVER_RETRY_S} s.",
         payload={"reason": "failover"},
         retry_after_s=FAILED_OVER_RETRY_S,
@@ -241,7 +241,7 @@ def no_way_to_refresh(connection: Connection) -> ReconnectNeeded:
         "reconnect_needed",
         f"The token of connection '{ref.connection_id}' has expired and the provider gave no refresh token. "
         + refusals.sentence(
-            f"{refusals.RECONNECT}; `gateway connections why {ref.connection_id}` names what brings a refresh token"
+            f"{refusals.RECONNECT}; `gateway connections why {ref.connection_id}` shows how to get a refresh token"
         ),
         payload={
             "provider_config_key": ref.integration_id,

@@ -196,8 +196,7 @@ class Refresher:
         if not done:
             raise Unavailable(
                 "store_unavailable",
-                "The token is being refreshed, and that is slow: its provider, or the gateway's database that is to store "
-                "it, takes long. Try again in 5 seconds.",
+                "Token refresh timed out waiting for the provider or the database. Retry in 5 seconds.",
                 retry_after_s=5,
             )
         return task.result()

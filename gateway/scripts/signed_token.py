@@ -110,7 +110,7 @@ def _check_times(claims: Mapping[str, Any], now: float, how: WebhookSignature) -
     if begins is not None and now < begins - LEEWAY_S:
         raise SignatureRefused("the token is not valid yet")
     if issued is not None and issued > now + LEEWAY_S:
-        raise SignatureRefused("the token is of a clock that is wrong")
+        raise SignatureRefused("the token's iat is in the future")
     if issued is not None and (ends is None or how.tolerance_s) and now - issued > (how.tolerance_s or TOLERANCE_S):
         raise SignatureRefused("the token was signed too long ago")
 

@@ -290,7 +290,7 @@ def _check_time(text: str | None, now: datetime, how: WebhookSignature) -> None:
             raise SignatureRefused("the time of sending cannot be read") from None
         sent_at = (moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)).timestamp()
     if abs(now.timestamp() - sent_at) > (how.tolerance_s or TOLERANCE_S):
-        raise SignatureRefused("it was sent too long ago, or by a clock that is wrong")
+        raise SignatureRefused("its timestamp is too old or in the future")
 
 
 def _decoded(text: str) -> bytes:

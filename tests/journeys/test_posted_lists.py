@@ -121,7 +121,7 @@ async def test_a_get_cursor_does_not_go_on_with_a_post(tmp_path: Path) -> None:
         provider.page = lambda _request, _body: {"results": [{"n": 1}]}
         first = await list_.call(wish, "/objects/x/search")
         reply = await list_.call("1", "/objects/x/search", method="POST", json={}, since=first.trailer["cursor"])
-        assert "same method" in faults(reply)
+        assert "the method of the first request" in faults(reply)
 
 
 async def test_a_post_is_sent_once_where_nobody_says_that_it_is_a_list(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ async def test_without_variables_the_cursor_brings_them_along(tmp_path: Path) ->
         ({"query": 'query A($after: String) { a(b: "}") } subscription S { s }'}, "subscription"),
         ({"query": "{ things { nodes { id } } }"}, "$after"),
         ({"query": 'query A { a(b: "$after") }'}, "$after"),
-        ({"id": "stored"}, "document under query"),
+        ({"id": "stored"}, "its document in query"),
         ({"query": QUERY, "variables": "{}"}, "variables.after"),
         ([{"query": QUERY}], "object"),
     ],

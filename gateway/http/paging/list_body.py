@@ -36,17 +36,17 @@ def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[
     """
     media = media_type(content_type or JSON)
     if coding or not (media == JSON or media.endswith("+json")):
-        raise ValueError("goes with a POST whose body is plain JSON; send it with Content-Type: application/json")
+        raise ValueError("needs a POST with a plain JSON body; send it with Content-Type: application/json")
     try:
         document = PageDocument(body)
         inner = [name for way in ways for name in _names(way) if _is_blocked(document, name)]
         query = document.value("query")
     except UpstreamFailed as fault:
-        raise ValueError("goes with a POST whose body is JSON, and this one is none") from fault
+        raise ValueError("needs a POST with a JSON body, and this body is not JSON") from fault
     if not body.lstrip().startswith(b"{"):
-        raise ValueError("goes with a POST whose body is a JSON object; send at least {}")
+        raise ValueError("needs a POST with a JSON object as its body; send at least {}")
     if inner:
-        raise ValueError(f"cannot put {inner[0]} into the body, where something else than an object is in its way")
+        raise ValueError(f"cannot set {inner[0]} in the body, because one of its parents is not an object")
     if not any(way.type == "graphql" or _variable(way) for way in ways):
         return list(ways)
     return _with_variable(body, query, ways)
@@ -124,15 +124,13 @@ def _query_members(body: bytes) -> int:
 
 def _with_variable(body: bytes, query: Any, ways: Sequence[Way]) -> list[Way]:
     if not isinstance(query, str):
-        raise ValueError(
-            "goes with a GraphQL request that has its document under query; a stored one cannot be checked"
-        )
+        raise ValueError("needs a GraphQL request with its document in query; a stored document cannot be checked")
     if _query_members(body) > 1:
-        raise ValueError("goes with a GraphQL request that has query once, in any spelling")
+        raise ValueError("needs a GraphQL request with exactly one member named query, in upper or lower case")
     kinds, used = _definitions(query)
     writing = sorted(kinds - _READING)
     if writing:
-        raise ValueError(f"goes with a GraphQL query only, and this document has a {writing[0]}")
+        raise ValueError(f"works only for a GraphQL query, and this document has a {writing[0]}")
     fitting = [way for way in ways if _variable(way) is None or _variable(way) in used]
     if not fitting:
         names = " or ".join(dict.fromkeys(f"${_variable(way)}" for way in ways))
@@ -157,7 +155,7 @@ def _definitions(query: str) -> tuple[set[str], set[str]]:
             depth += 1
         elif word in "})]":
             if not depth:
-                raise ValueError("goes with a GraphQL query only, and this document closes more than it opens")
+                raise ValueError("works only for a GraphQL query, and this document closes more brackets than it opens")
             depth -= 1
             begins = begins or (depth == 0 and word == "}")
         elif word.startswith("$"):

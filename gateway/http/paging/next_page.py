@@ -227,11 +227,7 @@ def _records(document: PageDocument, way: Way) -> tuple[Records, Way]:
         if only is not None:
             return only, replace(way, response_path=only.path) if len(only) else way
     arrays = ", ".join(sorted(document.arrays())[:20])
-    where = (
-        f"has no array at '{path}'"
-        if path
-        else "is not an array, and it does not show which of its members is the list"
-    )
+    where = f"has no array at '{path}'" if path else "is not an array, and which of its members is the list is unclear"
     raise UpstreamFailed(
         "page_unreadable",
         f"The provider's answer {where}. "
@@ -293,7 +289,7 @@ def _json_at(document: PageDocument, path: str) -> str | None:
         json.dumps(value, ensure_ascii=False).encode()
         return json.dumps(value, separators=(",", ":"))
     except (ValueError, RecursionError) as fault:
-        raise _refusal(f"has something as its cursor that cannot be sent back ({path})") from fault
+        raise _refusal(f"has a cursor that cannot be sent back ({path})") from fault
 
 
 # ── GraphQL: a connection of the Relay specification, anywhere in the query.
@@ -350,7 +346,7 @@ def _next_link(document: PageDocument, headers: Fields, way: Way, page: Place) -
         return resolve(link, page).url
     except ValueError as fault:
         raise UpstreamFailed(
-            "next_page_refused", f"The provider's page names an address for the next one that cannot be used: {fault}."
+            "next_page_refused", f"The address of the provider's next page cannot be used: {fault}."
         ) from fault
 
 
@@ -366,7 +362,7 @@ def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None
     by_page = way.offset_calculation_method == "per-page"
     if not count:
         if more and not by_page:
-            raise _refusal("is empty though it says that more follows, so the offset does not move on")
+            raise _refusal("is empty but says that more records follow, so the next offset is unknown")
         return str(offset_of(way, page) + 1) if more else None
     return str(offset_of(way, page) + (1 if by_page else count))
 
@@ -388,11 +384,11 @@ def _text(value: Value, what: str) -> str | None:
     if value is Odd.MISSING or value in _END:
         return None
     if not isinstance(value, str):
-        raise _refusal(f"has something else than text as {what}")
+        raise _refusal(f"has a value that is not text as {what}")
     try:
         value.encode()
     except UnicodeEncodeError as fault:
-        raise _refusal(f"has half a character in {what}") from fault
+        raise _refusal(f"has invalid Unicode (a lone surrogate) in {what}") from fault
     return value
 
 

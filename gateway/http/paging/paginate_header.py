@@ -70,7 +70,7 @@ def _limit(value: str | None) -> int:
 
 def _flag(name: str, value: str | None) -> bool:
     if value not in _YES | _NO:
-        raise ValueError(f"has {name}={value}, where it can only be there or not")
+        raise ValueError(f"has {name}={value}; write {name} without a value, or {name}=?1 or {name}=?0")
     return value in _YES
 
 

@@ -44,7 +44,7 @@ def read(text: str, request_digest: str) -> Position:
     if position.get("v") != VERSION or not position["way"].keys() <= _KNOWN:
         raise ValueError("was made by another version of the gateway; begin again")
     if position["for"] != request_digest:
-        raise ValueError("belongs to another request; send the same path, query and connection as at first")
+        raise ValueError("belongs to another request; send the path, query and connection of the first request")
     return Position(Way(**position["way"]), position["at"], position.get("body", ""))
 
 

@@ -39,7 +39,7 @@ def test_operation_matches_one_term_with_all_its_words(catalog: Catalog) -> None
         ("operations jira", "is not a rule of operations: write 'operations PROVIDER WHAT'"),
         ("operations jira read write", "is not a rule of operations"),
         ("operations jirra read", "names the provider 'jirra', which the catalog does not have; did you mean 'jira'"),
-        ("operations workday read", "of which the catalog has no operations; write methods and paths"),
+        ("operations workday read", "without operations in the catalog; write rules with methods and paths instead"),
         ("operations linear read", "names a GraphQL API"),
         ("operations jira get_isue", "names 'get_isue', which is not an operation of jira; did you mean 'get_issue'"),
         ("operations jira get_issue+write", "fits no operation of jira"),

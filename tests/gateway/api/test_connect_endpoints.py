@@ -353,7 +353,7 @@ async def test_reconnect_with_another_account_is_refused(running: RunningGateway
 
     tracker.token_extra = {"user": 2, "mail": "eve@example.com"}
     status, html = await arrive(running, answer["token"])
-    assert (status, "another account of Tracker, &#39;eve@example.com&#39;," in html) == (400, True)
+    assert (status, "another Tracker account, &#39;eve@example.com&#39;," in html) == (400, True)
     assert "Sign in as &#39;ada@example.com&#39;" in html
     assert (await running.json("GET", path))["credentials"] == before
     tracker.token_extra = {"user": 1, "mail": "ada@new.example.com"}

@@ -314,7 +314,7 @@ async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path
         status, error = await asked_for_session(running, agent)
         assert (status, error["code"]) == (429, "too_many_request")
         assert error["message"] == (
-            "This key has 2 open connect sessions, the most that connect.sessions_open allows. End one with DELETE "
+            "Too many open connect sessions of this key: the limit is 2 (connect.sessions_open). End one with DELETE "
             f"/connect/session, or try again in {error['retry_after']} s."
         )
         assert 1 <= error["retry_after"] <= 1800

@@ -73,7 +73,7 @@ def test_a_rich_entry_is_fine(tmp_path: Path, entry: str) -> None:
         (SIGN_IN.replace("{scope: {optional: true}}", "{}"), "7: ${connectionConfig.scope} has no setting"),
         (SIGN_IN.replace("timestamp", "until"), "13: token_response.expiry_kind must be 'duration' or 'timestamp'"),
         (SIGN_IN.replace("${step2.session}", "${step12.x}"), "12: additional_steps[1].body.session: '${step12.x}'"),
-        (KEY.replace("https://api", "https://${host}"), "5: ${host} is known of a proxied request only"),
+        (KEY.replace("https://api", "https://${host}"), "5: ${host} is only available for proxied requests"),
         (KEY.replace("BASIC", "SIGNATURE"), "1: signature is missing; auth_mode SIGNATURE needs it"),
         (KEY.replace("BASIC", "AWS_SIGV4"), "1: request_signing is missing; auth_mode AWS_SIGV4 needs it"),
         (KEY.replace("BASIC", "OAUTH1"), "1: request_url is missing; auth_mode OAUTH1 needs it"),

@@ -82,7 +82,7 @@ def test_a_circle_is_a_fault_in_each_of_its_entries(tmp_path: Path) -> None:
     folder(tmp_path, a="display_name: A\nalias: b\n", b="alias: c\n", c="alias: a\n", d=BASE)
     found = faults(tmp_path)
     assert [fault.partition(": ")[0] for fault in found] == ["a.yaml:2", "b.yaml:1", "c.yaml:1"]
-    assert all("goes round in a circle" in fault for fault in found)
+    assert all("is a cycle of aliases" in fault for fault in found)
     assert "a ▸ b ▸ c ▸ a" in found[0]
 
 

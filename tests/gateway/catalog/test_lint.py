@@ -40,7 +40,7 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
         (
             SOURCED.replace("api.example.com", "${connectionConfig.h}.example.com")
             + "connection_config: {h: {pattern: '[a-z.]+', example: a.b, hidden: true}}\n",
-            "6: does not come out right with the example of 'h', which must be one DNS label",
+            "6: cannot be built from the example of 'h': it must be one DNS label",
         ),
         (SOURCED + "connection_config: {s: {}}\n", "11: setting 's' has no description, so the end user must guess"),
         (

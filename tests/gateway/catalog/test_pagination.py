@@ -90,7 +90,7 @@ def test_a_name_may_be_cut_off_at_an_underscore() -> None:
 @pytest.mark.parametrize(
     ("result", "faults"),
     [
-        ({}, ["does not say how it pages"]),
+        ({}, ["does not say how to request the next page, and neither does the provider's catalog entry"]),
         ({"response_path": "x"}, ["no type"]),
         ({"type": "cursor"}, ["no cursor_path_in_response", "no cursor_name_in_request"]),
         ({"type": "link"}, ["no link_rel_in_response_header or link_path_in_response_body"]),

@@ -101,7 +101,7 @@ def test_scopes_in_one_item_are_reported_as_such(file: Path) -> None:
     assert result.exit_code == 0
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"{file}:6: warning: ")
-    assert "one scope an item, as in [read:jira-work, offline_access]" in line
+    assert "is read as one scope; write a list: [read:jira-work, offline_access]" in line
 
 
 def test_addresses_opened_by_browsers_need_no_egress_rule(file: Path) -> None:

@@ -57,7 +57,7 @@ async def test_an_id_token_of_another_authorization_is_refused(openid: RunningGa
     tracker.token_extra = {"id_token": id_token({"nonce": "of another one"})}
     status, html = await arrive(openid, await openid.session_token())
     assert status == 400
-    assert "another nonce" in html
+    assert "has the wrong nonce" in html
     assert (await openid.json("GET", "/connections"))["connections"] == []
     assert len(tracker.authorize_query["nonce"]) >= 43
 

@@ -99,7 +99,7 @@ async def test_metrics_may_be_compressed_and_are_not_on_the_public_port(tmp_path
 async def test_a_busy_admin_port_is_one_line_that_names_the_key(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(AssertionError, match=f"127.0.0.1:{port} is in use. Set another server.admin_port"):
+        with pytest.raises(AssertionError, match=f"127.0.0.1:{port} is in use. Change server.admin_port"):
             async with serving(Files(tmp_path, 1, admin_port=port)):
                 pass
 

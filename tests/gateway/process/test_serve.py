@@ -160,8 +160,8 @@ async def test_a_busy_port_is_one_line_that_names_the_key(tmp_path: Path) -> Non
         async with serve(tmp_path, port=port) as gateway:
             code, out, err = await gateway.ended()
     assert (code, out) == (1, "")
-    besides = "and the same in server.public_url where that names it, or another server.host, in gateway.yaml."
-    assert err.splitlines() == [f"gateway: 127.0.0.1:{port} is in use. Set another server.port, {besides}"]
+    fix = "Change server.port or server.host in gateway.yaml, and update server.public_url if it contains the port."
+    assert err.splitlines() == [f"gateway: 127.0.0.1:{port} is in use. {fix}"]
 
 
 async def test_several_workers_share_the_port_and_replace_the_dead(tmp_path: Path) -> None:

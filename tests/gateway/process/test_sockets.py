@@ -121,6 +121,6 @@ def test_the_consoles_own_port_is_opened_if_one_is_named(listener: socket.socket
         found.close_to_clients()
         assert found.public.fileno() == found.console.fileno() == -1
     port = listener.getsockname()[1]
-    refused = pytest.raises(StartRefused, match=r"another console\.port, or another console\.host")
+    refused = pytest.raises(StartRefused, match=r"Change console\.port or console\.host")
     with refused, sockets.listening(server(console_port=port)):
         pass

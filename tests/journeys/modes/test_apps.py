@@ -108,7 +108,7 @@ async def test_an_installation_is_imported_by_its_number(far: Far, start: Any) -
 @pytest.mark.parametrize(
     ("back", "words"),
     [
-        ("setup_action=request", "waits for an administrator"),
+        ("setup_action=request", "must approve the installation first"),
         ("installation_id=../1&setup_action=install", "not installed"),
     ],
 )

@@ -212,7 +212,7 @@ async def test_calls_go_to_the_host_that_userinfo_names(
 async def test_nothing_is_stored_where_the_host_is_not_found_or_not_the_providers(there: Internet, start: Any) -> None:
     accounts = AccountHosts(there, "https://account.docusign.com", "https://docusign.example.com")
     gateway = await start("docusign", **CLIENT)
-    for down, words in ((True, "could not be asked whose account"), (False, "baseUri")):
+    for down, words in ((True, "whose account this credential belongs to"), (False, "baseUri")):
         accounts.down = down
         query = await consent(gateway)
         address = f"{query['redirect_uri']}?code=c-1&state={query['state']}"

@@ -36,7 +36,7 @@ async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
     answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
     assert answer["code"] == "connection_test_failed"
-    assert "it answered 401: The key *** is not known to us. Nothing" in answer["message"]
+    assert "with status 401: The key *** is not known to us. Nothing" in answer["message"]
     assert answer["payload"] == {"status": 401, "provider_message": "The key *** is not known to us"}
     assert await connections(gateway) == []
     await imported(gateway, credentials=KEY)
@@ -182,7 +182,7 @@ async def test_where_a_wrong_key_gets_a_200_the_answer_decides(far: Far, start: 
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": proof})
     answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
     assert answer["code"] == "connection_test_failed"
-    assert "does not take this credential, it answered 200: invalid_auth. Nothing" in answer["message"]
+    assert "rejected this credential with status 200: invalid_auth. Nothing" in answer["message"]
     assert await connections(gateway) == []
     await imported(gateway, credentials=KEY)
     assert len(await connections(gateway)) == 1
