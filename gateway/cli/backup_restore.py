@@ -68,12 +68,12 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
     with faults_end_the_command(as_json, file):
         source, keyring = sqlite_file(file, f"pg_dump --format=custom --file={shlex.quote(str(target))} {{url}}")
         from gateway.store.preflight_checks import StoreRefused
-        from gateway.store.sqlite.file_preflight import look
+        from gateway.store.sqlite.file_preflight import check_file
         from gateway.store.sqlite.sqlite_backup import back_up
 
         if not source.exists():
             raise StoreRefused(f"{source} is not there yet: start the gateway once, or correct store.url.")
-        look(source, keyring)
+        check_file(source, keyring)
         with progress("copying") as step:
             made = as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
     if as_json:

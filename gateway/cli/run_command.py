@@ -35,11 +35,11 @@ def _ready(file: Path, begins: bool = False) -> "Config":
     `begins`: the command may be the first that writes to the store. Raises Faults and StoreRefused. Blocks.
     """
     from gateway.config import load
-    from gateway.store.preflight import POSTGRES, look_at, place_of
+    from gateway.store.preflight import POSTGRES, check_database, place_of
     from gateway.store.preflight_checks import StoreRefused
 
     config = load(file)
-    if look_at(config.store) is None and not begins:
+    if check_database(config.store) is None and not begins:
         place = place_of(config.store)
         if not config.store.url.startswith(POSTGRES) and not Path(place).exists():
             raise StoreRefused(

@@ -56,9 +56,9 @@ def _loaded(file: Path, start: "Message") -> "Config | None":
         from gateway.integrations.declared import all_faults
 
         raise all_faults(found) from None
-    from gateway.store.preflight import look_at
+    from gateway.store.preflight import check_database
 
-    look_at(config.store)  # refuse a wrong key before the imports, which take seconds without bytecode
+    check_database(config.store)  # refuse a wrong key before the imports, which take seconds without bytecode
     return config
 
 

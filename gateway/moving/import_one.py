@@ -183,7 +183,7 @@ class ConnectionImporter:
         context = Context(provider, integration, config, moved.metadata)
         new = _new(moved, ref, mode, held, context, account)
         over = self._wish.on_conflict == "replace"
-        stored = await self._runtime.store.connections.arrive(new, moved.past, over=over, now=clock.now())
+        stored = await self._runtime.store.connections.put_moved(new, moved.past, over=over, now=clock.now())
         if stored is None:
             return self._conflict(ref)
         connection, created = stored

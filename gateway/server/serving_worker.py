@@ -276,7 +276,7 @@ class Worker:
                 self._parent.journal_fault = message["fault"]
             case "nothing_new":
                 if not self._reloading:
-                    self._app[RUNTIME].store.missing_keys.answered()
+                    self._app[RUNTIME].store.missing_keys.reload_finished()
             case "reload" | "take_over":
                 self._commands.put_nowait(message)
 
@@ -293,7 +293,7 @@ class Worker:
                     ok = await reload.take_over(self._app, partial(read, memory))
             finally:
                 self._reloading = False
-            self._app[RUNTIME].store.missing_keys.answered()
+            self._app[RUNTIME].store.missing_keys.reload_finished()
             self._channel.send({"type": "reloaded", "ok": ok})
 
     async def _report(self) -> None:

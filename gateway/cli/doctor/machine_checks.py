@@ -15,7 +15,7 @@ from gateway.config.exposed import SQLITE, open_files
 from gateway.config.store_url import unguarded
 from gateway.journal.place import NO_FOLDER, journal_beside, journal_of_node
 from gateway.journal.segment import Segment
-from gateway.store.preflight import ending_with_token, look_at
+from gateway.store.preflight import check_database, ending_with_token
 from gateway.store.preflight_checks import REVISIONS, StoreDamaged, StoreRefused
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import counted
@@ -82,7 +82,7 @@ def database(patient: Patient) -> Iterator[DoctorFinding]:
     config = patient.config
     key = ("store", "url")
     try:
-        revision = look_at(config.store)
+        revision = check_database(config.store)
         sound = revision is None or not config.store.url.startswith("sqlite:") or _sound(config.store.url)
     except StoreDamaged as damage:
         fix = f"stop the gateway, then `{program()} restore BACKUP -c {config.path}`"

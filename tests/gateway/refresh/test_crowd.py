@@ -101,7 +101,7 @@ async def test_a_renewal_of_our_own_is_not_read_back(
     monkeypatch.setattr(live.feed, "_on_change", lambda: woken.append(None))
     own = kept(running, "c1").connection.mark
     monkeypatch.setattr(changes, "version", version)
-    monkeypatch.setattr(changes, "moved", at_once)
+    monkeypatch.setattr(changes, "wait_for_change", at_once)
 
     result = {ref("c1"): own}
     await looked()
