@@ -63,9 +63,9 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
     Only its owner can read FILE. FILE appears once the copy is complete, intact and opens with the encryption keys.
     Credentials in FILE are encrypted: without the keys it is useless, so keep the keys in another place.
     """
-    from gateway.cli.terminal import faults_end_the_command, progress
+    from gateway.cli.terminal import exit_on_faults, progress
 
-    with faults_end_the_command(as_json, file):
+    with exit_on_faults(as_json, file):
         source, keyring = sqlite_file(file, f"pg_dump --format=custom --file={shlex.quote(str(target))} {{url}}")
         from gateway.store.preflight_checks import StoreRefused
         from gateway.store.sqlite.file_preflight import check_file
@@ -107,9 +107,9 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     The replaced database is kept beside the new one. If it can be read, tokens refreshed since the backup are copied from
     it: the backup's older tokens are used up, and a provider may revoke the whole grant if one is used again.
     """
-    from gateway.cli.terminal import faults_end_the_command, progress
+    from gateway.cli.terminal import exit_on_faults, progress
 
-    with faults_end_the_command(as_json, file):
+    with exit_on_faults(as_json, file):
         options = "--clean --if-exists --single-transaction"
         path, keyring = sqlite_file(file, f"pg_restore {options} --dbname={{url}} {shlex.quote(str(source))}")
         from gateway.store.sqlite.sqlite_restore import restore as put_back

@@ -8,7 +8,7 @@ import pytest
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
-from gateway.moving.import_one import Hidden, credential_of
+from gateway.moving.import_one import CredentialsHidden, credential_of
 from gateway.moving.moved_connection import Moved
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ def test_each_keeps_what_it_is_used_with(mode: str, shown: dict[str, Any]) -> No
 
 def test_no_credential_is_a_credential_of_none_and_hidden_elsewhere() -> None:
     assert taken("NONE", {})[0] == {"type": "NONE"}
-    with pytest.raises(Hidden):
+    with pytest.raises(CredentialsHidden):
         taken("OAUTH2", {})
 
 
