@@ -233,7 +233,7 @@ class Worker:
             sites = [BatchSite(run, *one) for one in zip(self._listeners, run.servers, strict=False)]
             for site in sites:
                 await site.start()
-            settle()
+            freeze_startup_objects()
             await around.enter_async_context(beside(self._report()))
             self._channel.send({"type": "ready", **self._announcement()})
             await self._stop.wait()
@@ -334,7 +334,7 @@ def _hand_on(descriptor: int, ready: Checked) -> None:
     write(descriptor, ready.config, ready.catalog)
 
 
-def settle() -> None:
+def freeze_startup_objects() -> None:
     """Exempt the objects made at start-up from garbage collection, so that requests do not wait for it."""
     gc.collect()
     give_back_memory()
