@@ -34,7 +34,7 @@ from gateway.observe import logs
 from gateway.runtime import RUNTIME, Runtime
 from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import FastPath
-from gateway.server.serving_worker import settle
+from gateway.server.serving_worker import freeze_startup_objects
 
 # The gateway never connects to this origin: its pool already holds a connection with the benchmark's transport.
 ORIGIN: Final = ("http", "127.0.0.1", 9)
@@ -206,7 +206,7 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
         server: Any = runner.server
         stage = Stage(server.fast_path, runtime, server(), key, agent)
         await stage.open()
-        settle()
+        freeze_startup_objects()
         await measured(stage, measure)
         stage.close()
     finally:

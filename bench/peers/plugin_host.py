@@ -7,7 +7,7 @@ from aiohttp import web
 
 import gateway
 from gateway.observe import logs
-from gateway.server.serving_worker import loop_factory, settle
+from gateway.server.serving_worker import freeze_startup_objects, loop_factory
 
 
 async def serve(port: int, configuration: str) -> None:
@@ -16,7 +16,7 @@ async def serve(port: int, configuration: str) -> None:
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=600, auto_decompress=False)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port, backlog=4096).start()
-    settle()
+    freeze_startup_objects()
     await asyncio.Event().wait()
 
 

@@ -1,8 +1,8 @@
 """The caller of a request, its rights, and the use of its key: calls per minute (rate) and calls in total (budget).
 
-Each worker counts the rate for itself. Calls of a budget are set aside in the store before any of them is made, a
+Each worker counts the rate for itself. Calls of a budget are reserved in the store before any of them is made, a
 twentieth of the rest at a time and 1,000 at most: all workers and nodes together never exceed the budget. For a large
-budget the next part is set aside when half of the last part is used, so that no call waits for the store.
+budget the next part is reserved when half of the last part is used, so that no call waits for the store.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ MOST_AT_ONCE: Final = 1000
 AHEAD_FROM: Final = 100
 """Parts of at least this many calls are refilled ahead: near its end a budget is taken only as it is needed."""
 
-SetAside = Callable[[int], Awaitable[int]]
+ReserveCalls = Callable[[int], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class KeyPace:
 
 
 class Meter:
-    """Counts the calls of a key. `set_aside(most)` takes up to `most` calls of the budget in the store; negative:
+    """Counts the calls of a key. `reserve_calls(most)` reserves up to `most` calls of the budget in the store; negative:
     returns them.
 
     `rate`, `budget` None: without that limit.
     """
 
-    def __init__(self, rate: int | None, budget: int | None, set_aside: SetAside) -> None:
+    def __init__(self, rate: int | None, budget: int | None, reserve_calls: ReserveCalls) -> None:
         self.rate = rate
         self.budget = budget
-        self._set_aside = set_aside
+        self._reserve_calls = reserve_calls
         self._begun_at = -math.inf
         self._taken = 0
         self._held = 0
@@ -136,7 +136,7 @@ class Meter:
             self._refilling = None
 
     async def _take_more(self) -> None:
-        taken = await self._set_aside(MOST_AT_ONCE)
+        taken = await self._reserve_calls(MOST_AT_ONCE)
         self._held += taken
         self._low = taken // 2 if taken >= AHEAD_FROM else -1
 
@@ -146,7 +146,7 @@ class Meter:
             await asyncio.wait([self._refilling])
         if self._held and clock.monotonic() - self._spent_at >= idle_s:
             held, self._held = self._held, 0
-            await self._set_aside(-held)
+            await self._reserve_calls(-held)
 
 
 # ── The caller: an environment and, for a minted key, its rights there.

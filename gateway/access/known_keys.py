@@ -190,12 +190,12 @@ class Minted:
         meter = self._meters.get(key.digest)
         if meter is None or (meter.rate, meter.budget) != (key.rate, key.budget):
 
-            async def set_aside(most: int) -> int:
-                return await self._store.keys.set_aside(key.digest, most)
+            async def reserve_calls(most: int) -> int:
+                return await self._store.keys.reserve_calls(key.digest, most)
 
             while len(self._meters) >= MOST_KEPT:
                 del self._meters[next(iter(self._meters))]
-            meter = self._meters[key.digest] = Meter(key.rate, key.budget, set_aside)
+            meter = self._meters[key.digest] = Meter(key.rate, key.budget, reserve_calls)
         return meter
 
     async def write(self) -> None:

@@ -19,7 +19,7 @@ from gateway.middleware.facts import REQUEST_ID
 from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
-from gateway.store.pending_authorizations import in_use
+from gateway.store.pending_authorizations import bound_to_other_browser
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -84,7 +84,7 @@ class Form:
 def _check_browser(session: ConnectSession) -> None:
     """Raise Forbidden if the session belongs to a browser: only its own page may continue it."""
     if session.for_one_browser and session.browser_digest is not None:
-        raise in_use()
+        raise bound_to_other_browser()
 
 
 def _integration(generation: Generation, session: ConnectSession, key: str) -> Integration:

@@ -73,7 +73,7 @@ async def _reloaded(
             # The store's keyring is replaced first: only the database can show whether the new one opens the stored
             # values.
             if config.store.encryption_keys != runtime.generation.config.store.encryption_keys:
-                await runtime.store.turn_to(
+                await runtime.store.use_keyring(
                     Keyring(config.store.encryption_keys), environments=set(config.environments)
                 )
             else:

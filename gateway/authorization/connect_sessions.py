@@ -16,7 +16,7 @@ from gateway.oauth.authorize import scope_list
 from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
 from gateway.store import Store
-from gateway.store.pending_authorizations import used
+from gateway.store.pending_authorizations import session_used_up
 
 # ── Permissions of a connect session: its integrations, and the settings that its end user may choose.
 
@@ -47,7 +47,7 @@ def check_offered(session: ConnectSession, integration_id: str) -> None:
 def check_room(session: ConnectSession) -> None:
     """Raise Forbidden if the session has reached its maximum of connections, before the browser goes to a provider."""
     if session.used_up:
-        raise used(session.max_connections)
+        raise session_used_up(session.max_connections)
 
 
 SESSION_PREFIX: Final = "nango_connect_session_"

@@ -63,17 +63,17 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
     Only its owner can read FILE. FILE appears once the copy is complete, intact and opens with the encryption keys.
     Credentials in FILE are encrypted: without the keys it is useless, so keep the keys in another place.
     """
-    from gateway.cli.terminal import faults_end_the_command, progress
+    from gateway.cli.terminal import exit_on_faults, progress
 
-    with faults_end_the_command(as_json, file):
+    with exit_on_faults(as_json, file):
         source, keyring = sqlite_file(file, f"pg_dump --format=custom --file={shlex.quote(str(target))} {{url}}")
         from gateway.store.preflight_checks import StoreRefused
-        from gateway.store.sqlite.file_preflight import look
+        from gateway.store.sqlite.file_preflight import check_file
         from gateway.store.sqlite.sqlite_backup import back_up
 
         if not source.exists():
             raise StoreRefused(f"{source} does not exist: start the gateway once, or correct store.url.")
-        look(source, keyring)
+        check_file(source, keyring)
         with progress("copying") as step:
             made = as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
     if as_json:
@@ -107,9 +107,9 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     The replaced database is kept beside the new one. If it can be read, tokens refreshed since the backup are copied from
     it: the backup's older tokens are used up, and a provider may revoke the whole grant if one is used again.
     """
-    from gateway.cli.terminal import faults_end_the_command, progress
+    from gateway.cli.terminal import exit_on_faults, progress
 
-    with faults_end_the_command(as_json, file):
+    with exit_on_faults(as_json, file):
         options = "--clean --if-exists --single-transaction"
         path, keyring = sqlite_file(file, f"pg_restore {options} --dbname={{url}} {shlex.quote(str(source))}")
         from gateway.store.sqlite.sqlite_restore import restore as put_back

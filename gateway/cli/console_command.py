@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json, config_file
-from gateway.cli.run_command import on_store
+from gateway.cli.run_command import run_on_store
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -37,7 +37,7 @@ def console(file: Path, name: str, viewer: bool, sign_out_all: bool, as_json: bo
             return 0
         return await _print_link(store, config, name, viewer=viewer, as_json=as_json)
 
-    on_store(file, work, as_json=as_json)
+    run_on_store(file, work, as_json=as_json)
 
 
 async def _print_link(store: "Store", config: "Config", name: str, *, viewer: bool, as_json: bool) -> int:

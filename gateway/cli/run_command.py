@@ -7,7 +7,7 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from gateway.cli.terminal import faults_end_the_command, one_line
+from gateway.cli.terminal import exit_on_faults, one_line
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 # ── Commands on the store alone. A gateway may serve from the store meanwhile; no catalog is loaded.
 
 
-def on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, as_json: bool = False) -> None:
+def run_on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, as_json: bool = False) -> None:
     """Open the store of `file`, run `work`, close the store and exit with the code from `work`.
 
     A fault is printed in one line, with exit code 1. An empty store is refused, since the configuration probably names
     the wrong store.
     """
-    with faults_end_the_command(as_json, file):
+    with exit_on_faults(as_json, file):
         code = asyncio.run(on_opened_store(file, work))
     sys.exit(code)
 
@@ -35,11 +35,11 @@ def _ready(file: Path, begins: bool = False) -> "Config":
     `begins`: the command may be the first that writes to the store. Raises Faults and StoreRefused. Blocks.
     """
     from gateway.config import load
-    from gateway.store.preflight import POSTGRES, look_at, place_of
+    from gateway.store.preflight import POSTGRES, check_database, place_of
     from gateway.store.preflight_checks import StoreRefused
 
     config = load(file)
-    if look_at(config.store) is None and not begins:
+    if check_database(config.store) is None and not begins:
         place = place_of(config.store)
         if not config.store.url.startswith(POSTGRES) and not Path(place).exists():
             raise StoreRefused(
@@ -125,7 +125,7 @@ def run(
     A fault is printed in one line, with exit code 1. `begins`: the command may be the first that writes to the store;
     without it, an empty store is refused.
     """
-    with faults_end_the_command(as_json, file):
+    with exit_on_faults(as_json, file):
         code = asyncio.run(_on_runtime(file, work, begins))
     sys.exit(code)
 

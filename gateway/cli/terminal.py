@@ -73,7 +73,7 @@ def _lines(what: str) -> Step:
 # ── Untrusted text on the terminal: a name that an end user chose may contain control sequences.
 
 
-def harmless(text: str) -> str:
+def without_control_characters(text: str) -> str:
     """Return `text` with control characters and bidirectional marks replaced; line ends and tabs stay."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
@@ -97,7 +97,7 @@ class ReportedFault(Protocol):
 
 
 @contextmanager
-def faults_end_the_command(as_json: bool = False, file: Path | None = None) -> Iterator[None]:
+def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[None]:
     """Turn Faults and StartRefused into messages on stderr and exit code 1. `as_json`: also a line of JSON on stdout.
 
     `file`: the configuration, for a hint if it is the shipped reference.

@@ -31,10 +31,10 @@ def main(descriptor: int) -> int:
     except (EOFError, OSError):
         return 0  # the parent has ended
     sys.argv[0] = start["program"]
-    from gateway.cli.terminal import faults_end_the_command
+    from gateway.cli.terminal import exit_on_faults
 
     file = Path(start["file"])
-    with faults_end_the_command(start["as_json"], file):
+    with exit_on_faults(start["as_json"], file):
         config = _loaded(file, start)
         from gateway.startup.imports import leave_out_the_unused
 
@@ -56,9 +56,9 @@ def _loaded(file: Path, start: "Message") -> "Config | None":
         from gateway.integrations.declared import all_faults
 
         raise all_faults(found) from None
-    from gateway.store.preflight import look_at
+    from gateway.store.preflight import check_database
 
-    look_at(config.store)  # refuse a wrong key before the imports, which take seconds without bytecode
+    check_database(config.store)  # refuse a wrong key before the imports, which take seconds without bytecode
     return config
 
 

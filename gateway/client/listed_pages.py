@@ -144,7 +144,7 @@ class AsyncPages:
         lost = isinstance(fault, PagingBroken) and fault.cursor is None
         if self._breaks > self._resumes or lost or not _passes(fault):
             raise fault
-        wait_s = _told_s(fault)
+        wait_s = _stated_wait_s(fault)
         if wait_s is None:
             wait_s = min(2.0 ** (self._breaks - 1), 30.0) * random.uniform(0.5, 1.0)  # noqa: S311 (spread, not secrecy)
         if wait_s > self._longest_wait_s:
@@ -162,7 +162,7 @@ def _passes(fault: CallFailed) -> bool:
     return fault.code in _PASSING or (not fault.code and fault.status in _PASSING_STATUSES)
 
 
-def _told_s(fault: CallFailed) -> float | None:
+def _stated_wait_s(fault: CallFailed) -> float | None:
     """Return the seconds to wait, if the gateway or the provider states them; else None."""
     if isinstance(fault, ProviderError):
         return seconds(fault.answer.headers.get("Retry-After", ""))

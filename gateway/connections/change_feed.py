@@ -102,7 +102,9 @@ class ChangeFeed:
         version: Hashable = None
         lost_at = 0.0
         while True:
-            await self._store.changes.moved(min(max(self._current.generation.config.live.trust_s / 10, 0.05), 1.0))
+            await self._store.changes.wait_for_change(
+                min(max(self._current.generation.config.live.trust_s / 10, 0.05), 1.0)
+            )
             try:
                 if self._missed:
                     await self._cache.write_back()

@@ -80,7 +80,7 @@ def _look_up(host: str, port: int) -> list[str]:
 HEAD_BYTES: Final = 16_384
 
 
-class _Asking(asyncio.Protocol):
+class _TunnelHandshake(asyncio.Protocol):
     """Reads the proxy's answer, and nothing behind it: we send the first byte inside a tunnel."""
 
     def __init__(self) -> None:
@@ -121,13 +121,13 @@ async def ask_for_tunnel(sock: socket.socket, target: str, proxy: URL, refused: 
         credentials = f"{proxy.user}:{proxy.password or ''}".encode()
         lines.append(f"Proxy-Authorization: Basic {base64.b64encode(credentials).decode()}")
     try:
-        transport, asking = await asyncio.get_running_loop().create_connection(_Asking, sock=sock)
+        transport, handshake = await asyncio.get_running_loop().create_connection(_TunnelHandshake, sock=sock)
     except BaseException:
         sock.close()
         raise
     try:
         transport.write("\r\n".join([*lines, "", ""]).encode())
-        if not 200 <= await asking.status < 300:
+        if not 200 <= await handshake.status < 300:
             raise EgressError("unreachable", refused)
     except BaseException:
         transport.abort()

@@ -19,7 +19,7 @@ class EgressError(Exception):
         self.sent = sent
 
 
-class TurnedAway(EgressError):
+class CallNotAttempted(EgressError):
     """The call was not attempted: too many calls wait for this provider, or it has not answered recently.
 
     `reason` is for programs.

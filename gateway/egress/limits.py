@@ -11,7 +11,7 @@ import structlog
 
 from gateway import clock
 from gateway.authority import origin_of
-from gateway.egress.egress_errors import TurnedAway
+from gateway.egress.egress_errors import CallNotAttempted
 
 # ── Stops calling a provider that is down, so that callers do not wait for an answer that cannot come.
 #
@@ -219,7 +219,7 @@ class OriginLimits:
         return self.breaker.open_until == 0.0 and self.concurrency.try_acquire()
 
     async def acquire(self) -> bool:
-        """Wait for a place; return True if this call probes whether the provider is up. Raises TurnedAway."""
+        """Wait for a place; return True if this call probes whether the provider is up. Raises CallNotAttempted."""
         probe = not self.breaker.closed and self._try_again()
         if self.concurrency.try_acquire():
             return probe
@@ -229,7 +229,7 @@ class OriginLimits:
             if probe:
                 self.breaker.result_unknown()
             if isinstance(ended, Full):
-                raise TurnedAway(
+                raise CallNotAttempted(
                     f"Too many calls to {self.name} are in flight (egress.limits in gateway.yaml). Send fewer at a time, or "
                     f"retry in {COME_BACK_S} s.",
                     reason="too_many_outstanding",
@@ -259,7 +259,7 @@ class OriginLimits:
     def _try_again(self) -> bool:
         wait_s = ceil(self.breaker.refusal_s(clock.monotonic()))
         if wait_s:
-            raise TurnedAway(
+            raise CallNotAttempted(
                 f"{self.name} did not answer its last calls, so its circuit breaker is open. Retry in {wait_s} s.",
                 reason="provider_unreachable",
                 retry_after_s=wait_s,

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from gateway.egress.egress_errors import EgressError, TurnedAway
+from gateway.egress.egress_errors import CallNotAttempted, EgressError
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.tls import TlsSessions
 
@@ -138,8 +138,8 @@ class Pool:
             raise
 
     @staticmethod
-    def _full(words: str) -> TurnedAway:
-        return TurnedAway(words, reason="too_many_connections", retry_after_s=1)
+    def _full(words: str) -> CallNotAttempted:
+        return CallNotAttempted(words, reason="too_many_connections", retry_after_s=1)
 
     def met(self, connection: ProviderConnection) -> None:
         if self._sessions is not None:

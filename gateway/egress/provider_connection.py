@@ -34,7 +34,7 @@ from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
 # ── A request's body on its way out: framed as declared, at the provider's pace, and never longer than declared.
 
 
-class Torn(Exception):
+class BodyLengthMismatch(Exception):
     """The body's length differs from the declared length."""
 
 
@@ -88,7 +88,7 @@ class RequestUpload:
             if length is None:
                 self._write(b"%x\r\n" % len(piece), piece, b"\r\n")
             elif sent > length:
-                raise Torn
+                raise BodyLengthMismatch
             else:
                 self._write(piece)
             if self._paused:
@@ -96,7 +96,7 @@ class RequestUpload:
         if length is None:
             self._write(b"0\r\n\r\n")
         elif sent != length:
-            raise Torn
+            raise BodyLengthMismatch
 
     def _write(self, *parts: bytes) -> None:
         head, self._head = self._head, b""
@@ -116,7 +116,7 @@ class RequestUpload:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled():
             fault = task.exception()
-            self._done(fault if fault is None or isinstance(fault, Exception) else Torn())
+            self._done(fault if fault is None or isinstance(fault, Exception) else BodyLengthMismatch())
 
 
 class PushedUpload:

@@ -333,7 +333,7 @@ class Deliverer:
     ) -> None:
         if pace.record(answer, clock.monotonic()):
             log.info("webhook_target_recovered", environment=delivery.environment, target=_kind(delivery.target))
-            await self._store.deliveries.hurry((delivery.environment, delivery.target), clock.now())
+            await self._store.deliveries.make_due_now((delivery.environment, delivery.target), clock.now())
         await self._settle(delivery, outcome(delivery, answer, clock.now()), took_ms, cause)
 
     async def _settle(

@@ -86,7 +86,7 @@ async def receive(
         return Reception(routing.reply)
     if not integration.forward_webhooks:
         return Reception(done)
-    connections = await store.webhooks.take(
+    connections = await store.webhooks.queue_webhook(
         integration,
         _kept(message, provider.webhook_signature),
         now=message.received_at,

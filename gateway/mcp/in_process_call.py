@@ -20,7 +20,7 @@ from yarl import URL
 from gateway.mcp.agent_message import AgentMessage
 from gateway.middleware.facts import REQUEST_ID, TOOL
 from gateway.observe.logs import trace_id_in_hand
-from gateway.proxy.attempts import Handed
+from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_answer import CollectedAnswer, Room
 from gateway.records.trace import trace_in_hand
 
@@ -57,12 +57,12 @@ class CallerProtocol:
     peername = None
     sockname = None
 
-    def __init__(self, outer: AgentMessage, handed: Handed | None) -> None:
+    def __init__(self, outer: AgentMessage, handed: FastPathHandover | None) -> None:
         self._outer = outer
         self.transport = CallerEnd(outer)
         self.handed = handed
 
-    def take_handed(self) -> Handed | None:
+    def take_handed(self) -> FastPathHandover | None:
         """Return what the fast path handed over, and forget it: only the first attempt of a request that began there
         uses it."""
         handed, self.handed = self.handed, None
@@ -192,8 +192,8 @@ async def _on_fast_path(
     tool: str | None,
     limit_bytes: int,
     room: Room,
-) -> CollectedAnswer | Handed | None:
-    """Return the answer if the server's fast path takes the call, Handed if it hands the call over, None if the chain
+) -> CollectedAnswer | FastPathHandover | None:
+    """Return the answer if the server's fast path takes the call, FastPathHandover if it hands the call over, None if the chain
     must take it."""
     call = getattr(outer.protocol, "call_in_process", None)
     if call is None or _CONTROL.search("".join((target, *headers.values()))):
@@ -202,7 +202,7 @@ async def _on_fast_path(
         (f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", "")
     )
     message = head.encode("utf-8", "surrogateescape") + (body or b"")
-    answer: CollectedAnswer | Handed | None = await call(
+    answer: CollectedAnswer | FastPathHandover | None = await call(
         message, outer.request_id, tool=tool, limit_bytes=limit_bytes, room=room
     )
     return answer

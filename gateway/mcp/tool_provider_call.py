@@ -31,7 +31,7 @@ class Sent:
     tool: str | None = None
 
 
-class Held:
+class AnswerMemory:
     """The part of the shared page memory that one answer takes."""
 
     def __init__(self, outer: AgentMessage) -> None:
@@ -52,7 +52,7 @@ class Held:
 
 
 async def proxied(
-    asked: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, held: Held
+    asked: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: AnswerMemory
 ) -> CollectedAnswer:
     """Make the call, through the chain of ``/proxy`` or of the capability's address, with the caller's own key."""
     outer = asked.outer
@@ -77,5 +77,5 @@ async def proxied(
         body,
         tool=sent.tool,
         limit_bytes=MOST_ANSWER,
-        room=held.room,
+        room=memory.room,
     )

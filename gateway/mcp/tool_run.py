@@ -27,7 +27,7 @@ from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
 from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_tools
-from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
+from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, AnswerMemory, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_answers import WholeAnswers
 from gateway.middleware.answer_shape import MARK
@@ -148,17 +148,17 @@ class ToolRun:
         if declined is not None:
             self._asked.count()
             return declined
-        held = Held(self._asked.outer)
+        memory = AnswerMemory(self._asked.outer)
         try:
             async with asyncio.timeout(LONGEST_S):
-                answer = await proxied(self._asked, sent, call.body, call.content_type, held)
+                answer = await proxied(self._asked, sent, call.body, call.content_type, memory)
             return await self._shaped(sent, answer, select, call, lists)
         except TimeoutError:
             return failure(f"The answer was not complete within {LONGEST_S:.0f} s.")
         except NoPageMemory:
             return failure("The gateway has no memory for another large answer now. Call again in some seconds.")
         finally:
-            held.release()
+            memory.release()
 
     async def _shaped(
         self, sent: Sent, answer: CollectedAnswer, select: Any, call: ToolCall, lists: "_Lists"

@@ -16,7 +16,7 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
 from gateway.mcp.mcp_messages import RpcError
-from gateway.mcp.tool_provider_call import LONGEST_S, Held, Sent, proxied
+from gateway.mcp.tool_provider_call import LONGEST_S, AnswerMemory, Sent, proxied
 from gateway.middleware.answer_shape import MARK
 from gateway.vault import VaultError
 
@@ -58,16 +58,16 @@ class WholeAnswers:
         return await self._again(uri, Sent("GET", *again))
 
     async def _again(self, uri: str, sent: Sent) -> dict[str, Any]:
-        held = Held(self._asked.outer)
+        memory = AnswerMemory(self._asked.outer)
         try:
             async with asyncio.timeout(LONGEST_S):
-                answer = await proxied(self._asked, sent, None, None, held)
+                answer = await proxied(self._asked, sent, None, None, memory)
         except (TimeoutError, NoPageMemory):
             raise RpcError(
                 rpc.INTERNAL_ERROR, "The whole answer could not be fetched again. Call the tool again."
             ) from None
         finally:
-            held.release()
+            memory.release()
         if MARK in answer.headers or not answer.whole or answer.status >= 300:
             raise RpcError(rpc.INTERNAL_ERROR, "The whole answer could not be fetched again. Call the tool again.")
         return {"contents": [contents(uri, answer.headers.get(hdrs.CONTENT_TYPE, ""), answer.body)]}

@@ -11,14 +11,14 @@ from typing import IO, Any, Final, Literal
 from gateway.errors import GatewayError
 from gateway.http.strict_json import parse
 from gateway.moving.bundle import KIND, LINE_LIMIT_BYTES, integration_of, lines_of
-from gateway.moving.moved_connection import BESIDE, Moved, SourceRefused, Unusable, moved_of
+from gateway.moving.moved_connection import BESIDE, Moved, SourceRefused, UnusableConnection, moved_of
 from gateway.moving.peer import PeerIntegration
 from gateway.moving.sealed_stream import MAGIC, read
 from gateway.secret import Secret
 
 # ── Connections in JSON Lines and CSV. A row that cannot be read is reported with its line number; the import continues.
 
-Found = Moved | PeerIntegration | Unusable
+Found = Moved | PeerIntegration | UnusableConnection
 SHORT: Final[Mapping[str, str]] = {
     "integration": "provider_config_key",
     "integration_id": "provider_config_key",
@@ -43,7 +43,9 @@ def json_lines(source: IO[bytes], integration: str | None) -> Iterator[Found]:
         try:
             value = parse(line)
         except GatewayError as fault:
-            yield Unusable("", "", "invalid_json", f"line {number}: {fault.message.replace('The body', 'it')}")
+            yield UnusableConnection(
+                "", "", "invalid_json", f"line {number}: {fault.message.replace('The body', 'it')}"
+            )
             continue
         kind = value.pop(KIND, "connection") if isinstance(value, dict) else "connection"
         if kind == "connection":
@@ -65,7 +67,7 @@ def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str])
             number = reader.line_num
             if len(cells) != len(columns):
                 why = f"line {number}: it has {len(cells)} cells, and the first line {len(columns)}"
-                yield Unusable("", "", "invalid_row", why)
+                yield UnusableConnection("", "", "invalid_row", why)
                 continue
             yield _found(_row(columns, cells), number, integration)
     except (csv.Error, UnicodeDecodeError) as fault:
@@ -99,7 +101,7 @@ def _found(value: Any, number: int, integration: str | None) -> Found:
     except GatewayError as fault:
         key = value.get("provider_config_key") if isinstance(value, dict) else None
         name = value.get("connection_id") if isinstance(value, dict) else None
-        return Unusable(_text(key), _text(name), fault.code, f"line {number}: {fault.message}")
+        return UnusableConnection(_text(key), _text(name), fault.code, f"line {number}: {fault.message}")
 
 
 def _text(value: Any) -> str:

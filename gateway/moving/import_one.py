@@ -30,7 +30,7 @@ USER: Final = "userCredentials"
 BROUGHT: Final = ("access_token", "expires_at", "raw")
 
 
-class Hidden(Exception):
+class CredentialsHidden(Exception):
     """Raised if the other gateway's answer has no credential at all."""
 
 
@@ -39,7 +39,7 @@ def credential_of(
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """Return the credential to store, the connection's settings, and a note for each change.
 
-    Raises Hidden, and InvalidRequest with every fault.
+    Raises CredentialsHidden, and InvalidRequest with every fault.
     """
     config = dict(moved.config)
     if moved.own:
@@ -47,7 +47,7 @@ def credential_of(
         return dict(moved.credentials), config, []
     given = {name: value for name, value in moved.credentials.items() if value is not None}
     if not given and moved.shown and mode.name != "NONE":
-        raise Hidden
+        raise CredentialsHidden
     _check_type(moved, mode)
     given.setdefault("type", mode.types()[0])
     notes: list[str] = []
@@ -147,7 +147,7 @@ class ConnectionImporter:
         ref = self.ref(moved.integration_id, moved.connection_id or str(uuid.uuid4()))
         try:
             return await self._checked_and_stored(moved, ref)
-        except Hidden:
+        except CredentialsHidden:
             detail = "the source shows no credential; its key needs the scope environment:connections:read_credentials"
             return _outcome(ref, ImportResult.REFUSED, "credentials_hidden", detail)
         except GatewayError as fault:
@@ -183,7 +183,7 @@ class ConnectionImporter:
         context = Context(provider, integration, config, moved.metadata)
         new = _new(moved, ref, mode, held, context, account)
         over = self._wish.on_conflict == "replace"
-        stored = await self._runtime.store.connections.arrive(new, moved.past, over=over, now=clock.now())
+        stored = await self._runtime.store.connections.put_moved(new, moved.past, over=over, now=clock.now())
         if stored is None:
             return self._conflict(ref)
         connection, created = stored

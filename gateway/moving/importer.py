@@ -11,8 +11,8 @@ from gateway.auth import modes
 from gateway.errors import GatewayError, InvalidRequest, joined_issues
 from gateway.moving.foreign_files import Found
 from gateway.moving.import_one import ConnectionImporter, ImportOptions
-from gateway.moving.moved_connection import ImportOutcome, ImportResult, Moved, Unusable
-from gateway.moving.parallel_work import Tally, WorkPace, bounded, renewed
+from gateway.moving.moved_connection import ImportOutcome, ImportResult, Moved, UnusableConnection
+from gateway.moving.parallel_work import Tally, WorkPace, bounded, refresh_now
 from gateway.moving.peer import Peer, PeerConnection, PeerIntegration
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
@@ -23,7 +23,7 @@ from gateway.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
-class MadeOne:
+class IntegrationImport:
     """The result for one integration. `made`: it was created, or in a dry run would be, as `planned`. `fault`: why it
     could not be created."""
 
@@ -33,19 +33,21 @@ class MadeOne:
     planned: Integration | None = None
 
 
-async def make_missing(runtime: Runtime, environment: str, key: str, one: PeerIntegration, *, dry_run: bool) -> MadeOne:
+async def make_missing(
+    runtime: Runtime, environment: str, key: str, one: PeerIntegration, *, dry_run: bool
+) -> IntegrationImport:
     """Create the integration if `key` is not used here; return the result. `key`: its key here."""
     if runtime.generation.integrations.has(environment, key):
-        return MadeOne(key, made=False)
+        return IntegrationImport(key, made=False)
     try:
         new = _integration(runtime, environment, key, one)
     except GatewayError as fault:
-        return MadeOne(key, made=False, fault=fault.message)
+        return IntegrationImport(key, made=False, fault=fault.message)
     if dry_run:
-        return MadeOne(key, made=True, planned=new)
+        return IntegrationImport(key, made=True, planned=new)
     if await runtime.made.add(new) is None:
-        return MadeOne(key, made=False, fault="its key is just being deleted here")
-    return MadeOne(key, made=True)
+        return IntegrationImport(key, made=False, fault="its key is just being deleted here")
+    return IntegrationImport(key, made=True)
 
 
 def fault_of(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> str:
@@ -107,7 +109,7 @@ class Importer:
     test_refresh: bool = False
     refresh_rate: float = 5.0
     step: Callable[[int, int], None] = _no_progress
-    made: list[MadeOne] = field(default_factory=list)
+    made: list[IntegrationImport] = field(default_factory=list)
     total: int = 0
 
     def __post_init__(self) -> None:
@@ -128,7 +130,7 @@ class Importer:
                 return self._record(settled)
             try:
                 moved = await peer.connection(found)
-            except Unusable as fault:
+            except UnusableConnection as fault:
                 return self._record(self._here(fault.outcome))
             await self._import_one(moved)
             return None
@@ -146,7 +148,9 @@ class Importer:
             else:
                 self._record(self._here(item.outcome))
 
-        wanted = (item for item in found if isinstance(item, Unusable) or not only or item.integration_id in only)
+        wanted = (
+            item for item in found if isinstance(item, UnusableConnection) or not only or item.integration_id in only
+        )
         await bounded(await self._after_integrations(iter(wanted)), one, at_once=self.at_once)
 
     async def _after_integrations(self, found: Iterator[Found]) -> Iterable[Found]:
@@ -180,7 +184,7 @@ class Importer:
     async def _tested(self, outcome: ImportOutcome) -> ImportOutcome:
         ref = ConnectionRef(self.wish.environment, outcome.integration_id, outcome.connection_id)
         await self._pace.turn()
-        came, why = await renewed(self.runtime, ref)
+        came, why = await refresh_now(self.runtime, ref)
         return replace(outcome, renewed=f"{came}: {why}" if why else came)
 
     def _here(self, outcome: ImportOutcome) -> ImportOutcome:

@@ -89,7 +89,7 @@ class ImportOutcome:
         return {name: value for name, value in body.items() if value not in ("", None, [])}
 
 
-class Unusable(Exception):
+class UnusableConnection(Exception):
     """A connection that the source does not provide in a usable form. `again`: a retry may help."""
 
     def __init__(

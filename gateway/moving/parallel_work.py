@@ -106,7 +106,7 @@ class Tally:
         }
 
 
-async def renewed(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None]:
+async def refresh_now(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None]:
     """Refresh the connection now; return ``renewed``, ``failed`` or ``nothing to renew``, and the reason of a failure."""
     try:
         before = await runtime.store.connections.get(ref)

@@ -14,7 +14,7 @@ from gateway.config.values import is_loopback
 from gateway.errors import GatewayError
 from gateway.http.retry import seconds_until
 from gateway.http.strict_json import parse
-from gateway.moving.moved_connection import Moved, SourceRefused, Unusable, moved_of
+from gateway.moving.moved_connection import Moved, SourceRefused, UnusableConnection, moved_of
 from gateway.records.connection import Past
 from gateway.secret import Secret
 from gateway.timestamps import moment
@@ -30,7 +30,7 @@ TIMEOUT: Final = aiohttp.ClientTimeout(total=120, sock_connect=15)
 TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
-class Answered(Exception):
+class PeerAnsweredError(Exception):
     """The other gateway answered this request with an error. `code` and `message` come from its answer."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -38,7 +38,7 @@ class Answered(Exception):
         self.status, self.code, self.message = status, code, message
 
 
-class Unreached(Exception):
+class PeerUnreachable(Exception):
     """The other gateway gave no usable answer in any of `TRIES` tries."""
 
 
@@ -56,8 +56,10 @@ class PeerCalls:
         self._not_before = 0.0
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """Return the JSON of a GET. `path` is percent-encoded. Raises Answered, Unreached, and SourceRefused for an error
-        that all other requests would get too."""
+        """Return the JSON of a GET. `path` is percent-encoded.
+
+        Raises PeerAnsweredError, PeerUnreachable, and SourceRefused for an error that all other requests would get too.
+        """
         why = ""
         for attempt in range(TRIES):
             await self._wait()
@@ -72,10 +74,10 @@ class PeerCalls:
             code, message = _error(raw)
             self._check_key(status, code, message, headers)
             if status not in TRANSIENT or code == "invalid_credentials":
-                raise Answered(status, code, message or f"it answered {status}")
+                raise PeerAnsweredError(status, code, message or f"it answered {status}")
             why = f"it answered {status} {code}".rstrip()
             await self._pause(attempt, headers.get("Retry-After"))
-        raise Unreached(f"{self._base} gave no usable answer to {path.partition('?')[0]} in {TRIES} tries: {why}")
+        raise PeerUnreachable(f"{self._base} gave no usable answer to {path.partition('?')[0]} in {TRIES} tries: {why}")
 
     async def _request(self, path: str, query: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         url = URL(self._base + path, encoded=True).update_query(query)
@@ -185,8 +187,8 @@ class PeerIntegration:
 
 
 class Peer:
-    """Another gateway. Its methods raise SourceRefused if the source cannot be read; `connection` raises Unusable if one
-    connection cannot be read."""
+    """Another gateway. Its methods raise SourceRefused if the source cannot be read; `connection` raises UnusableConnection if
+    one connection cannot be read."""
 
     def __init__(self, calls: PeerCalls) -> None:
         self._calls = calls
@@ -217,7 +219,7 @@ class Peer:
         """Return the auth mode of `provider` in the other gateway's catalog; None if unknown."""
         try:
             body = await self._calls.get(f"/providers/{quote(provider, safe='')}")
-        except (Answered, Unreached, SourceRefused):
+        except (PeerAnsweredError, PeerUnreachable, SourceRefused):
             return None
         one = body.get("data") if isinstance(body, dict) else None
         mode = one.get("auth_mode") if isinstance(one, dict) else None
@@ -243,35 +245,35 @@ class Peer:
         return wanted[::-1]
 
     async def connection(self, one: PeerConnection) -> Moved:
-        """Return the connection with its credential. Raises Unusable."""
+        """Return the connection with its credential. Raises UnusableConnection."""
         path = f"/connections/{quote(one.connection_id, safe='')}"
         query = {"provider_config_key": one.integration_id, "refresh_token": "true"}
         where = (one.integration_id, one.connection_id)
         try:
             body = await self._calls.get(path, query)
-        except Answered as answer:
+        except PeerAnsweredError as answer:
             if answer.status == 404:
-                raise Unusable(*where, "gone", "it was deleted there meanwhile") from None
+                raise UnusableConnection(*where, "gone", "it was deleted there meanwhile") from None
             if answer.code == DEAD or answer.status == 424:
                 detail = f"the credential no longer works there: {answer.message}. Its end user connects again, here"
-                raise Unusable(*where, "dead_at_peer", detail) from None
+                raise UnusableConnection(*where, "dead_at_peer", detail) from None
             detail = f"Nango refuses it ({answer.status} {answer.code}): {answer.message}"
-            raise Unusable(*where, "peer_refused", detail) from None
-        except Unreached as fault:
-            raise Unusable(*where, "peer_unreachable", str(fault), again=True) from None
+            raise UnusableConnection(*where, "peer_refused", detail) from None
+        except PeerUnreachable as fault:
+            raise UnusableConnection(*where, "peer_unreachable", str(fault), again=True) from None
         if not isinstance(body, dict):
-            raise Unusable(*where, "peer_refused", "Nango answers with something that is not a connection")
+            raise UnusableConnection(*where, "peer_refused", "Nango answers with something that is not a connection")
         try:
             return _moved(one, body)
         except GatewayError as fault:
-            raise Unusable(*where, fault.code, fault.message) from None
+            raise UnusableConnection(*where, fault.code, fault.message) from None
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         try:
             return await self._calls.get(path, query)
-        except Answered as answer:
+        except PeerAnsweredError as answer:
             raise SourceRefused(f"GET {path} there answers {answer.status} {answer.code}: {answer.message}") from None
-        except Unreached as fault:
+        except PeerUnreachable as fault:
             raise SourceRefused(f"{fault}. Run it again later: what is here by then is skipped.") from None
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO, cast
 
 import structlog
 
-from gateway.observe.masking import Event, mask, mask_text, tell_exception
+from gateway.observe.masking import Event, exception_as_text, mask, mask_text
 
 # ── Writes many lines at a time, and survives the loss of stderr.
 
@@ -21,7 +21,7 @@ PIPE_BUF: Final = min(select.PIPE_BUF, 4096)
 GONE: Final = frozenset({errno.EIO, errno.EPIPE})
 
 
-class Lasting:
+class SurvivingStream:
     """Writes to `out` while that is possible.
 
     Once `out` is gone (a closed terminal, a reader that has left), lines are dropped: an error here would fail the
@@ -53,7 +53,7 @@ class Lasting:
 class Many:
     """The target of `write_many`. `out` None: write nothing, because the level is above info."""
 
-    out: Lasting | None = None
+    out: SurvivingStream | None = None
     readable = True
 
 
@@ -96,7 +96,7 @@ def write_lines(lines: Sequence[str]) -> None:
         _write(Many.out, piece)
 
 
-def _write(out: Lasting, lines: Sequence[str]) -> None:
+def _write(out: SurvivingStream, lines: Sequence[str]) -> None:
     out.write("\n".join(lines) + "\n")
     out.flush()
 
@@ -136,13 +136,13 @@ CHATTY: Final = (
 
 def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     """Log from `level` up (default GATEWAY_LOG_LEVEL, else info), as JSON unless stderr is a terminal."""
-    out = Lasting(sys.stderr)
+    out = SurvivingStream(sys.stderr)
     number = threshold(level or os.environ.get(LEVEL) or "info")
     readable = sys.stderr.isatty() if terminal is None else terminal
     last: Any = (
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback) if readable else as_json
     )
-    steps: list[Any] = [structlog.processors.add_log_level, stamp, add_trace_id, mask, tell_exception]
+    steps: list[Any] = [structlog.processors.add_log_level, stamp, add_trace_id, mask, exception_as_text]
     structlog.configure(
         processors=[*steps, last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -176,7 +176,7 @@ def for_host() -> None:
             structlog.stdlib.filter_by_level,
             add_trace_id,
             mask,
-            tell_exception,
+            exception_as_text,
             structlog.processors.KeyValueRenderer(key_order=["event"]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),  # the host's loggers have their own levels

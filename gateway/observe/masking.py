@@ -104,7 +104,7 @@ def _masked_address(rest: str) -> str:
     return "://".join(shown) + query
 
 
-def tell_exception(_logger: Any, _method: str, event: Event) -> Event:
+def exception_as_text(_logger: Any, _method: str, event: Event) -> Event:
     """Replace ``exc_info`` by text under ``exception``."""
     given = event.pop("exc_info", None)
     if given:

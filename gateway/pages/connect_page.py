@@ -40,7 +40,7 @@ from gateway.pages.redirects import LONGEST_CLIENT_ID, bind
 from gateway.pages.result import result_page
 from gateway.records.connecting import ConnectSession, FlowOptions
 from gateway.runtime import RUNTIME, generation_of
-from gateway.store.pending_authorizations import in_use
+from gateway.store.pending_authorizations import bound_to_other_browser
 
 FORM_BYTES: Final = 256 << 10
 
@@ -115,7 +115,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         if popup or not is_embedded(request):
             await claim(request, browser, session)
         elif session.for_one_browser and session.browser_digest is not None:
-            raise in_use()  # a frame keeps no cookie that could identify its browser
+            raise bound_to_other_browser()  # a frame keeps no cookie that could identify its browser
         if one.oauth:
             answer = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
         else:
@@ -160,7 +160,7 @@ async def _session(request: web.Request) -> ConnectSession:
     """Return the page's session. Raises Unauthorized, or Forbidden, also if the session belongs to another browser."""
     session = await session_of(request)
     if not is_embedded(request) and not Browser(request, session).has_it:
-        raise in_use()
+        raise bound_to_other_browser()
     return session
 
 

@@ -18,7 +18,7 @@ from gateway.pages.result import connected_page, made_by
 from gateway.records.connecting import ConnectSession, FlowOptions
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.runtime import RUNTIME, generation_of
-from gateway.store.pending_authorizations import used
+from gateway.store.pending_authorizations import session_used_up
 from gateway.text import is_uuid
 from gateway.timestamps import iso
 
@@ -68,7 +68,7 @@ async def form_page(
     if fault is None and made is not None and (session.used_up or "again" not in request.query):
         return await connected_page(request, words, made, session, already=True)
     if session.used_up:
-        return expired(request, used(session.max_connections), words)
+        return expired(request, session_used_up(session.max_connections), words)
     browser = Browser(request, session)
     row = await _reconnected(request, session, one.key)
     fields = fields_of(one.provider, session, one.key, words, row.config if row else {}) if asked is None else []

@@ -21,7 +21,7 @@ from gateway.pages.result import application_address, connected_page, way_to_app
 from gateway.records.connecting import ConnectSession, FlowOptions, Outcome
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
-from gateway.store.pending_authorizations import in_use
+from gateway.store.pending_authorizations import bound_to_other_browser
 
 # ── Starts an authorization: sends the browser to the provider's consent page (docs/compatibility.md#authorization).
 
@@ -92,7 +92,7 @@ async def _to_confirmation(
     request: web.Request, session: ConnectSession, integration_id: str, asked: FlowOptions
 ) -> web.Response:
     if not Browser(request, session).has_it:
-        raise in_use()
+        raise bound_to_other_browser()
     token = await request.app[RUNTIME].flows.ask(session, integration_id, asked)
     words = words_for(request, asked.lang)
     address = address_of(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token)

@@ -16,7 +16,7 @@ from gateway.pages.frame import PageWords, connect_page, openers, see_other, wor
 from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
 from gateway.records.connection import Account, ConnectionRef
 from gateway.runtime import RUNTIME, generation_of
-from gateway.store.pending_authorizations import in_use
+from gateway.store.pending_authorizations import bound_to_other_browser
 
 
 async def result(request: web.Request) -> web.StreamResponse:
@@ -32,7 +32,7 @@ async def result(request: web.Request) -> web.StreamResponse:
             session_digest = held_digest(request)
             session = await runtime.sessions.known(session_digest)
             if session is not None and not Browser(request, session).has_it:
-                raise in_use()
+                raise bound_to_other_browser()
         page = await result_page(request, session_digest, session, key, words)
         if page is not None:
             return page
@@ -50,7 +50,7 @@ async def to_application(request: web.Request) -> web.StreamResponse:
         session = await session_of(request)
         browser = Browser(request, session)
         if not browser.has_it:
-            raise in_use()
+            raise bound_to_other_browser()
     except GatewayError as fault:
         return expired(request, fault, words)
     key = request.query.get("i")

@@ -28,17 +28,17 @@ from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, TRACE, U
 from gateway.middleware.upstream import place, trace_headers
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
-from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
+from gateway.proxy.exchange_watch import ExchangeTimeout, ExchangeWatch
 from gateway.records.integration import OWN
 from gateway.records.trace import TRACEPARENT, AttemptTrace, CallTrace
 from gateway.runtime import RUNTIME, generation_of
 
 # ── What the fast path hands over: the first attempt of a request that the chain continues.
 
-FirstOutcome: TypeAlias = ProviderExchange | EgressError | StoodStill | ConnectionLost | CodingError | GatewayError
+FirstOutcome: TypeAlias = ProviderExchange | EgressError | ExchangeTimeout | ConnectionLost | CodingError | GatewayError
 
 
-class Handed(NamedTuple):
+class FastPathHandover(NamedTuple):
     """The state that the fast path hands over.
 
     `spent_s`: seconds spent so far. `opened`: the connection that the request was sent with. `generation`: the
@@ -167,7 +167,7 @@ class Attempts:
     async def answer(self) -> ProviderExchange:
         """Return the answer to pass on, with its head.
 
-        Raises EgressError, StoodStill, and the errors of `ConnectionCache.opened`.
+        Raises EgressError, ExchangeTimeout, and the errors of `ConnectionCache.opened`.
         """
         self._gate.budget.requests += 1
         await gather(self._request, self._upload)
@@ -178,7 +178,7 @@ class Attempts:
         while True:
             try:
                 exchange = await self._send()
-            except (EgressError, StoodStill) as fault:
+            except (EgressError, ExchangeTimeout) as fault:
                 if not await self._after_fault(fault):
                     raise
                 continue
@@ -212,7 +212,7 @@ class Attempts:
                 outcome = "failed"
             raise
         except asyncio.CancelledError:
-            silence = self._watch.taken_back()
+            silence = self._watch.timeout_behind_cancellation()
             if attempt is not None:
                 attempt.end(error="client_left" if silence is None else error_type(silence))
             if silence is None:
@@ -252,7 +252,7 @@ class Attempts:
     def _outcome_of_fast_path(self) -> FirstOutcome | None:
         """Return the outcome of the first attempt if the fast path made it, else None."""
         take = getattr(self._request.protocol, "take_handed", None)
-        handed: Handed | None = take() if take is not None and self.count == 0 else None
+        handed: FastPathHandover | None = take() if take is not None and self.count == 0 else None
         if handed is None:
             return None
         self._timing.began -= handed.spent_s
@@ -271,7 +271,7 @@ class Attempts:
         self._sent_with = handed.opened
         return handed.outcome
 
-    async def _after_fault(self, fault: EgressError | StoodStill) -> bool:
+    async def _after_fault(self, fault: EgressError | ExchangeTimeout) -> bool:
         """Return whether to send the request again after this fault; wait first if so."""
         if isinstance(fault, EgressError):
             repeats, sent = fault.kind in _SAYS_DOWN, fault.sent
@@ -284,15 +284,15 @@ class Attempts:
         if exchange.status == 401 and not self._refreshed:
             self._refreshed = True
             if await self._newer_credential():
-                await _swallow(exchange)
+                await _read_and_close(exchange)
                 return True
         if not self._retries_left or not self._may_repeat(sent=True):
             return False
         rules = self._rules()
         if not rules.wanted(exchange.status, exchange.headers):
             return False
-        told_s = rules.told_wait_s(exchange.status, exchange.headers, clock.now())
-        return await self._waited(told_s, exchange)
+        provider_wait_s = rules.provider_wait_s(exchange.status, exchange.headers, clock.now())
+        return await self._waited(provider_wait_s, exchange)
 
     async def _newer_credential(self) -> bool:
         """Refresh the token after a 401; return whether the request now has a newer token and may be sent again."""
@@ -338,17 +338,17 @@ class Attempts:
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
 
-    async def _waited(self, told_s: float | None, exchange: ProviderExchange | None = None) -> bool:
+    async def _waited(self, provider_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
         """Wait for a due retry and renew the credential; return whether to retry."""
         if not self._retries_left:
             return False
-        wait = self._wait_s(told_s)
+        wait = self._wait_s(provider_wait_s)
         if wait is None or wait >= self._watch.left_s or not self._gate.budget.take(clock.monotonic()):
             return False
         if not await self._key_spends():
             return False
         if exchange is not None:
-            await _swallow(exchange)
+            await _read_and_close(exchange)
         self._retried += 1
         self._waited_s += wait
         with self._watch.resting():
@@ -370,8 +370,8 @@ class Attempts:
             return False  # the result so far is passed on
         return True
 
-    def _wait_s(self, told_s: float | None) -> float | None:
-        return wait_s(told_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
+    def _wait_s(self, provider_wait_s: float | None) -> float | None:
+        return wait_s(provider_wait_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
 
     def _place(self, opened: Opened) -> None:
         if opened is not self._request[CONNECTION]:
@@ -406,11 +406,15 @@ def error_type(fault: Exception) -> str:
     if isinstance(fault, EgressError):
         return fault.kind
     return (
-        "timeout" if isinstance(fault, StoodStill) else "broken_body" if isinstance(fault, GatewayError) else "protocol"
+        "timeout"
+        if isinstance(fault, ExchangeTimeout)
+        else "broken_body"
+        if isinstance(fault, GatewayError)
+        else "protocol"
     )
 
 
-async def _swallow(exchange: ProviderExchange) -> None:
+async def _read_and_close(exchange: ProviderExchange) -> None:
     """Close an answer that is not passed on, and keep its connection if little of it is left."""
     try:
         if exchange.length is not None and exchange.length <= SWALLOWED_BYTES:

@@ -24,7 +24,7 @@ from gateway.runtime import RUNTIME
 _LOOK_EVERY_S = 1.0
 
 
-class StoodStill(Exception):
+class ExchangeTimeout(Exception):
     """No byte moved for `limit_s`; with `total`, the whole exchange exceeded its time limit."""
 
     def __init__(self, limit_s: float, *, total: bool = False) -> None:
@@ -40,7 +40,7 @@ def first_byte_s(options: ProxyOptions, timeouts: Timeouts) -> float:
 
 
 class ExchangeWatch:
-    """Watches the task that enters it, and may cancel that task. On exit it turns its own cancellation into StoodStill.
+    """Watches the task that enters it, and may cancel that task. On exit it turns its own cancellation into ExchangeTimeout.
 
     `limit_s`: how long no byte may move. `total_s`: maximum duration of the whole exchange, None for no limit.
     `caller_idle_s`: replaces `limit_s` while the caller's next bytes are awaited, else None.
@@ -52,7 +52,7 @@ class ExchangeWatch:
         self._request = request
         self._total_s = total_s
         self._moved_at = self._began_at = clock.monotonic()
-        self._fault: StoodStill | None = None
+        self._fault: ExchangeTimeout | None = None
 
     def moved(self) -> None:
         """Record that bytes moved in either direction."""
@@ -87,7 +87,7 @@ class ExchangeWatch:
         self._timer.cancel()
         self._plan()
 
-    def taken_back(self, *, total: bool = False) -> StoodStill | None:
+    def timeout_behind_cancellation(self, *, total: bool = False) -> ExchangeTimeout | None:
         """Return the timeout behind a CancelledError if this watch caused it; the task then continues, and is watched
         again.
 
@@ -134,11 +134,11 @@ class ExchangeWatch:
             cut(transport)
             self._plan()
         elif self._total_s is not None and self.left_s <= 0:
-            self._end(StoodStill(self._total_s, total=True))
+            self._end(ExchangeTimeout(self._total_s, total=True))
         elif clock.monotonic() - self._moved_at >= (limit_s := self._limit_now_s):
-            self._end(StoodStill(limit_s))
+            self._end(ExchangeTimeout(limit_s))
         else:
-            self._tell_of_bad_framing()
+            self._report_broken_framing()
             self._plan()
 
     def _key_is_over(self) -> bool:
@@ -148,11 +148,11 @@ class ExchangeWatch:
             return False
         return self._request.app[RUNTIME].minted.over(caller.access)
 
-    def _end(self, fault: StoodStill) -> None:
+    def _end(self, fault: ExchangeTimeout) -> None:
         self._fault = fault
         self._task.cancel(str(fault))
 
-    def _tell_of_bad_framing(self) -> None:
+    def _report_broken_framing(self) -> None:
         """Report a bad chunk to the body's reader: aiohttp's server only queues its 400, and leaves the reader waiting.
 
         The queue can hold nothing else while a body is unfinished.

@@ -17,7 +17,7 @@ from gateway.middleware.facts import ASKED, CALLER, CONNECT_URL, CONNECTION, PAG
 from gateway.middleware.key_limits import needs
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
-from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill, first_byte_s
+from gateway.proxy.exchange_watch import ExchangeTimeout, ExchangeWatch, first_byte_s
 from gateway.proxy.no_answer import error_for_caller
 from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
@@ -80,7 +80,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             if upgrade is not None:
                 answer.force_close()  # the connection is no longer read as HTTP
             await _pass_on(exchange, body, answer, request, watch)
-    except (EgressError, CodingError, StoodStill, MalformedAnswer) as fault:
+    except (EgressError, CodingError, ExchangeTimeout, MalformedAnswer) as fault:
         if answer is None or not answer.prepared:
             error = error_for_caller(fault, request, upload)
             error.headers[ATTEMPTS] = str(attempts.count)

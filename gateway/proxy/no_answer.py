@@ -6,12 +6,12 @@ from typing import Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.egress.egress_errors import EgressError, Kind, TurnedAway
+from gateway.egress.egress_errors import CallNotAttempted, EgressError, Kind
 from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
 from gateway.middleware.answer_shape import broken_body
 from gateway.middleware.facts import UPSTREAM
 from gateway.proxy.caller_body import CallerBody
-from gateway.proxy.exchange_watch import StoodStill
+from gateway.proxy.exchange_watch import ExchangeTimeout
 
 _CODES: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
     "refused": (InvalidRequest, "address_refused"),
@@ -34,9 +34,9 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
         return upload.fault
     if upload.fault is not None:
         return broken_body()
-    if isinstance(fault, StoodStill):
+    if isinstance(fault, ExchangeTimeout):
         return _too_late(fault, request, upload, close=close)
-    if isinstance(fault, TurnedAway):
+    if isinstance(fault, CallNotAttempted):
         return _turned_away(fault, close=close)
     if isinstance(fault, EgressError):
         kind, code = _CODES[fault.kind]
@@ -46,7 +46,7 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
     )
 
 
-def _too_late(fault: StoodStill, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:
+def _too_late(fault: ExchangeTimeout, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:
     origin = request[UPSTREAM].origin
     if fault.total:
         return UpstreamTimeout(
@@ -61,7 +61,7 @@ def _too_late(fault: StoodStill, request: web.Request, upload: CallerBody, *, cl
     return UpstreamTimeout("upstream_timeout", f"{origin} did not answer within {fault.limit_s:g} s.", close=close)
 
 
-def _turned_away(fault: TurnedAway, *, close: bool) -> GatewayError:
+def _turned_away(fault: CallNotAttempted, *, close: bool) -> GatewayError:
     retry_at = clock.now() + timedelta(seconds=fault.retry_after_s)
     payload = {"reason": fault.reason, "retry_at": retry_at.isoformat(timespec="milliseconds")}
     return Unavailable("busy", fault.message, payload=payload, retry_after_s=fault.retry_after_s, close=close)

@@ -19,7 +19,7 @@ from gateway.middleware.facts import ASKED, CALLER, PAGING, UPSTREAM
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
-from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
+from gateway.proxy.exchange_watch import ExchangeTimeout, ExchangeWatch
 from gateway.proxy.passed_answer import values
 from gateway.runtime import RUNTIME, generation_of
 
@@ -61,20 +61,20 @@ class PageAttempts(Attempts):
             return self._upload.fault is None and self._upload.kept
         return super()._may_repeat(sent=sent)
 
-    def told_wait_s(self, exchange: ProviderExchange) -> float | None:
+    def provider_wait_s(self, exchange: ProviderExchange) -> float | None:
         """Return the seconds after which the provider wants a retry, or None if it does not say."""
-        return self._rules().told_wait_s(exchange.status, exchange.headers, clock.now())
+        return self._rules().provider_wait_s(exchange.status, exchange.headers, clock.now())
 
-    async def _waited(self, told_s: float | None, exchange: ProviderExchange | None = None) -> bool:
+    async def _waited(self, provider_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
         """Wait as for any attempt. A failed first page is passed on, unless the provider says when to retry."""
-        if told_s is None and not self._later and self._retried >= self._request[ASKED].retries:
+        if provider_wait_s is None and not self._later and self._retried >= self._request[ASKED].retries:
             return False
-        return await super()._waited(told_s, exchange)
+        return await super()._waited(provider_wait_s, exchange)
 
-    def _wait_s(self, told_s: float | None) -> float | None:
+    def _wait_s(self, provider_wait_s: float | None) -> float | None:
         chance = random.random()  # noqa: S311 (spread, not secrecy)
         return wait_s(
-            told_s,
+            provider_wait_s,
             self._retried + 1,
             chance,
             waited_s=self._waited_s,
@@ -91,7 +91,7 @@ def retries_of(request: web.Request) -> int:
 PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
 FORMS: Final = 2  # a page is held twice: as received, and as the text that is parsed
 TOLD_BYTES: Final = 2048  # maximum that is passed on of a provider's refusal
-BROKEN: Final = (EgressError, CodingError, StoodStill)
+BROKEN: Final = (EgressError, CodingError, ExchangeTimeout)
 
 
 class PageReader:
@@ -116,7 +116,7 @@ class PageReader:
         """Return the page that UPSTREAM requests, decoded (None for a 204), and the fields of its head.
 
         `exchange`: the page's answer, if it has already begun. An answer that breaks off is requested again. Raises
-        EgressError, CodingError, StoodStill, GatewayError.
+        EgressError, CodingError, ExchangeTimeout, GatewayError.
         """
         broken = 0
         while True:
@@ -126,7 +126,7 @@ class PageReader:
             try:
                 content = await self._content(exchange)
                 break
-            except (EgressError, StoodStill):
+            except (EgressError, ExchangeTimeout):
                 broken += 1
                 if broken > retries_of(self._request):
                     raise
@@ -161,7 +161,7 @@ class PageReader:
         try:
             return await self._read(exchange, PAGE_BYTES)
         except asyncio.CancelledError:
-            silence = self._watch.taken_back()
+            silence = self._watch.timeout_behind_cancellation()
             if silence is None:
                 raise
             raise silence from None
@@ -207,7 +207,7 @@ class PageReader:
     async def _refusal(self, exchange: ProviderExchange, attempts: PageAttempts) -> UpstreamFailed:
         """Return the error for a refused page, with the beginning of the provider's own text."""
         refusal: dict[str, Any] = {"status": exchange.status}
-        wait = attempts.told_wait_s(exchange)
+        wait = attempts.provider_wait_s(exchange)
         if wait is not None:
             refusal["retry_at"] = (clock.now() + timedelta(seconds=wait)).isoformat(timespec="milliseconds")
         try:

@@ -114,7 +114,7 @@ async def _pass_pages(
     reader: PageReader,
     listed: PostedList | None,
 ) -> None:
-    run = _Run(request, reader, upload, listed)
+    run = _PagedCall(request, reader, upload, listed)
     asked_first = request[UPSTREAM]
     try:
         page = await run.first(first)
@@ -151,7 +151,7 @@ async def _pass_pages(
 def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
     """Return `fault` as an error of ours. Raise it if the caller has left."""
     if isinstance(fault, asyncio.CancelledError):
-        silence = watch.taken_back(total=True)
+        silence = watch.timeout_behind_cancellation(total=True)
         if silence is None:
             raise fault
         fault = silence
@@ -161,7 +161,7 @@ def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody
     return error_for_caller(fault, request, upload)
 
 
-class _Run:
+class _PagedCall:
     """The progress of one paged call: `pages` answers read, `records` written. `fault`: why it stops early."""
 
     def __init__(self, request: web.Request, reader: PageReader, upload: CallerBody, listed: PostedList | None) -> None:

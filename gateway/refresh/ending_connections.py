@@ -44,7 +44,7 @@ class Ends:
             judged = [(row, self._is_dead(row)) for row in rows]
             dead = [row for row, is_dead in judged if is_dead]
             alive = [row for row, is_dead in judged if is_dead is False]
-            await self._store.expiring.settle(alive, now=clock.now())
+            await self._store.expiring.mark_checked(alive, now=clock.now())
             for row in await self._store.expiring.end(dead, ended(clock.now())):
                 log.info("connection_needs_reauth", **log_fields(row.ref), reason=NOT_REFRESHABLE)
                 done += 1

@@ -51,7 +51,7 @@ from gateway.refresh.save_tokens import (
 )
 from gateway.store import Store
 from gateway.store.failover import Claim
-from gateway.store.journal_recovery import Left
+from gateway.store.journal_recovery import EarlierReplies
 from gateway.store.refreshes import AT_ONCE
 
 # The reasons that metrics name: those of RFC 6749 §5.2, and ours. A provider's own texts would be unbounded.
@@ -146,15 +146,15 @@ class TokenSource:
         Raises TokenRefused, TokenUnavailable, GatewayError and LeaseOver.
         """
         row = claim.row
-        left = await self._store.journal.left(row) if row.intent is not None else Left()
-        if left.credential is not None:
+        earlier = await self._store.journal.earlier_replies(row) if row.intent is not None else EarlierReplies()
+        if earlier.credential is not None:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
-            return Pair(context.provider, kept, left.credential.values, left.credential.expires_at), _nothing
+            return Pair(context.provider, kept, earlier.credential.values, earlier.credential.expires_at), _nothing
         await self._store.journal.prepare(row.ref.environment)
         await clock.give_way()  # yield here, not after the reply, which must reach the journal quickly
         if is_over(claim):
             raise LeaseOver
-        attempt, fresh = await self._exchanged(row, mode, kept, context, left.replies)
+        attempt, fresh = await self._exchanged(row, mode, kept, context, earlier.replies)
         return Pair(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
 
     async def _exchanged(

@@ -20,7 +20,7 @@ _KNOWN = ("client_id", "redirect_uri", "response_type", "scope", "state", "code_
 _DEFAULT_SCOPE = "read:sandbox-user"
 
 
-class NotToBeAnswered(Exception):
+class NoSafeRedirect(Exception):
     """Client or redirect_uri is unknown, so the error is shown to the user, without a redirect (RFC 6749 §4.1.2.1)."""
 
 
@@ -64,15 +64,15 @@ class AuthorizationRequest:
 
 
 def read(query: str, clients: Mapping[str, SandboxClient], issuer: str) -> AuthorizationRequest:
-    """Return the request of a query string. Raises NotToBeAnswered, RefusedRequest."""
+    """Return the request of a query string. Raises NoSafeRedirect, RefusedRequest."""
     pairs = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name in _KNOWN]
     sent, redirect = dict(pairs), None
     repeated = {name for name, _ in pairs if sum(other == name for other, _ in pairs) > 1}
     client = clients.get(sent.get("client_id", ""))
     if client is None or "client_id" in repeated:
-        raise NotToBeAnswered(f"The application {sent.get('client_id')!r} is not registered here.")
+        raise NoSafeRedirect(f"The application {sent.get('client_id')!r} is not registered here.")
     if sent.get("redirect_uri") not in client.redirect_uris or "redirect_uri" in repeated:
-        raise NotToBeAnswered(
+        raise NoSafeRedirect(
             f"{sent.get('redirect_uri')!r} is not a redirect address of {client.name}; "
             f"registered, letter by letter: {', '.join(client.redirect_uris)}."
         )
@@ -162,7 +162,7 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
     """Send the error of an authorization request to the application if that is safe, else show it to the user."""
     try:
         return await handler(request)
-    except NotToBeAnswered as refused:
+    except NoSafeRedirect as refused:
         return pages.refusal(str(refused))
     except RefusedRequest as refused:
         return _see_other(refused.redirect.to(error=refused.error, error_description=str(refused)))

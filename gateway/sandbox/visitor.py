@@ -14,7 +14,7 @@ from aiohttp import ClientSession, CookieJar
 _PAGES: Final = 6
 
 
-class LostTheWay(Exception):
+class VisitUnfinished(Exception):
     """The visit did not end within `_PAGES` forms; the text names the last page."""
 
 
@@ -54,7 +54,7 @@ async def visit(session: ClientSession, url: str, answers: Mapping[str, str]) ->
     """Open `url`, and submit each form that has one of `answers`, until a page has no such form. Return that page.
 
     `answers` maps names of fields to the text to type, and names of buttons to the value of the button to press.
-    Raises LostTheWay after `_PAGES` forms.
+    Raises VisitUnfinished after `_PAGES` forms.
     """
     page = await _open(session, "GET", url, {})
     for _ in range(_PAGES):
@@ -62,7 +62,7 @@ async def visit(session: ClientSession, url: str, answers: Mapping[str, str]) ->
         if wanted is None or page.status >= 400:
             return page
         page = await _open(session, wanted.method, wanted.action, _filled(wanted, answers))
-    raise LostTheWay(f"After {_PAGES} forms there was still another one, at {page.url.partition('?')[0]}.")
+    raise VisitUnfinished(f"After {_PAGES} forms there was still another one, at {page.url.partition('?')[0]}.")
 
 
 def _filled(form: VisitedForm, answers: Mapping[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, answer, new_
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.who_calls import masked
 from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
-from gateway.proxy.attempts import Handed
+from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_answer import CollectedAnswer, Room
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import RUNTIME
@@ -58,7 +58,7 @@ log = structlog.get_logger(__name__)
 LINGER_S: Final = 2.0  # how long a client may take to read a last answer while it still sends (RFC 9112 §9.6)
 
 
-def crowded() -> bytes:
+def connections_full_answer() -> bytes:
     """Return the answer to a connection beyond server.limits.connections. Its request is not read."""
     fault = Unavailable("busy", "Too many open connections (server.limits.connections). Try again.")
     body = json.dumps({"error": fault.as_json()}).encode()
@@ -78,7 +78,7 @@ def crowded() -> bytes:
 
 HELD_BYTES: Final = 64 * 1024
 DUE_BYTES: Final = 64 * 1024  # maximum that is joined; beyond it the bytes are sent immediately
-SPEAKING_TO: Final = 64  # how many connections above the limit get an answer; any more are closed silently
+MOST_REFUSAL_ANSWERS: Final = 64  # how many connections above the limit get an answer; any more are closed silently
 
 
 class ClientProtocol(RequestHandler):
@@ -134,7 +134,7 @@ class ClientProtocol(RequestHandler):
         self._parts: PartByPart | None = None  # splits input that is expensive to parse
         self._held_back = False  # reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
-        self.handed: Handed | None = None  # state of a request that the chain takes over from the fast path
+        self.handed: FastPathHandover | None = None  # state of a request that the chain takes over from the fast path
         self._upload_paused = False  # reading is paused, because the provider takes no more bytes
         self._turned_away = False
         self._unread = (
@@ -184,7 +184,7 @@ class ClientProtocol(RequestHandler):
         if self._parts is not None:
             parts, self._parts = self._parts, None
             self._received(parts.stop())
-        self.depart()  # super() closes the transport
+        self.send_queued()  # super() closes the transport
         super().eof_received()
 
     def pause_writing(self) -> None:
@@ -205,19 +205,19 @@ class ClientProtocol(RequestHandler):
         if current is not None:
             current._message = current._message._replace(should_close=True)
 
-    def look(self, now: float, *, begun_by: float) -> None:
+    def enforce_time_limits(self, now: float, *, begun_by: float) -> None:
         """Close the connection if it takes too long. Called about once a second.
 
         `now`: the loop's time. A head must have begun after `begun_by`.
         """
         if self._fast_exchange is not None:
-            self._fast_exchange.look(now)
+            self._fast_exchange.enforce_time_limits(now)
         elif self.transport is not None and (self._unread or self.transport.get_write_buffer_size()):
-            self._look_at_unread(now)
+            self._cut_if_unread(now)
         elif 0.0 < self.head_since < begun_by and self.idle:
             self.force_close()
 
-    def _look_at_unread(self, now: float) -> None:
+    def _cut_if_unread(self, now: float) -> None:
         """Cut a client that leaves an answer unread. For a proxied answer the exchange's own time limits hold."""
         assert self.transport is not None
         unread = untaken(self.transport)
@@ -231,7 +231,7 @@ class ClientProtocol(RequestHandler):
         """Refuse a connection above `server.limits.connections`: send the refusal and close, without reading anything."""
         server = self._server
         server.count_turned_away()
-        if server.turned_away >= SPEAKING_TO:
+        if server.turned_away >= MOST_REFUSAL_ANSWERS:
             self._deaf = True
             self.force_close()
             return
@@ -239,7 +239,7 @@ class ClientProtocol(RequestHandler):
         server.turned_away += 1
         assert self.transport is not None
         self.head_since = 0.0
-        self.transport.write(crowded())
+        self.transport.write(connections_full_answer())
         self._end_orderly()
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -273,7 +273,7 @@ class ClientProtocol(RequestHandler):
                 self._hold(data)
             return
         if self._due:
-            self.depart()  # before anything that this data triggers
+            self.send_queued()  # before anything that this data triggers
         fast_path = self._server.fast_path
         waits = self._waiter is not None or self._untouched
         if fast_path is not None and waits and not self._messages and self._unoccupied and data:
@@ -303,24 +303,24 @@ class ClientProtocol(RequestHandler):
 
     # ── the fast path ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def depart_with(self, piece: bytes, write_batch: WriteBatch) -> None:
+    def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Queue a piece of an answer; it is sent with other connections' pieces at the end of the loop's turn."""
         if self._due:
             self._due += piece
             if len(self._due) > DUE_BYTES:
-                self.depart()
+                self.send_queued()
         else:
             self._due = piece
-            write_batch.add(self.depart)
+            write_batch.add(self.send_queued)
 
-    def depart(self) -> None:
+    def send_queued(self) -> None:
         """Send the queued bytes, before anything can close the connection or answer behind them."""
         due, self._due = self._due, b""
         if due and self.transport is not None and not self.transport.is_closing():
             self.transport.write(due)
 
     def force_close(self) -> None:
-        self.depart()
+        self.send_queued()
         super().force_close()
 
     def pause_upload(self) -> None:
@@ -335,7 +335,7 @@ class ClientProtocol(RequestHandler):
             if not self._held_back:
                 self._resume_transport_reading()
 
-    def landed(self, *, last: bool, asked: bool = False) -> None:
+    def answer_sent(self, *, last: bool, asked: bool = False) -> None:
         """Clean up after the answer of the fast path request has left; see `FastClient`."""
         self._fast_exchange = None
         self.resume_upload()
@@ -351,13 +351,13 @@ class ClientProtocol(RequestHandler):
         if self._held:
             self._unhold()
 
-    def torn(self) -> None:
+    def answer_broken(self) -> None:
         """Cut the connection after a broken answer of the fast path: the caller must not see a clean end."""
         self._fast_exchange = None
-        self.depart()
+        self.send_queued()
         cut(self.transport, reset=False)  # the framing shows that the answer is incomplete
 
-    def overtake(self, data: bytes, handed: Handed) -> None:
+    def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
         """Let the chain continue with the fast path request, from the bytes received so far."""
         self._fast_exchange = None
         self.handed = handed
@@ -381,7 +381,7 @@ class ClientProtocol(RequestHandler):
 
     async def call_in_process(
         self, message: bytes, request_id: str, *, tool: str | None, limit_bytes: int, room: Room
-    ) -> CollectedAnswer | Handed | None:
+    ) -> CollectedAnswer | FastPathHandover | None:
         """Make a call on the fast path on behalf of the current request; see `in_process_exchange.call`."""
         fast_path = self._server.fast_path
         if fast_path is None:
@@ -397,7 +397,7 @@ class ClientProtocol(RequestHandler):
             stopped=lambda: self.stopped,
         )
 
-    def take_handed(self) -> Handed | None:
+    def take_handed(self) -> FastPathHandover | None:
         """Return what the fast path handed over, and forget it: only the first attempt of the taken-over request uses
         it."""
         handed, self.handed = self.handed, None
@@ -437,7 +437,7 @@ class ClientProtocol(RequestHandler):
 
     def _end_orderly(self) -> None:
         """Half-close the connection as `_half_close` does, without waiting."""
-        self.depart()
+        self.send_queued()
         self._deaf = True
         self._held = b""
         self._resume_held()

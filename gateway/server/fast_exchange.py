@@ -21,9 +21,9 @@ from gateway.http.retry import may_lead_to_more
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
 from gateway.middleware.answer_shape import broken_body
-from gateway.proxy.attempts import FirstOutcome, Handed
+from gateway.proxy.attempts import FastPathHandover, FirstOutcome
 from gateway.proxy.caller_body import KEPT_BYTES, too_slow
-from gateway.proxy.exchange_watch import StoodStill
+from gateway.proxy.exchange_watch import ExchangeTimeout
 from gateway.proxy.passed_answer import (
     is_live,
 )
@@ -41,19 +41,19 @@ class FastClient(Protocol):
 
     exchange_type: "ClassVar[type[FastExchange]]"
 
-    def depart_with(self, piece: bytes, write_batch: WriteBatch) -> None:
+    def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Send a piece of the answer."""
 
-    def landed(self, *, last: bool, asked: bool = False) -> None:
+    def answer_sent(self, *, last: bool, asked: bool = False) -> None:
         """Called when the answer has left; `last`: its head announced that the connection closes.
 
         `asked`: the request, which arrived complete, had asked for the close already, so nothing follows it.
         """
 
-    def torn(self) -> None:
+    def answer_broken(self) -> None:
         """Called when the answer broke off: the caller must not see a clean end."""
 
-    def overtake(self, data: bytes, handed: Handed) -> None:
+    def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
         """Let the chain continue with the request, from the bytes received so far."""
 
     def pause_upload(self) -> None:
@@ -231,14 +231,14 @@ class FastExchange:
         """
         if body.ended:
             self._lingers = False
-            self._client.landed(last=self.last, asked=self.asked_last)
+            self._client.answer_sent(last=self.last, asked=self.asked_last)
         elif came + (body.left or 0) > LINGER_BYTES:
             self._end_lingering()
 
     def _end_lingering(self) -> None:
         self._lingers = False
         self._abort()
-        self._client.landed(last=True)
+        self._client.answer_sent(last=True)
 
     # ── the answer's head ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -308,7 +308,7 @@ class FastExchange:
         else:
             self.moved_at = clock.monotonic()
             self._sent_bytes += len(piece)
-            self._client.depart_with(piece, self._write_batch)
+            self._client.queue_piece(piece, self._write_batch)
 
     def decoded(self) -> None:
         """Send the head now: all bytes received so far are decoded, so the head need not wait for more."""
@@ -336,10 +336,10 @@ class FastExchange:
             self._flush()
         elif end:
             self._sent_bytes += len(end)
-            self._client.depart_with(end, self._write_batch)
+            self._client.queue_piece(end, self._write_batch)
         self._finish(self._status, None)
         if not waits:
-            self._client.landed(last=self.last, asked=self.asked_last)
+            self._client.answer_sent(last=self.last, asked=self.asked_last)
             return
         self._lingers = True
         self.moved_at = clock.monotonic()
@@ -362,7 +362,7 @@ class FastExchange:
         assert out is not None
         data = out[0] if len(out) == 1 else b"".join(out)
         self._sent_bytes = len(data)
-        self._client.depart_with(data, self._write_batch)
+        self._client.queue_piece(data, self._write_batch)
 
     # ── what the caller's connection calls ──────────────────────────────────────────────────────────────────────────
 
@@ -399,7 +399,7 @@ class FastExchange:
         self._finish(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
         self._abort()
 
-    def look(self, now: float) -> None:
+    def enforce_time_limits(self, now: float) -> None:
         """End an exchange that has been idle for too long, or has exceeded its total time limit."""
         plan, route = self._plan, self._plan.route
         timeouts, began = route.generation.egress.timeouts, plan.began
@@ -412,13 +412,13 @@ class FastExchange:
         if by_caller:
             limit_s = self._limits.body_idle_s
         if timeouts.total_s is not None and now - began >= timeouts.total_s:
-            self._stood_still(StoodStill(timeouts.total_s, total=True))
+            self._time_out(ExchangeTimeout(timeouts.total_s, total=True))
         elif plan.access is not None and route.runtime.minted.over(plan.access):
-            self._stood_still(StoodStill(now - began, total=True))  # the chain, if it takes over, reports the reason
+            self._time_out(ExchangeTimeout(now - began, total=True))  # the chain, if it takes over, reports the reason
         elif now - self.moved_at >= limit_s:
-            self._stood_still(StoodStill(limit_s), by_caller=by_caller)
+            self._time_out(ExchangeTimeout(limit_s), by_caller=by_caller)
 
-    def _stood_still(self, fault: StoodStill, *, by_caller: bool = False) -> None:
+    def _time_out(self, fault: ExchangeTimeout, *, by_caller: bool = False) -> None:
         if self._status and self._out is None:
             self._tear()
         else:
@@ -432,7 +432,7 @@ class FastExchange:
 
     def _tear(self) -> None:
         self._finish(self._status, "cut")
-        self._client.torn()
+        self._client.answer_broken()
         self._abort()
 
     def _hand_over(self, outcome: FirstOutcome, *, by_caller: bool = False) -> None:
@@ -442,7 +442,7 @@ class FastExchange:
             self._upload.leave()
             self._upload = None
         kept = self._kept
-        handed = Handed(
+        handed = FastPathHandover(
             outcome,
             clock.monotonic() - plan.began,
             plan.opened,
@@ -454,7 +454,7 @@ class FastExchange:
             record_end=self._record_end,
             trace=plan.trace,
         )
-        self._client.overtake(b"".join(self._request) if kept else self._request[0], handed)
+        self._client.continue_in_chain(b"".join(self._request) if kept else self._request[0], handed)
 
     def _record_end(self, status: int, error: str) -> None:
         self._plan.record(status, error, 0, self._sent_at, self._head_at)

@@ -54,10 +54,10 @@ class MessageClient(Protocol):
     @property
     def peername(self) -> Any: ...
 
-    def depart_with(self, piece: bytes, write_batch: WriteBatch) -> None:
+    def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Send the answer."""
 
-    def landed(self, *, last: bool) -> None:
+    def answer_sent(self, *, last: bool) -> None:
         """Called when the answer has left; `last`: its head announced that the connection closes."""
 
     def hand_back(self, data: bytes) -> None:
@@ -200,7 +200,7 @@ class FastMessage:
     def announce_end(self) -> None:
         self.last = True
 
-    def look(self, _now: float) -> None:
+    def enforce_time_limits(self, _now: float) -> None:
         """Hand a body that arrives slowly to the chain, which has time limits for it."""
         if self._task is None:
             self._hand_back()
@@ -240,8 +240,8 @@ class FastMessage:
         response.headers[REQUEST_ID_FIELD] = self.request_id
         data = answer_bytes(response, last=self.last)
         self._note(trace, response.status, response.headers.get(MARK), response.content_length or 0)
-        self.client.depart_with(data, self._door.write_batch)
-        self.client.landed(last=self.last)
+        self.client.queue_piece(data, self._door.write_batch)
+        self.client.answer_sent(last=self.last)
 
     def _begin(self) -> CallTrace | None:
         """Set the logging context as the chain's first links do, for this task; return the trace, or None if not sampled."""

@@ -13,7 +13,7 @@ from gateway import clock
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.answer_head import AnswerHead
 from gateway.off_loop import INLINE_BYTES
-from gateway.proxy.attempts import Handed
+from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_answer import CollectedAnswer, Room
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_path import FastPath
@@ -69,7 +69,7 @@ class InProcessClient:
         self.whole = False
         self.too_large = False
         self.over = False
-        self.handed: Handed | None = None
+        self.handed: FastPathHandover | None = None
         self.exchange: InProcessExchange | None = None
         self.needs_room = False
         self._has_room = False
@@ -96,7 +96,7 @@ class InProcessClient:
 
     # ── what the exchange calls ──────────────────────────────────────────────────────────────────────────
 
-    def depart_with(self, piece: bytes, _write_batch: WriteBatch) -> None:
+    def queue_piece(self, piece: bytes, _write_batch: WriteBatch) -> None:
         """Take a piece of the body; beyond 64 KiB pause until there is memory for more."""
         if self.too_large:
             return
@@ -109,14 +109,14 @@ class InProcessClient:
             self.exchange.pause()
             self.wake()
 
-    def landed(self, *, last: bool, asked: bool = False) -> None:  # noqa: ARG002  # FastClient's
+    def answer_sent(self, *, last: bool, asked: bool = False) -> None:  # noqa: ARG002  # FastClient's
         self.whole = not self.too_large
         self._end()
 
-    def torn(self) -> None:
+    def answer_broken(self) -> None:
         self._end()
 
-    def overtake(self, _data: bytes, handed: Handed) -> None:
+    def continue_in_chain(self, _data: bytes, handed: FastPathHandover) -> None:
         self.handed = handed
         self._end()
 
@@ -148,10 +148,10 @@ async def call(
     room: Room,
     has_left: Callable[[], bool],
     stopped: Callable[[], bool],
-) -> CollectedAnswer | Handed | None:
+) -> CollectedAnswer | FastPathHandover | None:
     """Send `message`, a whole request, and return its answer.
 
-    Return None if the chain must handle it (nothing has happened then), or Handed if the chain continues the request.
+    Return None if the chain must handle it (nothing has happened then), or FastPathHandover if the chain continues the request.
     `room` is awaited before more than 64 KiB are held. `has_left`: whether the caller is gone; `stopped`: whether we
     cut it off ourselves. `tool`: name of the MCP tool that made the call.
     """
@@ -175,7 +175,7 @@ async def call(
                 client.needs_room = False
                 exchange.resume()  # if it ended meanwhile, the next turn sees that immediately
             else:
-                exchange.look(clock.monotonic())
+                exchange.enforce_time_limits(clock.monotonic())
     except BaseException:  # the agent has left
         if client.handed is not None:  # the agent left between the handover and the chain's start
             client.handed.record_unbegun(stopped=stopped())

@@ -100,7 +100,7 @@ class MessageLines(NamedTuple):
     traceparent: str | None
 
 
-class _Said:
+class _HeadFacts:
     """The facts from lines that are not simply passed on. `values`: values of the fields that `check_fields` checks."""
 
     __slots__ = ("last", "minted", "once", "options", "request_id", "traceparent", "values")
@@ -211,14 +211,14 @@ class LineReader:
         kind = fields.get("Content-Type")
         return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, said.traceparent)
 
-    def _taken(self, block: bytes) -> tuple[Passing, _Said] | None:
+    def _taken(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
         """Read each line by itself; return None if one of them must go to the chain."""
         lines = block.split(b"\r\n")
         if block.translate(None, TEXT) != b"\r\n" * (len(lines) - 1) or not (block.isascii() or _is_utf8(block)):
             return None
         known = self._names
         passing: Passing = []
-        said = _Said()
+        said = _HeadFacts()
         for line in lines:
             name, colon, value = line.partition(b": ")
             found = known.get(name)

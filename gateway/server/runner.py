@@ -31,7 +31,7 @@ KEEP_ALIVE_S: Final = DEFAULT.keep_alive_s  # longer than most load balancers' k
 FIELD_BYTES: Final = 16_384
 LINE_BYTES: Final = 16_384
 HEADER_LINES: Final = 256
-TELL_EVERY_S: Final = 60.0
+LOG_REFUSED_EVERY_S: Final = 60.0
 SHUTDOWN_S: Final = 1.0  # for handlers, once their requests have ended
 LOOK_AGAIN_S: Final = 0.05  # while draining
 # a connection accepted just before the stop is answered if its request arrives within this time
@@ -67,11 +67,11 @@ class GatewayServer(Server):
         self.answer_idle_s = answer_idle_s
         self.most = most
         self.turned_away = 0
-        self._tell_at = 0.0
+        self._log_refused_at = 0.0
         self._head_s = head_s
         self._options = options
         self.fast_path = fast_path_of(app, OWN_MIDDLEWARES) if fast_path else None
-        self._look: asyncio.TimerHandle | None = None
+        self._overdue_timer: asyncio.TimerHandle | None = None
 
     def __call__(self) -> ClientProtocol:
         return ClientProtocol(self, loop=self._loop, **self._options)
@@ -93,7 +93,7 @@ class GatewayServer(Server):
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if self._look is None:
+        if self._overdue_timer is None:
             self._plan()
 
     @property
@@ -107,8 +107,8 @@ class GatewayServer(Server):
         if runtime is not None:
             runtime.metrics.add(TURNED_AWAY)
         now = self._loop.time()
-        if now >= self._tell_at:
-            self._tell_at = now + TELL_EVERY_S
+        if now >= self._log_refused_at:
+            self._log_refused_at = now + LOG_REFUSED_EVERY_S
             log.warning("client_connections_full", most=self.most, setting="server.limits.connections")
 
     def start_draining(self) -> None:
@@ -119,17 +119,17 @@ class GatewayServer(Server):
                 connection.announce_end()
 
     def _plan(self) -> None:
-        self._look = self._loop.call_later(min(1.0, self._head_s / 4), self._close_the_late)
+        self._overdue_timer = self._loop.call_later(min(1.0, self._head_s / 4), self._close_overdue)
 
-    def _close_the_late(self) -> None:
+    def _close_overdue(self) -> None:
         """Close connections that exceed a time limit; one timer for all, since a timer per request would cost more."""
-        self._look = None
+        self._overdue_timer = None
         now = self._loop.time()
         if self.fast_path is not None:
             self.fast_path.sweep(now)
         for connection in self.connections:
             if isinstance(connection, ClientProtocol):
-                connection.look(now, begun_by=now - self._head_s)
+                connection.enforce_time_limits(now, begun_by=now - self._head_s)
         if self._connections:
             self._plan()
 
@@ -224,7 +224,7 @@ class GatewayRunner(web.AppRunner):
                 for connection in busy:
                     if isinstance(connection, ClientProtocol):
                         connection.stopped = True
-                        connection.depart()
+                        connection.send_queued()
                     cut(connection.transport)
                 return
             await asyncio.sleep(min(LOOK_AGAIN_S, self._drain_s))

@@ -246,7 +246,7 @@ class Worker:
             sites = [BatchSite(run, *one) for one in zip(self._listeners, run.servers, strict=False)]
             for site in sites:
                 await site.start()
-            settle()
+            freeze_startup_objects()
             await around.enter_async_context(beside(self._report()))
             self._channel.send({"type": "ready", **self._announcement()})
             await self._stop.wait()
@@ -287,7 +287,7 @@ class Worker:
                 self._parent.journal_fault = message["fault"]
             case "nothing_new":
                 if not self._reloading:
-                    self._app[RUNTIME].store.missing_keys.answered()
+                    self._app[RUNTIME].store.missing_keys.reload_finished()
             case "reload" | "take_over":
                 self._commands.put_nowait(message)
 
@@ -304,7 +304,7 @@ class Worker:
                     ok = await reload.take_over(self._app, partial(read, memory))
             finally:
                 self._reloading = False
-            self._app[RUNTIME].store.missing_keys.answered()
+            self._app[RUNTIME].store.missing_keys.reload_finished()
             self._channel.send({"type": "reloaded", "ok": ok})
 
     async def _report(self) -> None:
@@ -345,7 +345,7 @@ def _hand_on(descriptor: int, ready: Checked) -> None:
     write(descriptor, ready.config, ready.catalog)
 
 
-def settle() -> None:
+def freeze_startup_objects() -> None:
     """Exempt the objects made at start-up from garbage collection, so that requests do not wait for it."""
     gc.collect()
     give_back_memory()

@@ -24,7 +24,7 @@ class ChangeWatch(Protocol):
     timeline_sql: str | None
     """The SQL expression that returns the timeline."""
 
-    async def moved(self, at_most_s: float) -> None:
+    async def wait_for_change(self, at_most_s: float) -> None:
         """Return as soon as something may have changed, or after `at_most_s`. Never raises."""
 
     async def version(self) -> Hashable:

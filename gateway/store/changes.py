@@ -198,9 +198,9 @@ class ChangeLog:
         """Return a value that differs from the last one if anything was committed since. Raises Unavailable, ChangesMissed."""
         return await self._watch.version()
 
-    async def moved(self, at_most_s: float) -> None:
+    async def wait_for_change(self, at_most_s: float) -> None:
         """Return as soon as something may have changed, or after `at_most_s`. Never raises."""
-        await self._watch.moved(at_most_s)
+        await self._watch.wait_for_change(at_most_s)
 
     async def close(self) -> None:
         await self._watch.close()

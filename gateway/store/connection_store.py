@@ -39,8 +39,7 @@ from gateway.store.connection_rows import (
 )
 from gateway.store.history import BEFORE, note_end, record_happening
 from gateway.store.outbox import Outbox
-from gateway.store.pending_authorizations import count_connection
-from gateway.store.pending_authorizations import end as end_sessions
+from gateway.store.pending_authorizations import count_connection, delete_sessions
 from gateway.store.tables import connect_sessions, connection_history, connections
 from gateway.store.transactions import insert_if_absent
 from gateway.vault import Damaged, UnknownKey
@@ -131,7 +130,7 @@ class ConnectionStore:
         no effect. `terms`: those of the connect session, whose count is incremented; without a session this is an import.
         Raises Forbidden, and stores nothing, if the session has created its maximum of connections.
         """
-        entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
+        entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new.ref, now)
         digest = None if terms is None else terms.session_digest
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool]:
@@ -152,7 +151,7 @@ class ConnectionStore:
         session_digest: str | None = None,
     ) -> tuple[Connection, bool]:
         """Do the work of `put` in the caller's transaction. The caller has run `DataKeys.allow` before it. `entry`: for the audit
-        trail, built with `about` outside the transaction, where the actor is known."""
+        trail, built with `connection_audit_entry` outside the transaction, where the actor is known."""
         created = await self._claim_row(db, new, now)
         while not await self._fill_row(db, new, now):  # another node has just deleted the row
             created = await self._claim_row(db, new, now)
@@ -177,7 +176,7 @@ class ConnectionStore:
         async with self._transactions.read() as db:
             return bool((await db.execute(select(exists().where(*mine, *other)))).scalar())
 
-    async def arrive(
+    async def put_moved(
         self, new: NewConnection, past: Past, *, over: bool, now: datetime
     ) -> tuple[Connection, bool] | None:
         """Store `new`, moved here from another gateway, with its `past`. Returns it, and whether it was created.
@@ -185,7 +184,7 @@ class ConnectionStore:
         Returns None and writes nothing if a connection exists there and `over` is false. The application gets no event, since it
         knows the connection.
         """
-        entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
+        entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
             created = await self._claim_row(db, new, now)
@@ -244,7 +243,7 @@ class ConnectionStore:
             connect_sessions.c.connection_id == ref.connection_id,
         )
 
-        entry = about(AuditAction.CONNECTION_DELETED, ref, now)
+        entry = connection_audit_entry(AuditAction.CONNECTION_DELETED, ref, now)
         its = select(connections.c.id, connections.c.end_user_id).where(at(ref))
 
         async def write(db: AsyncConnection) -> bool:
@@ -254,9 +253,9 @@ class ConnectionStore:
             there = row.id
             await self._outbox.add_event(db, there, Event.DELETED, now=now)
             await db.execute(delete(connections).where(connections.c.id == there))
-            await end_sessions(db, bound)
+            await delete_sessions(db, bound)
             await self._trail.record(db, entry, end_user_id=row.end_user_id)
-            await self._trail.let_go(db, ref, row.end_user_id)
+            await self._trail.forget_after_last_connection(db, ref, row.end_user_id)
             await record_change(db, ref, now)
             return True
 
@@ -270,7 +269,7 @@ class ConnectionStore:
         self, rows: Sequence[Connection], action: AuditAction, *, now: datetime, **detail: Any
     ) -> None:
         """Record that these connections' credentials are about to be returned. If this raises Unavailable, do not return them."""
-        entries = [replace(about(action, row.ref, now), detail=detail) for row in rows]
+        entries = [replace(connection_audit_entry(action, row.ref, now), detail=detail) for row in rows]
         ids = tuple(row.end_user.id if row.end_user else None for row in rows)
         await self._trail.write(*entries, end_user_ids=ids)
 
@@ -346,7 +345,7 @@ class ConnectionStore:
         return found
 
 
-def about(action: AuditAction, ref: ConnectionRef, now: datetime) -> AuditEntry:
+def connection_audit_entry(action: AuditAction, ref: ConnectionRef, now: datetime) -> AuditEntry:
     """Return a record for the audit trail about a connection, with the present actor."""
     return AuditEntry.of(
         action, ref.environment, now, integration_id=ref.integration_id, connection_id=ref.connection_id

@@ -20,7 +20,7 @@ from gateway.records.connection import Sealed
 from gateway.store.database_faults import unavailable
 from gateway.store.preflight_checks import judge_keys
 from gateway.store.tables import data_keys, environments
-from gateway.store.transactions import Fence, NotYet, Overtaken, Transactions, insert_if_absent
+from gateway.store.transactions import Fence, FenceFailed, MissingMasterKey, Transactions, insert_if_absent
 from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
 from gateway.vault.seal import KEY_ID, DataKey
 
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 class MissingKeys:
     """Requests a reload of the configuration when master keys are missing.
 
-    `ask` starts the reload, and `answered` is called when it is done. `ask` None: this process cannot reload.
+    `ask` starts the reload, and `reload_finished` is called when it is done. `ask` None: this process cannot reload.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class MissingKeys:
             detail = f"Data key {one.id} needs master key {one.master_key_id}, which is not in store.encryption_keys."
             log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
-    async def asked_for(self, ids: Collection[str]) -> bool:
+    async def request_reload(self, ids: Collection[str]) -> bool:
         """Request a reload of the configuration for these missing master keys, by id; return whether it was reloaded.
 
         Waits at most `ANSWER_S`. Returns False immediately if a recent reload did not bring the keys.
@@ -72,7 +72,7 @@ class MissingKeys:
         done, _ = await asyncio.wait({answer}, timeout=ANSWER_S)
         return bool(done)
 
-    def answered(self) -> None:
+    def reload_finished(self) -> None:
         """Wake the waiting calls: the configuration was read again, with or without the key."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
@@ -187,14 +187,14 @@ class DataKeys:
         present configuration. Values under older keys can still be opened.
         """
         newest, missing = await self._load()
-        if missing and await self._came(missing):
+        if missing and await self._reload_for_missing(missing):
             newest, missing = await self._load()
             self.missing.report(missing)
         return newest
 
-    async def _came(self, missing: Sequence[WrappedKey]) -> bool:
+    async def _reload_for_missing(self, missing: Sequence[WrappedKey]) -> bool:
         """Request the master keys of `missing`. Returns whether the configuration was read again, so that a retry makes sense."""
-        came = await self.missing.asked_for({one.master_key_id for one in missing})
+        came = await self.missing.request_reload({one.master_key_id for one in missing})
         if not came:
             self.missing.report(missing)
         return came
@@ -212,7 +212,7 @@ class DataKeys:
                 newest[stored.environment] = None
                 missing.append(stored)
             else:
-                newest[stored.environment] = self._vault.take(stored.id, stored.environment, key)
+                newest[stored.environment] = self._vault.add_data_key(stored.id, stored.environment, key)
         self.locked = frozenset(one.id for one in missing)
         return newest, missing
 
@@ -220,7 +220,7 @@ class DataKeys:
         """Return whether the value's data key exists but its master key is missing."""
         return sealed.ciphertext[KEY_ID].hex() in self.locked
 
-    async def turn_to(self, keyring: Keyring) -> None:
+    async def use_keyring(self, keyring: Keyring) -> None:
         """Use other master keys from now on. Raises StoreRefused, and changes nothing, if they do not open every data key."""
         async with self._transactions.read() as db:
             judge_keys("The database", await db.run_sync(stored_keys), keyring)
@@ -251,28 +251,29 @@ class DataKeys:
         """Ensure that one more transaction may seal its values in `environment`, beside the running ones.
 
         `seals`: how many more values than usual it seals. Returns the fence that the transaction must run first. Raises
-        NotYet if another node has created a key that this one cannot open; the caller then waits without its turn or a lock.
+        MissingMasterKey if another node has created a key that this one cannot open; the caller then waits without its turn or a
+        lock.
         """
         async with self._allowing:
             await self._allow(environment, self.enough + seals)
         return partial(self._hold, environment, SEALS_A_TURN + seals)
 
     async def _hold(self, environment: str, seals: int, db: AsyncConnection) -> None:
-        """Lock the newest key until `db` has committed, so that no newer key replaces it. Raises Overtaken.
+        """Lock the newest key until `db` has committed, so that no newer key replaces it. Raises FenceFailed.
 
         This prevents sealing a value under a key that is being replaced, after its values were counted (ADR 22). If several
         writes share one commit, the first one takes the lock for all, and each checks that the key's allowance suffices.
         """
         key = self._vault.sealing_key(environment)
         if key is not None and key.allowance < seals:
-            raise Overtaken
+            raise FenceFailed
         holding = self._holding.setdefault(_connection(db), set())
         if environment in holding:
             return
         newest = (await db.execute(HELD, {"of": environment})).scalar_one_or_none()
         if key is not None and key.id != newest:
             key.replaced = True
-            raise Overtaken
+            raise FenceFailed
         holding.add(environment)
 
     def newest_key(self, environment: str) -> dict[str, str] | None:
@@ -305,7 +306,7 @@ class DataKeys:
         newest = found.get(environment)
         if newest is None:
             refusal = unavailable("its newest data key needs an encryption key that this node does not have")
-            raise NotYet(refusal, partial(self._came, missing))
+            raise MissingMasterKey(refusal, partial(self._reload_for_missing, missing))
         return newest
 
     async def learn(self, *sealed: Sealed) -> None:

@@ -149,7 +149,7 @@ class DeliveryStore:
 
         return await self._transactions.write(write)
 
-    async def hurry(self, queue: TargetQueue, now: datetime) -> None:
+    async def make_due_now(self, queue: TargetQueue, now: datetime) -> None:
         """Make the postponed deliveries of `queue` due now: its receiver answers again."""
         table = deliveries.c
         put_off = (table.environment == queue[0], table.target == queue[1], table.due_at > now)

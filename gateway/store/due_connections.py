@@ -113,7 +113,7 @@ class ExpiringStore:
         await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
         return found
 
-    async def settle(self, rows: Sequence[Connection], *, now: datetime) -> None:
+    async def mark_checked(self, rows: Sequence[Connection], *, now: datetime) -> None:
         """Mark these connections as checked until they get another credential."""
         if rows:
             ids = [row.id for row in rows]

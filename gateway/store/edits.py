@@ -73,7 +73,7 @@ class EditStore:
             if fields:
                 await self._trail.record(db, entry, end_user_id=now_of)
             if held.end_user_id != now_of:
-                await self._trail.let_go(db, ref, held.end_user_id)
+                await self._trail.forget_after_last_connection(db, ref, held.end_user_id)
             return written
 
         return await self._transactions.write(write)

@@ -46,7 +46,7 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class EarlierReplies:
     """What other processes' refreshes have left: replies, newest attempt first, each in call order; or a credential."""
 
     replies: tuple[Recorded, ...] = ()
@@ -100,13 +100,13 @@ class RefreshJournal:
             self.folder, attempt, json.dumps({**about, "attempt": attempt, "key": sealed.ciphertext.hex()}), key
         )
 
-    async def left(self, row: Connection) -> Left:
+    async def earlier_replies(self, row: Connection) -> EarlierReplies:
         """Return the replies that other processes received for the present credential of `row`.
 
         Waits for a living process whose token exchange is under way.
         """
         if self.folder is None:
-            return Left()
+            return EarlierReplies()
         until = clock.monotonic() + WAIT_S
         while True:
             asking, attempts = False, dict[str, list[Recorded]]()
@@ -116,14 +116,14 @@ class RefreshJournal:
                 if "attempt" not in one.about:
                     credential = await self._credential(row, one.sealed)
                     if credential is not None:
-                        return Left(credential=credential)
+                        return EarlierReplies(credential=credential)
                     continue
                 reply = await self._reply(row, one)
                 if reply is not None:
                     attempts.setdefault(reply.attempt, []).append(reply)
                 asking = asking or (one.living and reply is None)
             if not asking or clock.monotonic() >= until:
-                return Left(_in_order(attempts))
+                return EarlierReplies(_in_order(attempts))
             await clock.sleep(LOOK_AGAIN_S)
 
     async def calls(self) -> list[tuple[ConnectionRef, str, int, bool]]:

@@ -154,7 +154,7 @@ class KeyStore:
                 above = (await db.execute(select(keys.c.parent_id).where(keys.c.id == above))).scalar()
         return tuple(found)
 
-    async def set_aside(self, digest: str, most: int) -> int:
+    async def reserve_calls(self, digest: str, most: int) -> int:
         """Reserve at most `most` calls, and at most a twentieth of the remaining budget; return how many. Negative: give back."""
 
         async def write(db: AsyncConnection) -> int:

@@ -94,7 +94,7 @@ class SessionStore:
 
     async def delete(self, digest: str) -> bool:
         """Delete the session; return whether there was one."""
-        return await self._transactions.write(lambda db: end(db, connect_sessions.c.digest == digest)) == 1
+        return await self._transactions.write(lambda db: delete_sessions(db, connect_sessions.c.digest == digest)) == 1
 
     async def keep_for_browser(self, digest: str, browser_digest: str) -> bool:
         """Bind the session to the browser whose cookie has this digest. Returns False if another browser has it, or the session
@@ -107,7 +107,9 @@ class SessionStore:
         """Delete expired sessions. One with a limit stays `COUNTED_AFTER` longer, to count its last authorizations."""
         table = connect_sessions.c
         uncounted = and_(table.max_connections.is_(None), table.expires_at <= now)
-        await self._transactions.write(lambda db: end(db, or_(uncounted, table.expires_at <= now - COUNTED_AFTER)))
+        await self._transactions.write(
+            lambda db: delete_sessions(db, or_(uncounted, table.expires_at <= now - COUNTED_AFTER))
+        )
 
     async def _session(self, row: dict[str, Any]) -> ConnectSession:
         sealed = Sealed(row["defaults"], **_session_address(row["environment"], row["digest"]))
@@ -119,7 +121,7 @@ class SessionStore:
         return ConnectSession(**row)
 
 
-async def end(db: AsyncConnection, which: ColumnElement[bool]) -> int:
+async def delete_sessions(db: AsyncConnection, which: ColumnElement[bool]) -> int:
     """Delete these sessions. A result for each tells polling clients that the session ended. Returns how many were deleted."""
     marks = select(
         connect_sessions.c.environment,
@@ -154,9 +156,9 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
     its = select(table.max_connections, table.browser_digest).where(table.digest == terms.session_digest)
     row = (await db.execute(its)).mappings().first()
     if terms.browser_digest is not None and row and row["browser_digest"] not in {None, terms.browser_digest}:
-        raise in_use()
+        raise bound_to_other_browser()
     if (terms.limited and not replaces) or terms.browser_digest is not None:
-        raise used(row["max_connections"] if row else None)
+        raise session_used_up(row["max_connections"] if row else None)
 
 
 def _serves(browser_digest: str) -> ColumnElement[bool]:
@@ -172,13 +174,13 @@ async def uncount_connection(db: AsyncConnection, session_digest: str) -> None:
     await db.execute(its.values(connections_made=table.connections_made - 1))
 
 
-def used(max_connections: int | None) -> Forbidden:
+def session_used_up(max_connections: int | None) -> Forbidden:
     """Return the error for a session that has reached its limit of connections; None: the session was ended."""
     made = f"has reached its limit of {number_of(max_connections, 'connection')}" if max_connections else "was ended"
     return Forbidden("connect_session_used", f"This link {made}. Ask the application for a new link.")
 
 
-def in_use() -> Forbidden:
+def bound_to_other_browser() -> Forbidden:
     """Return the error for a session that is bound to another browser."""
     return Forbidden(
         "connect_session_in_use",

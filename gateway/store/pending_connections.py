@@ -22,7 +22,7 @@ from gateway.records.connection import (
     Sealed,
 )
 from gateway.store.connection_rows import WHOLE_ROW, connection_of, end_user_from_json, end_user_to_json, place
-from gateway.store.connection_store import ConnectionStore, about
+from gateway.store.connection_store import ConnectionStore, connection_audit_entry
 from gateway.store.data_keys import DataKeys
 from gateway.store.pending_authorizations import count_connection, uncount_connection
 from gateway.store.tables import pending_connections
@@ -163,7 +163,7 @@ class PendingStore:
         new, table = pending.new, pending_connections.c
         assert new is not None
         waits = table.uid == pending.uid, table.sealed.is_not(None), table.expires_at > now
-        entry = about(AuditAction.CONNECTION_CREATED, pending.ref, now)
+        entry = connection_audit_entry(AuditAction.CONNECTION_CREATED, pending.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
             done = update(pending_connections).where(*waits).values(sealed=None)

@@ -17,7 +17,7 @@ GROUP BY environment, integration_id ORDER BY environment, integration_id
 """
 
 
-def look_at(store: "StoreConfig") -> str | None:
+def check_database(store: "StoreConfig") -> str | None:
     """Check that the database can be opened, before the rest is loaded, which may take seconds. Raises StoreRefused. Blocks.
 
     Returns the schema's revision; None if no gateway has created a schema yet.
@@ -26,26 +26,26 @@ def look_at(store: "StoreConfig") -> str | None:
     if store.url.startswith(POSTGRES):
         from gateway.store.postgres import server_preflight as postgres
 
-        return postgres.look(store.url, keyring, connect_s=store.pool.connect_s)
-    from gateway.store.sqlite.file_preflight import look, sqlite_path
+        return postgres.check_server(store.url, keyring, connect_s=store.pool.connect_s)
+    from gateway.store.sqlite.file_preflight import check_file, sqlite_path
 
-    return look(sqlite_path(store.url), keyring)
+    return check_file(sqlite_path(store.url), keyring)
 
 
 def ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, str, int, str]]:
     """Return, for each environment and integration, how many connections end with their access token, and when the first
     does (UTC).
 
-    Only for a database with this version's schema, as `look_at` returns it. Raises StoreRefused. Blocks.
+    Only for a database with this version's schema, as `check_database` returns it. Raises StoreRefused. Blocks.
     """
     if store.url.startswith(POSTGRES):
         from gateway.store.postgres import server_preflight as postgres
 
-        rows = postgres.ask(store.url, ENDING, connect_s=store.pool.connect_s)
+        rows = postgres.query_read_only(store.url, ENDING, connect_s=store.pool.connect_s)
     else:
-        from gateway.store.sqlite.file_preflight import ask, sqlite_path
+        from gateway.store.sqlite.file_preflight import query_read_only, sqlite_path
 
-        rows = ask(sqlite_path(store.url), ENDING)
+        rows = query_read_only(sqlite_path(store.url), ENDING)
     return [(row[0], row[1], row[2], str(row[3])[:16]) for row in rows]
 
 

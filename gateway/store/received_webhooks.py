@@ -31,7 +31,7 @@ class WebhookStore:
         self._keys = keys
         self._outbox = outbox
 
-    async def take(
+    async def queue_webhook(
         self,
         integration: Integration,
         received: Mapping[str, Any],

@@ -245,7 +245,9 @@ class RefreshStore:
             key = self._rows.keys.newest_key(ref.environment)
             if uid is None or key is None:
                 return None
-            return _refresh_statement(mine | key | {"row_uid": uid}, changed(uid), now, self._trail.if_each(entry))
+            return _refresh_statement(
+                mine | key | {"row_uid": uid}, changed(uid), now, self._trail.entry_if_all_recorded(entry)
+            )
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
@@ -420,7 +422,7 @@ class RefreshStore:
         self._rehearsed = True
         nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
         if self._transactions.takes_one_statement:
-            entry = self._trail.if_each(_recorded(ConnectionRef("", "", ""), clock.now()))
+            entry = self._trail.entry_if_all_recorded(_recorded(ConnectionRef("", "", ""), clock.now()))
             refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED_COLUMNS, clock.now(), entry)
             await db.execute(refresh.statement, refresh.parameters)
         else:

@@ -123,13 +123,13 @@ class Store:
         """Create the environments that a reloaded configuration has added."""
         await self.data_keys.ensure(sorted(names))
 
-    async def turn_to(self, keyring: Keyring, *, environments: Collection[str] = ()) -> None:
+    async def use_keyring(self, keyring: Keyring, *, environments: Collection[str] = ()) -> None:
         """Use other master keys from now on, and create `environments` with them; do both or nothing.
 
         Raises StoreRefused if a stored data key needs another master key.
         """
         former = self.data_keys.keyring
-        await self.data_keys.turn_to(keyring)
+        await self.data_keys.use_keyring(keyring)
         try:
             await self.data_keys.ensure(sorted(environments))
         except BaseException:

@@ -94,17 +94,17 @@ def caused(work: Work[T], by: str | None) -> Work[T]:
     return run
 
 
-class Overtaken(Exception):
+class FenceFailed(Exception):
     """A check made before a transaction no longer holds inside it. Nothing was written; the check is repeated."""
 
 
-class NotYet(Unavailable):
-    """`before` needs something that may still arrive. `came` waits for a limited time, outside the queue of writes, and returns
-    whether to try again."""
+class MissingMasterKey(Unavailable):
+    """`before` needs a master key that a reload may still bring. `wait_for_key` waits for a limited time, outside the queue of
+    writes, and returns whether to try again."""
 
-    def __init__(self, refusal: Unavailable, came: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, refusal: Unavailable, wait_for_key: Callable[[], Awaitable[bool]]) -> None:
         super().__init__(refusal.code, refusal.message, payload=refusal.payload, retry_after_s=refusal.retry_after_s)
-        self.came = came
+        self.wait_for_key = wait_for_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Transactions:
         runs if it returns no row.
 
         The fence that `before` returns runs first in the transaction: it checks that the result of `before` still holds
-        (Overtaken) and locks it. If `before` raises NotYet, other writes run until the missing thing arrives.
+        (FenceFailed) and locks it. If `before` raises MissingMasterKey, other writes run until the key arrives.
         The write continues when the caller is cancelled: a transaction cut in the middle would leave its connection in an
         unknown state, and a refreshed token that is not stored is lost. Waits at most `queue_s` for its turn. Its task has
         the name of the caller's task.
@@ -214,8 +214,8 @@ class Transactions:
         while True:
             try:
                 return await self._in_turn(work, before, at_once)
-            except NotYet as lack:
-                if not await lack.came():
+            except MissingMasterKey as lack:
+                if not await lack.wait_for_key():
                     raise
 
     async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T]) -> T:
@@ -242,7 +242,7 @@ class Transactions:
                 return one.result(row)
             try:
                 return await self.begin(work if fence is None else behind(fence, work))
-            except Overtaken:
+            except FenceFailed:
                 continue
         raise unavailable("its data keys are being replaced")
 

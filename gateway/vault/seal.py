@@ -201,7 +201,7 @@ class Vault:
         self._by_id: dict[str, DataKey] = {}
         self._sealing: dict[str, DataKey] = {}
 
-    def take(self, key_id: str, environment: str, key: bytes) -> DataKey:
+    def add_data_key(self, key_id: str, environment: str, key: bytes) -> DataKey:
         """Add a data key. A key that is known already stays as it is.
 
         The key becomes its environment's sealing key, unless the present sealing key still has an allowance: an operation that
@@ -214,7 +214,7 @@ class Vault:
         return known
 
     def seal_with(self, key: DataKey) -> None:
-        """Make `key` its environment's sealing key. `key` was added with `take` and has an allowance."""
+        """Make `key` its environment's sealing key. `key` was added with `add_data_key` and has an allowance."""
         self._sealing[key.environment] = key
 
     def sealing_key(self, environment: str) -> DataKey | None:

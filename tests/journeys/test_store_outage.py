@@ -78,9 +78,9 @@ async def test_a_deleted_connection_is_refused_by_the_other_node(
 ) -> None:
     here, there = two
     changes = there.runtime.store.changes
-    moved = changes.moved
+    wait_for_change = changes.wait_for_change
     # It reads the log only when notified, not periodically.
-    monkeypatch.setattr(changes, "moved", lambda _at_most_s: moved(10 * PATIENCE_S))
+    monkeypatch.setattr(changes, "wait_for_change", lambda _at_most_s: wait_for_change(10 * PATIENCE_S))
     for n in range(10):
         name = f"c{n}"
         await here.imported(tracker.grant(), name)

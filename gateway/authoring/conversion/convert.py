@@ -5,7 +5,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from gateway.authoring.conversion.notes import Eithers, Notes, Place, as_flag, as_list, as_text, is_flat, with_defaults
+from gateway.authoring.conversion.notes import (
+    FallbackTemplates,
+    Notes,
+    Place,
+    as_flag,
+    as_list,
+    as_text,
+    is_flat,
+    with_defaults,
+)
 from gateway.authoring.conversion.token_fields import XML, deep, jwt, proxy, steps, text_map, token_response
 from gateway.catalog.address import parse_address
 from gateway.catalog.auth_modes import AUTH_MODES
@@ -214,7 +223,7 @@ class Converting:
         self.notes = Notes()
         self.out: dict[str, Any] = {}
         self._mode = ""
-        self._eithers = Eithers(self.notes)
+        self._fallbacks = FallbackTemplates(self.notes)
         self._alternatives: dict[str, list[str]] = {}
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,10 +236,10 @@ class Converting:
                 self._field(str(key), value, given)
             except (ValueError, TypeError, AttributeError) as wrong:
                 self.notes.lost((str(key),), f"is not what this field holds: {wrong}")
-        self._without_saying()
+        self._add_implied_values()
         if self._alternatives:
             self.out["alternatives"] = self._alternatives
-        with_defaults(self.out, self._eithers.defaults)
+        with_defaults(self.out, self._fallbacks.defaults)
         fill_gaps(self.out, self.notes)
         return {key: value for key, value in self.out.items() if value not in ({}, [], None)}
 
@@ -243,7 +252,7 @@ class Converting:
         elif key in _TEXTS:
             self.out[key] = as_text(value)
         elif key in _MAPS:
-            self.out[key] = text_map(value, (key,), self.notes, self._eithers)
+            self.out[key] = text_map(value, (key,), self.notes, self._fallbacks)
         elif key in _LISTS:
             self.out[key] = as_list(value)
         elif key in _FLAGS:
@@ -261,7 +270,7 @@ class Converting:
         if isinstance(value, Mapping):
             self._by_mode(key, value)
             return
-        self.out[key], before = self._eithers.address(as_text(value), (key,))
+        self.out[key], before = self._fallbacks.address(as_text(value), (key,))
         if before:
             self._alternatives[key] = before
             self.notes.changed((key,), f"'||' is alternatives.{key}")
@@ -298,7 +307,7 @@ class Converting:
         if not isinstance(value, Mapping):
             self.notes.lost(("proxy",), "is not a list of `key: value` lines")
             return
-        self.out["proxy"] = proxy(value, self.notes, self._eithers, self._alternatives)
+        self.out["proxy"] = proxy(value, self.notes, self._fallbacks, self._alternatives)
         if isinstance(more := value.get("connection_config"), Mapping):
             converted = converted_form(more, ("proxy", "connection_config"), self.notes)
             self.out["connection_config"] = {**converted, **self.out.get("connection_config", {})}
@@ -306,13 +315,13 @@ class Converting:
 
     def _on_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping) and not is_flat(value):
-            self.out["token_body"] = deep(value, ("token_params",), self._eithers)
+            self.out["token_body"] = deep(value, ("token_params",), self._fallbacks)
             self.notes.changed(("token_params",), "is token_body, since it is more than a flat list")
         else:
-            self.out["token_params"] = text_map(value, ("token_params",), self.notes, self._eithers)
+            self.out["token_params"] = text_map(value, ("token_params",), self.notes, self._fallbacks)
 
     def _on_refresh_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["refresh_params"] = text_map(value, ("refresh_token_params",), self.notes, self._eithers)
+        self.out["refresh_params"] = text_map(value, ("refresh_token_params",), self.notes, self._fallbacks)
         self.notes.changed(("refresh_token_params",), "is refresh_params")
 
     def _on_body_format(self, value: Any, _: Mapping[str, Any]) -> None:
@@ -363,9 +372,9 @@ class Converting:
         self.out["jwt"] = jwt(value, ("assertion",), self.notes)
 
     def _on_additional_steps(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["additional_steps"] = steps(value, ("additional_steps",), self.notes, self._eithers)
+        self.out["additional_steps"] = steps(value, ("additional_steps",), self.notes, self._fallbacks)
 
-    def _without_saying(self) -> None:
+    def _add_implied_values(self) -> None:
         """Add values that the other format has by default and ours must state."""
         out = self.out
         out.setdefault("display_name", None)

@@ -78,7 +78,7 @@ _ONE_NAME: Final = re.compile(r"\$\{(connectionConfig|credentials)\.([A-Za-z0-9_
 
 
 @dataclass(slots=True)
-class Eithers:
+class FallbackTemplates:
     """Converts ``A || B``. `defaults`: by form (``connection_config``, ``credentials``) and setting, the default value."""
 
     notes: Notes

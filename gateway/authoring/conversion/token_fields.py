@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.authoring.conversion.notes import Eithers, Notes, Place, as_flag, as_list, as_text, is_flat
+from gateway.authoring.conversion.notes import FallbackTemplates, Notes, Place, as_flag, as_list, as_text, is_flat
 from gateway.catalog.provider_parts import Paginate
 
 _RESPONSE: Final = {
@@ -45,7 +45,7 @@ _ENCODINGS: Final = ("utf8", "hex", "base64")
 XML: Final = "our token requests are form, json or query; sign in by a script or a proxy of your own"
 
 
-def text_map(given: Any, place: Place, notes: Notes, eithers: Eithers) -> dict[str, str]:
+def text_map(given: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> dict[str, str]:
     """Return a mapping of names to templates; nested values are lost."""
     out: dict[str, str] = {}
     for name, value in given.items() if isinstance(given, Mapping) else ():
@@ -53,19 +53,19 @@ def text_map(given: Any, place: Place, notes: Notes, eithers: Eithers) -> dict[s
         if isinstance(value, Mapping | list):
             notes.lost(at, "holds more than one text")
         elif value is not None:
-            out[str(name)] = eithers.text(as_text(value), at)
+            out[str(name)] = fallbacks.text(as_text(value), at)
     return out
 
 
-def deep(given: Any, place: Place, eithers: Eithers) -> Any:
+def deep(given: Any, place: Place, fallbacks: FallbackTemplates) -> Any:
     """Convert the templates of a JSON value, at any depth."""
     match given:
         case str():
-            return eithers.text(given, place)
+            return fallbacks.text(given, place)
         case Mapping():
-            return {str(name): deep(value, (*place, name), eithers) for name, value in given.items()}
+            return {str(name): deep(value, (*place, name), fallbacks) for name, value in given.items()}
         case list():
-            return [deep(value, (*place, index), eithers) for index, value in enumerate(given)]
+            return [deep(value, (*place, index), fallbacks) for index, value in enumerate(given)]
     return given
 
 
@@ -82,7 +82,7 @@ def token_response(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
     return out
 
 
-def steps(given: Any, place: Place, notes: Notes, eithers: Eithers) -> list[dict[str, Any]]:
+def steps(given: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> list[dict[str, Any]]:
     """Convert the requests that follow the token request."""
     out: list[dict[str, Any]] = []
     for index, step in enumerate(given if isinstance(given, list) else ()):
@@ -95,9 +95,9 @@ def steps(given: Any, place: Place, notes: Notes, eithers: Eithers) -> list[dict
             elif key == "body_format" and value == "xml":
                 notes.refused(at, XML)
             elif ours == "params" and not is_flat(value):
-                one["body"] = deep(value, at, eithers)
+                one["body"] = deep(value, at, fallbacks)
             elif ours in {"params", "headers"}:
-                one[ours] = text_map(value, at, notes, eithers)
+                one[ours] = text_map(value, at, notes, fallbacks)
             else:
                 one[ours] = as_text(value)
         out.append({"body_format": "json", **one} if "body" not in one else one)
@@ -148,7 +148,7 @@ _OURS: Final = frozenset(
 
 
 def proxy(
-    given: Mapping[str, Any], notes: Notes, eithers: Eithers, alternatives: dict[str, list[str]]
+    given: Mapping[str, Any], notes: Notes, fallbacks: FallbackTemplates, alternatives: dict[str, list[str]]
 ) -> dict[str, Any]:
     """Convert ``proxy``; alternative base URLs are added to `alternatives`. The caller converts ``connection_config``."""
     out: dict[str, Any] = {}
@@ -156,14 +156,14 @@ def proxy(
         at: Place = ("proxy", key)
         match key:
             case "base_url":
-                out[key], before = eithers.address(as_text(value).rstrip("/"), at)
+                out[key], before = fallbacks.address(as_text(value).rstrip("/"), at)
                 if before:
                     alternatives["proxy.base_url"] = [one.rstrip("/") for one in before]
                     notes.changed(at, "'||' is alternatives.proxy.base_url")
             case "headers" | "query":
-                out[key] = _placed(key, text_map(value, at, notes, eithers), notes)
+                out[key] = _placed(key, text_map(value, at, notes, fallbacks), notes)
             case "body":
-                out[key] = deep(value, at, eithers)
+                out[key] = deep(value, at, fallbacks)
             case "decompress":
                 out[key] = as_flag(value)
             case "paginate" if isinstance(value, Mapping):
@@ -171,7 +171,7 @@ def proxy(
             case "retry" if isinstance(value, Mapping):
                 out[key] = _retry(value, at, notes)
             case "verification" if isinstance(value, Mapping):
-                out[key] = _verification(value, at, notes, eithers)
+                out[key] = _verification(value, at, notes, fallbacks)
             case "connection_config":
                 pass
             case "forward_headers_on_redirect":
@@ -226,7 +226,9 @@ def _retry(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, An
     return out
 
 
-def _verification(given: Mapping[str, Any], place: Place, notes: Notes, eithers: Eithers) -> dict[str, Any] | None:
+def _verification(
+    given: Mapping[str, Any], place: Place, notes: Notes, fallbacks: FallbackTemplates
+) -> dict[str, Any] | None:
     out: dict[str, Any] = {}
     for key, value in given.items():
         at = (*place, key)
@@ -234,16 +236,16 @@ def _verification(given: Mapping[str, Any], place: Place, notes: Notes, eithers:
             case "method" if str(value).upper() in _METHODS:
                 out[key] = str(value).upper()
             case "endpoints" | "endpoint":
-                paths = [eithers.text(path, at) for path in as_list(value)]
+                paths = [fallbacks.text(path, at) for path in as_list(value)]
                 out["endpoints"] = [path if path.startswith("/") else f"/{path}" for path in paths]
             case "base_url_override":
-                out[key], others = eithers.address(as_text(value).rstrip("/"), at)
+                out[key], others = fallbacks.address(as_text(value).rstrip("/"), at)
                 if others:
                     notes.lost(at, f"has one form here; it is {out[key]!r} now")
             case "headers":
-                out[key] = text_map(value, at, notes, eithers)
+                out[key] = text_map(value, at, notes, fallbacks)
             case "data":
-                out[key] = deep(value, at, eithers)
+                out[key] = deep(value, at, fallbacks)
             case "expect" if isinstance(value, Mapping):
                 out[key] = dict(value)
             case _:

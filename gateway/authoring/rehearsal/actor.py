@@ -106,7 +106,7 @@ SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 
 
 @dataclass(slots=True)
-class Actor:
+class PlayedProvider:
     """The provider that the sandbox plays. `arrivals`: received requests, in order. `refusing`: the API refuses every
     credential. `tokens`: all issued access tokens. `registered`: the last dynamically registered client.
     """
@@ -284,7 +284,7 @@ class Sockets:
 
 
 @asynccontextmanager
-async def acting(actor: Actor, sockets: Sockets) -> AsyncIterator[None]:
+async def acting(actor: PlayedProvider, sockets: Sockets) -> AsyncIterator[None]:
     """Serve `actor` on all `sockets` until the end of the block."""
     runner = web.ServerRunner(web.Server(actor.answer), access_log=None)
     await runner.setup()

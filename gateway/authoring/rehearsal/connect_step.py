@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from aiohttp import ClientSession
 
-from gateway.authoring.rehearsal.actor import Actor
+from gateway.authoring.rehearsal.actor import PlayedProvider
 from gateway.authoring.rehearsal.arrival_checks import Check, KnownValues, equal
 from gateway.authoring.rehearsal.played_answers import captured
 from gateway.authoring.rehearsal.rehearsal_gateway import NAME, Gateway, RehearsalRefused
@@ -70,7 +70,7 @@ async def imported(gateway: Gateway, provider: Provider, shown: Mapping[str, Any
     await gateway.json("POST", "/connections", 201, json={**body, "connection_config": config})
 
 
-async def by_browser(gateway: Gateway, actor: Actor, samples: Samples) -> tuple[str, str]:
+async def by_browser(gateway: Gateway, actor: PlayedProvider, samples: Samples) -> tuple[str, str]:
     """Go through an authorization; return the connection's id and the authorization URL. Raises RehearsalRefused."""
     session = await gateway.json("POST", "/connect/sessions", 201, json={"end_user": {"id": "rehearsal"}})
     query = {"connect_session_token": session["data"]["token"]}
@@ -110,7 +110,7 @@ def callback_of(sent_to: str, provider: Provider, callback: str) -> str:
     return f"{callback}?state={state_of(sent_to, provider)}" if provider.state_in_redirect_uri else callback
 
 
-def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
+def _back(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
     """Return the callback URL to which the provider would redirect the browser."""
     provider = actor.provider
     got = asked(sent_to, provider.authorization_url_fragment)
@@ -136,7 +136,7 @@ def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
     return f"{back}{'&' if '?' in back else '?'}{urlencode(query)}"
 
 
-def _callback_of(actor: Actor, gateway: Gateway) -> str:
+def _callback_of(actor: PlayedProvider, gateway: Gateway) -> str:
     """Return the callback of the request for a request token (RFC 5849 §2.1)."""
     from gateway.authoring.rehearsal.arrival_checks import oauth_params
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import ClientError
 
 from gateway.authoring.rehearsal import arrival_checks
-from gateway.authoring.rehearsal.actor import CALL, LIST, Actor, Arrival, Sockets, acting
+from gateway.authoring.rehearsal.actor import CALL, LIST, Arrival, PlayedProvider, Sockets, acting
 from gateway.authoring.rehearsal.arrival_checks import Check, KnownValues, header_fields, proxied
 from gateway.authoring.rehearsal.connect_step import (
     CODE,
@@ -48,7 +48,7 @@ class Knowledge:
     """The state of a rehearsal: the connection as the gateway's API shows it, and the values issued so far."""
 
     gateway: Gateway
-    actor: Actor
+    actor: PlayedProvider
     samples: Samples
     entry: dict[str, Any]
     connection_id: str = "rehearsal"
@@ -247,7 +247,7 @@ async def rehearse(provider: Provider, given: Mapping[str, str]) -> Rehearsed:
     stage = Stage(provider, addresses)
     entry = stage.entry()
     local = next(iter(stage.origins.values()))
-    actor = Actor(stage, entry)
+    actor = PlayedProvider(stage, entry)
     with tempfile.TemporaryDirectory(prefix="gateway-rehearsal-") as folder:
         integration = integration_of(provider, samples, local)
         async with acting(actor, sockets), running(Path(folder), entry, integration) as gateway:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json, config_file
-from gateway.cli.run_command import on_store
+from gateway.cli.run_command import run_on_store
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -38,4 +38,4 @@ def key(file: Path, new: bool, as_json: bool) -> None:
         print(json.dumps({"public_key": text, "store": store_id}) if as_json else text)
         return 0
 
-    on_store(file, work, as_json=as_json)
+    run_on_store(file, work, as_json=as_json)

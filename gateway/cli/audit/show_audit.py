@@ -10,7 +10,7 @@ import click
 
 from gateway.cli.audit.audit_filters import filter_of, filters
 from gateway.cli.options import as_json, config_file
-from gateway.cli.run_command import on_store, table
+from gateway.cli.run_command import run_on_store, table
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -41,7 +41,7 @@ def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any
             table(COLUMNS, [_row(one) for one in found])
         return 0
 
-    on_store(file, work, as_json=as_json)
+    run_on_store(file, work, as_json=as_json)
 
 
 @click.command()
@@ -64,7 +64,7 @@ def export(file: Path, after: int | None, **given: Any) -> None:
         sys.stdout.flush()
         return 0
 
-    on_store(file, work)
+    run_on_store(file, work)
 
 
 def _row(one: "SealedRecord") -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json, config_file
-from gateway.cli.run_command import on_store
+from gateway.cli.run_command import run_on_store
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
             _print(verdict, outside=len(given))
         return 0 if verdict.ok else 1
 
-    on_store(file, work, as_json=as_json)
+    run_on_store(file, work, as_json=as_json)
 
 
 def _report(verdict: "Verdict") -> dict[str, object]:

@@ -22,10 +22,10 @@ def evidence(names: tuple[str, ...], level: str | None, file: Path | None, as_js
     Level unconfirmed: general knowledge. Level assumed: a default that no source states."""
     from gateway.catalog.evidence import open_fields
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
-    from gateway.cli.terminal import faults_end_the_command
+    from gateway.cli.terminal import exit_on_faults
     from gateway.text import counted, did_you_mean
 
-    with faults_end_the_command():
+    with exit_on_faults():
         catalog, _ = catalog_and_url(file)
     if strangers := [name for name in names if name not in catalog.providers]:
         hint = did_you_mean(strangers[0], list(catalog.providers))

@@ -32,10 +32,10 @@ def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool
     from gateway.authoring.rehearsal.samples import NoSample
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
     from gateway.cli.catalog.show_catalog import named
-    from gateway.cli.terminal import faults_end_the_command
+    from gateway.cli.terminal import exit_on_faults
 
     logging.getLogger().addHandler(logging.NullHandler())
-    with faults_end_the_command(as_json):
+    with exit_on_faults(as_json):
         catalog, _ = catalog_and_url(file)
         provider = named(catalog, name)
         try:

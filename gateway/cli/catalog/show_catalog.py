@@ -30,10 +30,10 @@ def list_providers(search: str, category: str | None, auth_mode: str | None, fil
     """List the catalog's providers: name, display name, auth mode, categories."""
     from gateway.catalog.listing import Listing, Query
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
-    from gateway.cli.terminal import faults_end_the_command
+    from gateway.cli.terminal import exit_on_faults
     from gateway.integrations.declared import known_modes
 
-    with faults_end_the_command():
+    with exit_on_faults():
         catalog, public_url = catalog_and_url(file)
     listing = Listing(catalog, public_url)
     if category is not None:
@@ -74,9 +74,9 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
     import yaml
 
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
-    from gateway.cli.terminal import faults_end_the_command
+    from gateway.cli.terminal import exit_on_faults
 
-    with faults_end_the_command():
+    with exit_on_faults():
         catalog, public_url = catalog_and_url(file)
     named(catalog, name)
     entry = catalog.provider_json(name, public_url)
@@ -136,9 +136,9 @@ def operations(
     from gateway.catalog.api_operations import RISKS, provenance, shown_operation, shown_scopes
     from gateway.catalog.yaml_file import UnreadableFile
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
-    from gateway.cli.terminal import faults_end_the_command
+    from gateway.cli.terminal import exit_on_faults
 
-    with faults_end_the_command():
+    with exit_on_faults():
         catalog, _ = catalog_and_url(file)
     named(catalog, name)
     if risk is not None:

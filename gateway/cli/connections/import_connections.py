@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # ── The output of an import: the warning before, the result and the preview.
 
 
-def print_preview(runtime: "Runtime", environment: str) -> None:
+def warn_about_test_refresh(runtime: "Runtime", environment: str) -> None:
     """Print a warning that a test refresh may invalidate the tokens of the system that they come from."""
     from gateway.moving.importer import rotating
 
@@ -74,7 +74,7 @@ def _example(intake: "Importer", result: str, reason: str) -> str:
     return f"{place}: {one.detail}" if place and one.detail else place or one.detail
 
 
-def tell_preview(seen: "Preview", *, as_json: bool) -> int:
+def print_move_preview(seen: "Preview", *, as_json: bool) -> int:
     """Print the preview; return exit code 1 if something cannot be moved without changes, else 0."""
     well = not seen.orphans and all(one.verdict in ("works", "register_callback") for one in seen.forecasts)
     if as_json:
@@ -108,7 +108,7 @@ def tell_preview(seen: "Preview", *, as_json: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Peering:
+class PeerSource:
     """The API of another gateway, as the source of an import."""
 
     address: str
@@ -130,7 +130,7 @@ class Peering:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FileSource:
     """A file, or ``-`` for stdin, as the source of an import.
 
     `passphrase`: the variable and the file that may hold a bundle's passphrase.
@@ -183,7 +183,7 @@ class Reading:
             raise click.ClickException(f"{self.source} cannot be read: {fault.strerror}") from None
 
 
-def intake_of(
+def reporting_importer(
     runtime: "Runtime", wish: "ImportOptions", stack: ExitStack, report: Path | None, at_once: int
 ) -> "Importer":
     """Return an importer that shows its progress and writes its report; the report is open until `stack` is closed."""
@@ -218,7 +218,7 @@ def preview_from(
     """Preview the import of all integrations of `address`, or of one. Exits 1 if one cannot be moved without changes."""
     if key is None:
         raise click.UsageError("Name the key of Nango: --key-env NAME or --key-file FILE.")
-    peer = Peering(address, key, plain_http=plain_http, only=(integration,) if integration else ())
+    peer = PeerSource(address, key, plain_http=plain_http, only=(integration,) if integration else ())
 
     async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
@@ -231,7 +231,7 @@ def preview_from(
     raise AssertionError("run ends the command")
 
 
-async def preview_of(runtime: "Runtime", peer: Peering, wish: "ImportOptions", *, as_json: bool) -> int:
+async def preview_of(runtime: "Runtime", peer: PeerSource, wish: "ImportOptions", *, as_json: bool) -> int:
     """Print the preview; return exit code 0 if everything can be moved without changes, else 1."""
     from gateway.moving.moved_connection import SourceRefused
     from gateway.moving.peer import Peer, PeerCalls, session_for
@@ -243,7 +243,7 @@ async def preview_of(runtime: "Runtime", peer: Peering, wish: "ImportOptions", *
             seen = await preview(runtime, Peer(calls), wish, peer.only)
     except SourceRefused as fault:
         raise click.ClickException(str(fault)) from None
-    return tell_preview(seen, as_json=as_json)
+    return print_move_preview(seen, as_json=as_json)
 
 
 @click.command("import")
@@ -324,13 +324,13 @@ def import_connections(
     _check(source, address, preview, test_refresh, dry_run)
     names = _pairs(named, "--integration")
     if address is not None:
-        feed: Peering | Reading = _peering(address, key_env, key_file, plain_http, only)
+        feed: PeerSource | FileSource = _peer_source(address, key_env, key_file, plain_http, only)
     else:
         secret_inputs.secret_of(
             "key", "--key", key_env, key_file
         )  # not used with a file, but a mistake in these options is still reported
         passphrase = (passphrase_env, passphrase_file)
-        feed = Reading(str(source), kind, into, _pairs(columns, "--column"), passphrase, only)
+        feed = FileSource(str(source), kind, into, _pairs(columns, "--column"), passphrase, only)
 
     async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
@@ -338,14 +338,14 @@ def import_connections(
         name = environment_of(runtime, environment)
         wish = ImportOptions(environment=name, named=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify)
         if preview:
-            assert isinstance(feed, Peering)
+            assert isinstance(feed, PeerSource)
             return await preview_of(runtime, feed, wish, as_json=as_json)
         with ExitStack() as stack:
-            intake = intake_of(runtime, wish, stack, report, at_once)
+            intake = reporting_importer(runtime, wish, stack, report, at_once)
             intake.create_integrations, intake.test_refresh = create_integrations, test_refresh
             intake.refresh_rate = refresh_rate
             if test_refresh:
-                print_preview(runtime, name)
+                warn_about_test_refresh(runtime, name)
             await feed.into(intake)
         return print_result(intake, as_json=as_json)
 
@@ -362,14 +362,14 @@ def _check(source: str | None, address: str | None, preview: bool, test_refresh:
         raise click.UsageError("--dry-run changes nothing, so it cannot --test-refresh.")
 
 
-def _peering(
+def _peer_source(
     address: str, key_env: str | None, key_file: Path | None, plain_http: bool, only: tuple[str, ...]
-) -> Peering:
+) -> PeerSource:
     """Return the API to import from. Raises UsageError if its key is not given or cannot be read."""
     key = secret_inputs.secret_of("key", "--key", key_env, key_file)
     if key is None:
         raise click.UsageError("Name the key of Nango: --key-env NAME or --key-file FILE.")
-    return Peering(address, key, plain_http, only)
+    return PeerSource(address, key, plain_http, only)
 
 
 def _pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:

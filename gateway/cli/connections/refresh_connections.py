@@ -48,7 +48,7 @@ def refresh(
         raise click.UsageError("--all needs --integration ID.")
 
     async def work(runtime: "Runtime") -> int:
-        from gateway.moving.parallel_work import renewed
+        from gateway.moving.parallel_work import refresh_now
 
         refs = await _refs(runtime, environment_of(runtime, environment), integration, connection_ids)
         if refs is None:
@@ -56,7 +56,7 @@ def refresh(
         results: list[dict[str, Any]] = []
 
         async def one(ref: "ConnectionRef") -> None:
-            outcome, detail = await renewed(runtime, ref)
+            outcome, detail = await refresh_now(runtime, ref)
             named = {"connection_id": ref.connection_id, "integration": ref.integration_id}
             results.append({**named, "outcome": outcome, "detail": detail})
 

@@ -11,7 +11,7 @@ import click
 
 from gateway.cli.options import as_json, config_file, environment, perhaps_integration
 from gateway.cli.run_command import check_integration, environment_of, run, table
-from gateway.cli.terminal import harmless, one_line
+from gateway.cli.terminal import one_line, without_control_characters
 from gateway.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def why(file: Path, environment: str | None, integration: str | None, connection
             return 1
         story = await state_and_story(runtime, runtime.generation, row, serves=False)
         body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id, **story}
-        print(json.dumps(body, indent=2) if as_json else harmless(_text(body)))
+        print(json.dumps(body, indent=2) if as_json else without_control_characters(_text(body)))
         return 0
 
     run(file, work, as_json=as_json)

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from gateway.cli.demo import DemoFailed
-from gateway.sandbox.visitor import LostTheWay, VisitedPage, browser, visit
+from gateway.sandbox.visitor import VisitedPage, VisitUnfinished, browser, visit
 from gateway.secret import Secret
 
 INTEGRATION: Final = "sandbox"
@@ -98,7 +98,7 @@ class Customer:
         try:
             async with browser() as session:
                 end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{query}", _ANSWERS)
-        except (ClientError, LostTheWay) as fault:
+        except (ClientError, VisitUnfinished) as fault:
             raise DemoFailed(f"the authorization did not come to an end: {fault}") from fault
         if end.status != 200 or not end.url.startswith(f"{self._url}/oauth/callback"):
             address = end.url.partition("?")[0]

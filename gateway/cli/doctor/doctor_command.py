@@ -15,7 +15,7 @@ from gateway.cli.options import as_json, config_file
 
 if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
-    from gateway.cli.doctor.findings import DoctorFinding, Patient
+    from gateway.cli.doctor.findings import DoctorFinding, ExaminedGateway
     from gateway.config import Config
 
 
@@ -68,7 +68,7 @@ def doctor(
 
 async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[list[DoctorFinding], Config | None]":
     """Return the findings in the order in which they are printed, and the configuration if it can be used."""
-    from gateway.cli.doctor.findings import declared, ok, patient
+    from gateway.cli.doctor.findings import declared, examined_gateway, ok
 
     config, catalog, findings = await asyncio.to_thread(_configuration, file)
     if config is None or catalog is None:
@@ -78,12 +78,12 @@ async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[
         findings.append(_unknown(config, wanted))
     elif not findings:
         findings.append(ok("configuration", f"{file} is in order"))
-    async with patient(config, catalog, integrations) as one:
+    async with examined_gateway(config, catalog, integrations) as one:
         findings += await _looked_at(one, offline=offline)
     return findings, config
 
 
-async def _looked_at(one: "Patient", *, offline: bool) -> "list[DoctorFinding]":
+async def _looked_at(one: "ExaminedGateway", *, offline: bool) -> "list[DoctorFinding]":
     """Run all checks at the same time; checks that read the disk or block on the database run in threads."""
     from gateway.cli.doctor.integration_checks import integrations
     from gateway.cli.doctor.machine_checks import database, files, journal
@@ -99,7 +99,9 @@ async def _looked_at(one: "Patient", *, offline: bool) -> "list[DoctorFinding]":
     return [*here, *beside, *near, *clocks(one), *declared.result(), *far]
 
 
-def _listed(look: "Callable[[Patient], Iterator[DoctorFinding]]", one: "Patient") -> "list[DoctorFinding]":
+def _listed(
+    look: "Callable[[ExaminedGateway], Iterator[DoctorFinding]]", one: "ExaminedGateway"
+) -> "list[DoctorFinding]":
     return list(look(one))
 
 

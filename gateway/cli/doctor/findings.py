@@ -69,7 +69,7 @@ class Declared:
 
 
 @dataclass(slots=True)
-class Patient:
+class ExaminedGateway:
     """The configuration that is examined, and HTTP clients for the checks.
 
     `egress` calls providers, restricted by the guard; `http` calls the gateway's own addresses, which may be private.
@@ -98,11 +98,13 @@ def declared(config: Config, catalog: Catalog, wanted: str | None) -> tuple[Decl
 
 
 @asynccontextmanager
-async def patient(config: Config, catalog: Catalog, integrations: tuple[Declared, ...]) -> AsyncIterator[Patient]:
+async def examined_gateway(
+    config: Config, catalog: Catalog, integrations: tuple[Declared, ...]
+) -> AsyncIterator[ExaminedGateway]:
     egress = egress_of(config.egress)
     timeout = aiohttp.ClientTimeout(total=ANSWER_S)
     try:
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as http:
-            yield Patient(config, catalog, integrations, egress, http)
+            yield ExaminedGateway(config, catalog, integrations, egress, http)
     finally:
         await egress.close()

@@ -6,25 +6,25 @@ from pathlib import Path
 from gateway import resources
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.lint import warnings
-from gateway.cli.doctor.findings import Declared, DoctorFinding, Patient, ok
+from gateway.cli.doctor.findings import Declared, DoctorFinding, ExaminedGateway, ok
 from gateway.integrations.client_mistakes import client_mistakes, client_values
 
 
-def integrations(patient: Patient) -> Iterator[DoctorFinding]:
-    for one in patient.integrations:
-        yield from redirect(patient, one)
+def integrations(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+    for one in examined.integrations:
+        yield from redirect(examined, one)
         yield from scopes(one)
-        yield from client(patient, one)
-    yield from entries(patient)
+        yield from client(examined, one)
+    yield from entries(examined)
 
 
-def redirect(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
+def redirect(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding]:
     mode = AUTH_MODES.get(one.provider.auth_mode)
     if mode is None or not mode.redirects:
         return
     page = one.provider.setup_guide_url or one.provider.docs
     at = f" ({page})" if page else ""
-    advice = f"register exactly this at {one.provider.display_name}{at}: {patient.config.callback_url}"
+    advice = f"register exactly this at {one.provider.display_name}{at}: {examined.config.callback_url}"
     yield ok("redirect", advice, integration=one.name)
 
 
@@ -38,7 +38,7 @@ def scopes(one: Declared) -> Iterator[DoctorFinding]:
         )
 
 
-def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
+def client(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding]:
     """Report client values that look like copying mistakes; the values are never shown."""
     given, found = client_values(one.config), client_mistakes(one.config)
     for key, trouble in found:
@@ -46,7 +46,7 @@ def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
             "fail",
             "client",
             f"{key} {trouble}",
-            patient.where(*one.place, key),
+            examined.where(*one.place, key),
             f"copy {key} again from {one.provider.display_name}'s developer console",
             one.name,
         )
@@ -54,17 +54,17 @@ def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
         yield ok("client", f"{' and '.join(given)} look like what a console gives out", integration=one.name)
 
 
-def entries(patient: Patient) -> Iterator[DoctorFinding]:
+def entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Warn about the operator's own entries in use. Faults of these entries are reported as faults of the configuration."""
     shipped = resources.folder("catalog").absolute()
-    seen = {one.provider.name: one for one in patient.integrations}
+    seen = {one.provider.name: one for one in examined.integrations}
     fine = []
     for name, one in seen.items():
         doubts = []
-        if not Path(patient.catalog.where(name).rpartition(":")[0]).absolute().is_relative_to(shipped):
+        if not Path(examined.catalog.where(name).rpartition(":")[0]).absolute().is_relative_to(shipped):
             doubts = list(warnings(one.provider))
         for place, message in doubts:
-            where = patient.catalog.where(name, *place)
+            where = examined.catalog.where(name, *place)
             yield DoctorFinding("warn", "catalog", message, where, "see `gateway catalog lint`", one.name)
         if not doubts:
             fine.append(name)

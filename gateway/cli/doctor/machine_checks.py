@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from gateway.catalog.refresh_tokens import what_brings_one
-from gateway.cli.doctor.findings import DoctorFinding, Level, Patient, ok
+from gateway.cli.doctor.findings import DoctorFinding, ExaminedGateway, Level, ok
 from gateway.cli.terminal import program
 from gateway.config.exposed import SQLITE, open_files
 from gateway.config.store_url import unguarded
 from gateway.journal.place import NO_FOLDER, journal_beside, journal_of_node
 from gateway.journal.segment import Segment
-from gateway.store.preflight import ending_with_token, look_at
+from gateway.store.preflight import check_database, ending_with_token
 from gateway.store.preflight_checks import REVISIONS, StoreDamaged, StoreRefused
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import counted
@@ -26,19 +26,19 @@ FULL_BYTES: Final = 100 << 20
 TIGHT_BYTES: Final = 1 << 30
 
 
-def files(patient: Patient) -> Iterator[DoctorFinding]:
+def files(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Check the file modes of the configuration, its secret files and the database, and the free disk space."""
-    config = patient.config
+    config = examined.config
     found = open_files(config)
     for one in found:
         yield DoctorFinding("warn", "files", one.message, str(one.path), one.fix)
     if not found:
         yield ok("files", "keys, configuration and database are their owner's alone")
     if config.store.url.startswith(SQLITE):
-        yield _room(patient, Path(config.store.url.removeprefix(SQLITE)))
+        yield _room(examined, Path(config.store.url.removeprefix(SQLITE)))
 
 
-def _room(patient: Patient, database: Path) -> DoctorFinding:
+def _room(examined: ExaminedGateway, database: Path) -> DoctorFinding:
     folder = database.parent
     try:
         free = shutil.disk_usage(folder).free
@@ -48,7 +48,7 @@ def _room(patient: Patient, database: Path) -> DoctorFinding:
     if free >= TIGHT_BYTES:
         return ok("disk", message)
     level: Level = "fail" if free < FULL_BYTES else "warn"
-    where = patient.where("store", "url")
+    where = examined.where("store", "url")
     return DoctorFinding(level, "disk", message, where, "make room, or let store.url name a file elsewhere")
 
 
@@ -58,11 +58,11 @@ def _room(patient: Patient, database: Path) -> DoctorFinding:
 CHECK_S: Final = 10.0
 
 
-def refresh_tokens(patient: Patient) -> Iterator[DoctorFinding]:
+def refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Warn about integrations with connections that have no refresh token, so they end when the access token expires."""
-    by_name = {one.name: one for one in patient.integrations}
+    by_name = {one.name: one for one in examined.integrations}
     try:
-        found = ending_with_token(patient.config.store)
+        found = ending_with_token(examined.config.store)
     except StoreRefused:  # in use by another process now; `database` reports faults of the store
         return
     for environment, key, number, first in found:
@@ -73,39 +73,39 @@ def refresh_tokens(patient: Patient) -> Iterator[DoctorFinding]:
         message = f"{counted(number, 'connection')} {has} with its access token, the next on {first} UTC"
         asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes or ()
         how = what_brings_one(one.provider, asked)
-        yield DoctorFinding("warn", "refresh tokens", message, patient.where(*one.place), how, one.name)
+        yield DoctorFinding("warn", "refresh tokens", message, examined.where(*one.place), how, one.name)
 
 
-def database(patient: Patient) -> Iterator[DoctorFinding]:
+def database(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Check the store. Blocks: PostgreSQL for at most `store.pool.connect_s` to connect and again to answer, a file for
     at most `CHECK_S`."""
-    config = patient.config
+    config = examined.config
     key = ("store", "url")
     try:
-        revision = look_at(config.store)
+        revision = check_database(config.store)
         sound = revision is None or not config.store.url.startswith("sqlite:") or _sound(config.store.url)
     except StoreDamaged as damage:
         fix = f"stop the gateway, then `{program()} restore BACKUP -c {config.path}`"
-        yield DoctorFinding("fail", "store", str(damage), patient.where(*key), fix)
+        yield DoctorFinding("fail", "store", str(damage), examined.where(*key), fix)
         return
     except StoreRefused as refusal:
         message = str(refusal)
         if "encryption_keys" in message:
             key = ("store", "encryption_keys")
         fix = refusal.fix or f"correct {'.'.join(key)}"
-        yield DoctorFinding("fail", "store", message, patient.where(*key), fix)
+        yield DoctorFinding("fail", "store", message, examined.where(*key), fix)
         return
     if revision is None:
         yield ok("store", "there is no database yet, or an empty one; the first start makes its tables")
     elif revision == REVISIONS[-1]:
         yield ok("store", f"the database is at revision {revision}, which this version needs")
-        yield from refresh_tokens(patient)
+        yield from refresh_tokens(examined)
     else:
         yield DoctorFinding(
             "warn",
             "store",
             f"the database is at revision {revision}; the next start moves it to {REVISIONS[-1]}",
-            patient.where(*key),
+            examined.where(*key),
             f"back it up first; then start `{program()} serve`",
         )
     if not sound:
@@ -120,7 +120,7 @@ def database(patient: Patient) -> Iterator[DoctorFinding]:
             "warn",
             "store",
             "the database's certificate is not checked, so that somebody between could read everything",
-            patient.where(*key),
+            examined.where(*key),
             "add ?sslmode=verify-full to store.url",
         )
 
@@ -138,9 +138,9 @@ CHECK = "journal"
 AT_STAKE = "a process that is killed while it refreshes a token may lose it"
 
 
-async def journal(patient: Patient) -> AsyncIterator[DoctorFinding]:
+async def journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Check, as this user on this machine, that the refresh journal can be written; no file is left behind."""
-    url, where = patient.config.store.url, patient.where("store", "url")
+    url, where = examined.config.store.url, examined.where("store", "url")
     folder = journal_beside(sqlite_path(url)) if url.startswith("sqlite:") else journal_of_node("doctor")
     if folder is None:
         yield DoctorFinding(

@@ -19,7 +19,7 @@ from gateway.api.health import INSTANCE
 from gateway.authority import local_url
 from gateway.catalog.address import parse_address
 from gateway.catalog.template import TemplateError
-from gateway.cli.doctor.findings import ANSWER_S, Declared, DoctorFinding, Level, Patient, ok
+from gateway.cli.doctor.findings import ANSWER_S, Declared, DoctorFinding, ExaminedGateway, Level, ok
 from gateway.cli.doctor.machine_checks import AT_STAKE, CHECK
 from gateway.cli.terminal import program
 from gateway.egress.egress_errors import EgressError
@@ -43,12 +43,12 @@ def skew_s(date: str, asked: datetime, answered: datetime) -> float | None:
     return 0.0 if early <= 0 <= late else (early if early > 0 else late)
 
 
-def clocks(patient: Patient) -> Iterator[DoctorFinding]:
+def clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Compare this machine's clock with the median of all answers."""
-    if not patient.skews_s:
+    if not examined.skews_s:
         return
-    skew = median(seconds for _, seconds in patient.skews_s)
-    who = ", ".join(sorted({name for name, _ in patient.skews_s}))
+    skew = median(seconds for _, seconds in examined.skews_s)
+    who = ", ".join(sorted({name for name, _ in examined.skews_s}))
     if abs(skew) <= FINE_S:
         yield ok("clock", f"it agrees with {who}")
         return
@@ -76,29 +76,29 @@ class Origin:
     field: str
 
 
-async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
+async def outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Send ``HEAD /`` without a credential to each literal origin, to all at the same time, and report the results."""
     asked: dict[str, asyncio.Task[str | EgressError]] = {}
     async with asyncio.TaskGroup() as group:
-        for one in patient.integrations:
+        for one in examined.integrations:
             for origin in origins(one):
                 if origin.url not in asked:
-                    asked[origin.url] = group.create_task(_head(patient, origin.url))
-        for environment in patient.config.environments.values():
+                    asked[origin.url] = group.create_task(_head(examined, origin.url))
+        for environment in examined.config.environments.values():
             if environment.webhook_url is not None and environment.webhook_url not in asked:
-                asked[environment.webhook_url] = group.create_task(_head(patient, _origin_of(environment.webhook_url)))
-    for one in patient.integrations:
+                asked[environment.webhook_url] = group.create_task(_head(examined, _origin_of(environment.webhook_url)))
+    for one in examined.integrations:
         results = [(origin, asked[origin.url].result()) for origin in origins(one)]
-        bad = [_refused(patient, one, origin, said) for origin, said in results if isinstance(said, EgressError)]
+        bad = [_refused(examined, one, origin, said) for origin, said in results if isinstance(said, EgressError)]
         for finding in bad:
             yield finding
         if results and not bad:
             hosts = ", ".join(dict.fromkeys(urlsplit(origin.url).netloc for origin, _ in results))
             yield ok("provider", f"{hosts} can be reached", integration=one.name)
-    for environment in patient.config.environments.values():
+    for environment in examined.config.environments.values():
         if environment.webhook_url is not None:
             said = asked[environment.webhook_url].result()
-            yield _of_webhook(patient, environment.name, environment.webhook_url, said)
+            yield _of_webhook(examined, environment.name, environment.webhook_url, said)
 
 
 def origins(one: Declared) -> Iterator[Origin]:
@@ -125,28 +125,28 @@ def _origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-async def _head(patient: Patient, origin: str) -> str | EgressError:
+async def _head(examined: ExaminedGateway, origin: str) -> str | EgressError:
     """Return the status, whatever it is, since any answer shows that the origin can be reached; else the error."""
     began = clock.now()
     try:
-        answer = await patient.egress.fetch("HEAD", f"{origin}/", timeout_s=ANSWER_S)
+        answer = await examined.egress.fetch("HEAD", f"{origin}/", timeout_s=ANSWER_S)
     except EgressError as fault:
         return fault
     date = answer.headers.get("Date")
     skew = skew_s(date, began, clock.now()) if date else None
     if skew is not None:
-        patient.skews_s.append((urlsplit(origin).netloc, skew))
+        examined.skews_s.append((urlsplit(origin).netloc, skew))
     return str(answer.status)
 
 
-def _refused(patient: Patient, one: Declared, origin: Origin, fault: EgressError) -> DoctorFinding:
+def _refused(examined: ExaminedGateway, one: Declared, origin: Origin, fault: EgressError) -> DoctorFinding:
     if fault.kind == "refused":
         fix = "if that address is meant, open it under egress.allow; if not, correct the entry or DNS"
         return DoctorFinding(
-            "fail", "egress", f"{origin.field}: {fault.message}", patient.where("egress", "allow"), fix, one.name
+            "fail", "egress", f"{origin.field}: {fault.message}", examined.where("egress", "allow"), fix, one.name
         )
-    shipped = patient.catalog.where(one.provider.name, *origin.field.split("."))
-    where = patient.where(*one.place, "provider")
+    shipped = examined.catalog.where(one.provider.name, *origin.field.split("."))
+    where = examined.where(*one.place, "provider")
     fix = f"check DNS, the firewall and egress.proxy of this machine, and the address in {shipped}"
     return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, one.name)
 
@@ -159,10 +159,10 @@ WEBHOOK_FIX: Final = {
 }
 
 
-def _of_webhook(patient: Patient, environment: str, url: str, said: str | EgressError) -> DoctorFinding:
+def _of_webhook(examined: ExaminedGateway, environment: str, url: str, said: str | EgressError) -> DoctorFinding:
     host = urlsplit(url).hostname
     if isinstance(said, EgressError):
-        where = patient.where("environments", environment, "webhook_url")
+        where = examined.where("environments", environment, "webhook_url")
         return DoctorFinding("fail", "webhook", said.message, where, WEBHOOK_FIX.get(said.kind, "correct webhook_url"))
     return ok("webhook", f"{host} of environment {environment} can be reached")
 
@@ -185,20 +185,20 @@ class HealthAnswer:
     nobody: bool = False
 
 
-async def reach(patient: Patient) -> AsyncIterator[DoctorFinding]:
+async def reach(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Check the local listener and the public URL, from this machine only.
 
     Problems between this machine and the internet are not found.
     """
-    server = patient.config.server
+    server = examined.config.server
     local = local_url(server.host, server.port)
-    here, there = await asyncio.gather(_health(patient, local), _health(patient, server.public_url))
+    here, there = await asyncio.gather(_health(examined, local), _health(examined, server.public_url))
     if here.another:
         yield DoctorFinding(
             "fail",
             "gateway",
-            f"another gateway listens on {local}: its encryption keys are not those of {patient.config.path}",
-            patient.where("server", "port"),
+            f"another gateway listens on {local}: its encryption keys are not those of {examined.config.path}",
+            examined.where("server", "port"),
             "stop it (`gateway demo` and `make run` end with Ctrl-C), or set another server.port",
         )
     elif here.ours:
@@ -210,14 +210,14 @@ async def reach(patient: Patient) -> AsyncIterator[DoctorFinding]:
             "warn",
             "gateway",
             f"something else listens on {local}: it {here.trouble}",
-            patient.where("server", "port"),
+            examined.where("server", "port"),
             "stop that, or set another server.port",
         )
-    yield _of_public(patient, here, there)
+    yield _of_public(examined, here, there)
 
 
-def _of_public(patient: Patient, here: HealthAnswer, there: HealthAnswer) -> DoctorFinding:
-    url, where = patient.config.server.public_url, patient.where("server", "public_url")
+def _of_public(examined: ExaminedGateway, here: HealthAnswer, there: HealthAnswer) -> DoctorFinding:
+    url, where = examined.config.server.public_url, examined.where("server", "public_url")
     if there.another:
         fix = "correct server.public_url, or what stands before the gateway, or stop the other gateway"
         what = "its encryption keys are not those of this configuration"
@@ -238,15 +238,15 @@ def _of_public(patient: Patient, here: HealthAnswer, there: HealthAnswer) -> Doc
     )
 
 
-async def _health(patient: Patient, base: str) -> HealthAnswer:
+async def _health(examined: ExaminedGateway, base: str) -> HealthAnswer:
     """Request ``GET /health`` and return the result; errors are results too and are not raised."""
     began = clock.now()
     try:
-        async with patient.http.get(f"{base}/health", allow_redirects=False) as answer:
+        async with examined.http.get(f"{base}/health", allow_redirects=False) as answer:
             date = answer.headers.get("Date")
             if date is not None and base.startswith("https:"):
                 skew = skew_s(date, began, clock.now())
-                patient.skews_s += [(urlsplit(base).netloc, skew)] if skew is not None else []
+                examined.skews_s += [(urlsplit(base).netloc, skew)] if skew is not None else []
             if 300 <= answer.status < 400:
                 to = urlsplit(answer.headers.get("Location", "")).netloc
                 return HealthAnswer(trouble=f"answers with a redirect{f' to {to}' if to else ''}")
@@ -255,7 +255,7 @@ async def _health(patient: Patient, base: str) -> HealthAnswer:
                 body = await answer.json(content_type=None)
             if answer.status == 200 and body == OURS:
                 shown = answer.headers.get(INSTANCE)
-                known = {instance(one) for one in Keyring(patient.config.store.encryption_keys).ids}
+                known = {instance(one) for one in Keyring(examined.config.store.encryption_keys).ids}
                 return HealthAnswer(ours=True, another=shown is not None and shown not in known)
             return HealthAnswer(trouble=f"answers {answer.status} to GET /health, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:
@@ -287,17 +287,17 @@ REJECTED: Final = re.compile(
 UNREADABLE: Final = re.compile(r"^gateway_stored_secrets_unreadable_total\{[^}]*\} ([0-9]+)", re.MULTILINE)
 
 
-async def running(patient: Patient) -> AsyncIterator[DoctorFinding]:
+async def running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Yield findings from ``/ready`` of a running gateway, and from its metrics if `server.admin_port` is set."""
-    server, text, journal = patient.config.server, "", None
+    server, text, journal = examined.config.server, "", None
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
-        async with patient.http.get(f"{local_url(server.host, server.port)}/ready") as answer:
+        async with examined.http.get(f"{local_url(server.host, server.port)}/ready") as answer:
             journal = (await answer.json()).get("journal")
     if server.admin_port:
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-            async with patient.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as answer:
+            async with examined.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as answer:
                 text = await answer.text()
-    where = patient.where("store", "url")
+    where = examined.where("store", "url")
     if journal == "unwritable":
         detail = f"{AT_STAKE}: the gateway that runs here cannot write the refresh journal"
         yield DoctorFinding("warn", CHECK, detail, where, "its log says why: refresh_journal_unwritable")
@@ -312,5 +312,5 @@ async def running(patient: Patient) -> AsyncIterator[DoctorFinding]:
             f"the provider's API rejected {counted(int(times), 'credential')} on every call since the gateway started"
         )
         fix = "find them with `gateway connections list` (needs_reauth), then see `gateway connections why ID`"
-        place = patient.where("environments", environment, "integrations", integration)
+        place = examined.where("environments", environment, "integrations", integration)
         yield DoctorFinding("warn", "credentials", detail, place, fix, f"{environment}/{integration}")

@@ -9,7 +9,7 @@ import click
 
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
-from gateway.cli.terminal import harmless
+from gateway.cli.terminal import without_control_characters
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -126,7 +126,9 @@ def show(file: Path, environment: str | None, message_id: str, as_json: bool) ->
             print(f"gateway: environment '{name}' has no event '{message_id}'", file=sys.stderr)
             return 1
         report = await _event_json(runtime, found)
-        print(json.dumps(report, indent=2, ensure_ascii=False) if as_json else harmless(_text(report)))
+        print(
+            json.dumps(report, indent=2, ensure_ascii=False) if as_json else without_control_characters(_text(report))
+        )
         return 0
 
     run(file, work, as_json=as_json)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Master:
+class EncryptionKeyUse:
     """An encryption key and its use. `place`: in store.encryption_keys, from 1. `values`: number of values that its data
     keys encrypt."""
 
@@ -37,18 +37,18 @@ class Master:
         return self.place > 1 and self.data_keys == 0
 
 
-def masters(store: "StoreConfig", counts: "KeyCounts") -> Sequence[Master]:
+def key_uses(store: "StoreConfig", counts: "KeyCounts") -> Sequence[EncryptionKeyUse]:
     from gateway.vault import Keyring
 
     ids = Keyring(store.encryption_keys).ids
     wrapped = [counts.under_master(one) for one in ids]
     return [
-        Master(place, one, len(keys), sum(key.total for key in keys))
+        EncryptionKeyUse(place, one, len(keys), sum(key.total for key in keys))
         for place, (one, keys) in enumerate(zip(ids, wrapped, strict=True), start=1)
     ]
 
 
-def advice(found: Sequence[Master]) -> str:
+def advice(found: Sequence[EncryptionKeyUse]) -> str:
     """Return the next step, in one line."""
     gone = [str(one.place) for one in found if one.may_go]
     needed = [one for one in found if one.place > 1 and one.data_keys]
@@ -72,7 +72,7 @@ def status(file: Path, verify: bool, as_json: bool) -> None:
 
     Exits 1 if a value cannot be decrypted: its data key is missing or, with --verify, the value was changed.
     """
-    from gateway.cli.run_command import on_store
+    from gateway.cli.run_command import run_on_store
 
     async def work(store: "Store", config: "Config") -> int:
         from gateway.cli.terminal import progress
@@ -92,12 +92,12 @@ def status(file: Path, verify: bool, as_json: bool) -> None:
             print(f"gateway: {counted(number, 'value')} under data key {key_id}, which is not stored", file=sys.stderr)
         return 1 if damaged or counts.without_data_key else 0
 
-    on_store(file, work, as_json=as_json)
+    run_on_store(file, work, as_json=as_json)
 
 
 def as_report(config: "Config", counts: "KeyCounts", damaged: list[str] | None = None) -> dict[str, Any]:
 
-    found = masters(config.store, counts)
+    found = key_uses(config.store, counts)
     report: dict[str, Any] = {
         "encryption_keys": [
             {"place": one.place, "id": one.id, "data_keys": one.data_keys, "values": one.values, "may_go": one.may_go}
@@ -124,7 +124,7 @@ def as_report(config: "Config", counts: "KeyCounts", damaged: list[str] | None =
 def _print(config: "Config", counts: "KeyCounts") -> None:
     from gateway.cli.run_command import table
 
-    found = masters(config.store, counts)
+    found = key_uses(config.store, counts)
     rows = [
         (str(one.place), one.id, str(one.data_keys), f"{one.values:,}", _use(one.place, one.may_go)) for one in found
     ]
@@ -165,7 +165,7 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
     """
     if data_keys and wrap_only:
         raise click.UsageError("Give one of --data-keys and --wrap-only.")
-    from gateway.cli.run_command import on_store
+    from gateway.cli.run_command import run_on_store
 
     async def work(store: "Store", config: "Config") -> int:
         if not yes:
@@ -179,7 +179,7 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
             done = await store.rotation.rotate(step, fresh=data_keys)
         return await _report(store, config, done, time.monotonic() - began, as_json=as_json)
 
-    on_store(file, work, as_json=as_json)
+    run_on_store(file, work, as_json=as_json)
 
 
 def _remind() -> None:
@@ -201,7 +201,7 @@ async def _wrapped(store: "Store", config: "Config", *, as_json: bool) -> int:
         print(json.dumps({"wrapped": count, "status": as_report(config, counts)}, indent=2))
     else:
         print(f"{counted(count, 'data key')} wrapped again; every value stays as it is.")
-        print(advice(masters(config.store, counts)))
+        print(advice(key_uses(config.store, counts)))
     return 0
 
 
@@ -230,7 +230,7 @@ async def _report(store: "Store", config: "Config", done: "Rotated", took_s: flo
             print(
                 f"{done.kept_keys} former data {which} for refreshes that began before; the next rotation removes {them}."
             )
-        print(advice(masters(config.store, counts)))
+        print(advice(key_uses(config.store, counts)))
     for value in done.damaged:
         print(f"gateway: {value} does not open; it was left as it is", file=sys.stderr)
     return 1 if done.left else 0

@@ -33,7 +33,7 @@ def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
         yield "budget", f"{counted(key.budget, 'call')} in all"
 
 
-def strangers(runtime: "Runtime", environment: str, asked: "KeyLimits") -> Iterator[str]:
+def unknown_integration_warnings(runtime: "Runtime", environment: str, asked: "KeyLimits") -> Iterator[str]:
     """Yield a warning for each integration that the limits name but the environment lacks.
 
     This is no error, since the integration may be added later.
@@ -120,7 +120,7 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
         env = environment_of(runtime, environment)
         wish = _wish(asked)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
-        _print_key(text, key, runtime, list(strangers(runtime, env, wish.limits)), as_json=as_json)
+        _print_key(text, key, runtime, list(unknown_integration_warnings(runtime, env, wish.limits)), as_json=as_json)
         return 0
 
     run(file, work, as_json=as_json, begins=True)

@@ -16,7 +16,7 @@ MOST_COMPARED: Final = 500
 
 
 @dataclass(slots=True)
-class Help:
+class RefusalHints:
     """Hints for a refused call. `known`: the existing names. `near`: the closest of them. `connect_url`: the link to
     authorize."""
 
@@ -34,7 +34,7 @@ def explained(client: Client, fault: CallFailed, named: Named | None, target: Ta
         return TrialFailed(str(fault))
     if not fault.request_id:
         return _stranger(str(fault.status), target)
-    advice = Help()
+    advice = RefusalHints()
     with suppress(CallFailed):
         _help(client, fault, named, target, advice)
     error: dict[str, object] = {"status": fault.status, "code": fault.code, "message": fault.message}
@@ -47,7 +47,7 @@ def explained(client: Client, fault: CallFailed, named: Named | None, target: Ta
     return TrialFailed(f"{fault.code or fault.status}: {fault.message}", *advice.lines, *request, report=error)
 
 
-def check_ours(answer: Stream, target: Target) -> None:
+def check_answer_is_from_gateway(answer: Stream, target: Target) -> None:
     """Raise TrialFailed for an answer that does not come from a gateway: each gateway answer has a request id."""
     if not answer.request_id:
         raise _stranger(f"{answer.status} {answer.reason}", target)
@@ -60,7 +60,7 @@ def _stranger(status: str, target: Target) -> TrialFailed:
     )
 
 
-def _help(client: Client, fault: GatewayError, named: Named | None, target: Target, advice: Help) -> None:
+def _help(client: Client, fault: GatewayError, named: Named | None, target: Target, advice: RefusalHints) -> None:
     if fault.status == 401:
         advice.lines += [
             f"the key came from {target.key_from}; does it belong to the gateway at {target.url}?",
@@ -91,7 +91,7 @@ def _help(client: Client, fault: GatewayError, named: Named | None, target: Targ
     advice.lines += [f"{'.'.join(map(str, one.get('path', ())))}: {one.get('message', '')}" for one in fault.errors]
 
 
-def _instead(advice: Help, fault: GatewayError, wrong: str, known: list[str], what: str) -> None:
+def _instead(advice: RefusalHints, fault: GatewayError, wrong: str, known: list[str], what: str) -> None:
     advice.known = known
     near = nearest(wrong, known) or next((one for one in known if one.startswith(wrong)), None)
     if near is not None:
@@ -106,7 +106,7 @@ def _instead(advice: Help, fault: GatewayError, wrong: str, known: list[str], wh
         advice.lines.append(f"  … and more: {program()} connections list")
 
 
-def _link(advice: Help, link: str | None, words: str) -> None:
+def _link(advice: RefusalHints, link: str | None, words: str) -> None:
     if link is not None:
         advice.connect_url = link
         advice.lines += [words, link]

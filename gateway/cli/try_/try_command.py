@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from gateway.cli.options import as_json
-from gateway.cli.terminal import faults_end_the_command
+from gateway.cli.terminal import exit_on_faults
 from gateway.cli.try_.try_snippets import SentCall
 from gateway.cli.try_.try_snippets import read as read_body
 from gateway.cli.try_.try_target import Named
@@ -166,7 +166,7 @@ def trial(file: Path | None, url: str | None, key: str | None, environment: str 
     from gateway.client import Client
 
     wish = TriedCall(**typed)
-    with faults_end_the_command(wish.as_json):
+    with exit_on_faults(wish.as_json):
         try:
             there = try_target.find(file, url, key, environment)
             _check(there.url)
@@ -188,7 +188,7 @@ def _check(url: str) -> None:
 
 def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
     """Make the call and report on it; return the exit code. Raises TrialFailed."""
-    from gateway.cli.try_.refused_call import check_ours, explained
+    from gateway.cli.try_.refused_call import check_answer_is_from_gateway, explained
     from gateway.cli.try_.try_target import Named, name
     from gateway.client import CallFailed
 
@@ -205,7 +205,7 @@ def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
         began = time.perf_counter()
         with streamed(client, sent) as answer:
             head_s = time.perf_counter() - began
-            check_ours(answer, there)
+            check_answer_is_from_gateway(answer, there)
             # Only now: the call itself waits for a token refresh, so that its timing includes the wait.
             return _report(answer, _as_sent(client, sent, there), sent, there, wish, head_s)
     except CallFailed as fault:
@@ -214,10 +214,10 @@ def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
 
 def _as_sent(client: "Client", sent: "SentCall", there: "Target") -> Any:
     """Return the request to the provider, with its credential masked, from a dry run."""
-    from gateway.cli.try_.refused_call import check_ours
+    from gateway.cli.try_.refused_call import check_answer_is_from_gateway
 
     with streamed(client, sent, dry=True) as answer:
-        check_ours(answer, there)
+        check_answer_is_from_gateway(answer, there)
         return answer.whole().json()
 
 

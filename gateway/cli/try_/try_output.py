@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from gateway.cli.terminal import harmless
+from gateway.cli.terminal import without_control_characters
 from gateway.cli.try_ import try_snippets
 from gateway.cli.try_.try_snippets import SentCall
 from gateway.text import counted
@@ -106,7 +106,7 @@ def body(content: bytes, content_type: str, *, everything: bool, whole: bool) ->
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:
         text = text.removesuffix("\n")
-    lines = harmless(text).split("\n")
+    lines = without_control_characters(text).split("\n")
     if everything:
         return "\n".join(lines)
     shown = [line if len(line) <= COLUMNS else line[:COLUMNS] + " …" for line in lines[:LINES]]

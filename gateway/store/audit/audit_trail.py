@@ -45,7 +45,7 @@ class AuditTrail:
         await db.execute(NOTED, {"body": entry.body()})
         self.noted.set()
 
-    def if_each(self, entry: AuditEntry) -> AuditEntry | None:
+    def entry_if_all_recorded(self, entry: AuditEntry) -> AuditEntry | None:
         """Return `entry`, of a refresh, if every refresh is recorded; the caller's statement writes it. Otherwise None."""
         if not self.all_refreshes:
             return None
@@ -67,7 +67,9 @@ class AuditTrail:
         if entries:
             await self._transactions.write(work)
 
-    async def let_go(self, db: AsyncConnection, ref: ConnectionRef, end_user_id: str | None) -> None:
+    async def forget_after_last_connection(
+        self, db: AsyncConnection, ref: ConnectionRef, end_user_id: str | None
+    ) -> None:
         """Forget the end user if `ref` was their last connection, in the transaction that removes it from them."""
         if not end_user_id:
             return

@@ -104,7 +104,7 @@ class PostgresWatch:
         self.timeline_sql: str | None = None
         self._looking = asyncio.Lock()
 
-    async def moved(self, at_most_s: float) -> None:
+    async def wait_for_change(self, at_most_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s):
                 await self._bell.wait()

@@ -34,12 +34,12 @@ COUNT_S: Final = 0.5
 STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
 
 
-def look(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
+def check_server(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
     """Run `examine` for a caller without an event loop. Raises StoreRefused. Blocks."""
     return asyncio.run(examine(url, keyring, connect_s=connect_s))
 
 
-def ask(url: str, statement: str, *, connect_s: float) -> Sequence[Any]:
+def query_read_only(url: str, statement: str, *, connect_s: float) -> Sequence[Any]:
     """Return the rows of a read-only statement. Raises StoreRefused. Blocks."""
 
     async def asked() -> Sequence[Any]:

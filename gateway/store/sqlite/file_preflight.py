@@ -52,24 +52,24 @@ def sqlite_path(url: str) -> Path:
     return Path(name).absolute()
 
 
-def look(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
+def check_file(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
     """Check that the gateway may open `path`: absent, empty, or a gateway's database with a known schema version and key.
 
     Reads only, so that a refused start changes no byte. Returns the schema's revision, None for an absent or empty file.
     `instead`: the advice in the message for another file. Raises StoreRefused. Blocks.
     """
-    for last_look in (False,) * LOOKS + (True,):
+    for last_try in (False,) * LOOKS + (True,):
         before = _stamp(path)
         try:
-            return _look_once(path, keyring, instead)
+            return _check_once(path, keyring, instead)
         except StoreRefused:
-            if last_look or before == _stamp(path):
+            if last_try or before == _stamp(path):
                 raise
         time.sleep(0.05)  # another process was writing the file, so this check may have read a partial state
-    raise AssertionError("the last look returns or raises")
+    raise AssertionError("the last try returns or raises")
 
 
-def ask(path: Path, statement: str) -> Sequence[Any]:
+def query_read_only(path: Path, statement: str) -> Sequence[Any]:
     """Return the rows of a read-only statement. Raises StoreRefused. Blocks."""
     try:
         with _reading(path) as db:
@@ -78,9 +78,9 @@ def ask(path: Path, statement: str) -> Sequence[Any]:
         raise StoreRefused(f"{path} cannot be read: {error}.") from error
 
 
-def _look_once(path: Path, keyring: Keyring, instead: str) -> str | None:
+def _check_once(path: Path, keyring: Keyring, instead: str) -> str | None:
     try:
-        _look_at_file(path)
+        _check_file_access(path)
         if path.exists() and path.stat().st_size:
             with _reading(path) as db:
                 revision = _revision(db)
@@ -162,7 +162,7 @@ def _wal(path: Path) -> bool:
         return False
 
 
-def _look_at_file(path: Path) -> None:
+def _check_file_access(path: Path) -> None:
     """Make the checks that do not open the file: closing it would drop the locks of this process's connections.
 
     (POSIX, fcntl(2): a process's locks on a file end when the process closes any descriptor of the file.)

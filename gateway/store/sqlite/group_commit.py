@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
 from gateway.store.sqlite.sqlite_driver import OneTripConnection
-from gateway.store.transactions import CROWDED, AtOnce, Before, Overtaken, T, Transactions, Work, behind
+from gateway.store.transactions import CROWDED, AtOnce, Before, FenceFailed, T, Transactions, Work, behind
 
 AT_ONCE: Final = 64
 HOLDS_S: Final = 0.05  # then the batch commits: other processes wait for the lock; the rest goes into the next batch
@@ -112,7 +112,7 @@ class GroupCommit(Transactions):
         return taken
 
     async def _by_itself(self, one: WaitingWrite) -> None:
-        _go_by(one.name)
+        _set_task_name(one.name)
         try:
             made = await self._alone(one.work, one.before)
         except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
@@ -162,12 +162,12 @@ class GroupCommit(Transactions):
             elif loop.time() > enough_at:
                 again.append(one)
                 continue
-            _go_by(one.name)
+            _set_task_name(one.name)
             try:
                 ended[one] = await _part(db, driver, work, self.damage)
             except (Exception, asyncio.CancelledError) as fault:
                 _unless_cancelled(fault)
-                if isinstance(fault, Overtaken):
+                if isinstance(fault, FenceFailed):
                     one.alone = True
                     again.append(one)
                 else:
@@ -244,7 +244,7 @@ def _unless_cancelled(fault: BaseException) -> None:
         raise fault
 
 
-def _go_by(name: str) -> None:
+def _set_task_name(name: str) -> None:
     """Give the task that writes the name of the task that asked for the write."""
     task = asyncio.current_task()
     if task is not None:

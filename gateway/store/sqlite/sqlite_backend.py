@@ -21,7 +21,7 @@ from gateway.store.backend import ONLY, Backend
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
 from gateway.store.database_faults import FileGone, cause_of, raised_as_unavailable
 from gateway.store.preflight_checks import StoreRefused
-from gateway.store.sqlite.file_preflight import look, sqlite_path
+from gateway.store.sqlite.file_preflight import check_file, sqlite_path
 from gateway.store.sqlite.group_commit import GroupCommit
 from gateway.store.sqlite.sqlite_backup import last_backup
 from gateway.store.sqlite.sqlite_driver import Connector
@@ -112,7 +112,7 @@ def prepare(path: Path, *, busy_s: float) -> None:
 
 
 def _create(path: Path) -> None:
-    """Create the file. An existing file is not opened: closing it would drop this process's locks (`_look_at_file`)."""
+    """Create the file. An existing file is not opened: closing it would drop this process's locks (`_check_file_access`)."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
@@ -162,7 +162,7 @@ class SqliteWatch:
         self._log = path.with_name(path.name + "-wal")
         self._seen = self._stamp()
 
-    async def moved(self, at_most_s: float) -> None:
+    async def wait_for_change(self, at_most_s: float) -> None:
         """Wait until size or time of the WAL file changes, at most `at_most_s`. A commit may change neither; the caller then
         notices it after `at_most_s`."""
         end = clock.monotonic() + at_most_s
@@ -203,7 +203,7 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     A write waits at most `busy_s` for other processes, and three times as long in this process's queue.
     """
     path = sqlite_path(url)
-    await asyncio.to_thread(look, path, keyring)
+    await asyncio.to_thread(check_file, path, keyring)
     await asyncio.to_thread(prepare, path, busy_s=busy_s)
     transactions = GroupCommit(sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=still_there(path))
     watch = SqliteWatch(*sqlite_watcher(path, busy_s=busy_s), path)

@@ -15,7 +15,7 @@ from typing import Final
 from gateway import clock
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.store.preflight_checks import StoreRefused, sqlite_cause
-from gateway.store.sqlite.file_preflight import look
+from gateway.store.sqlite.file_preflight import check_file
 from gateway.vault import Keyring
 
 PAGES_AT_ONCE: Final = 256  # a megabyte
@@ -141,7 +141,7 @@ def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
             raise StoreRefused(f"{called or path} is damaged: {' '.join(found.split())}.")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'connections'").fetchone():
             raise StoreRefused(f"{called or path} is not a gateway's database.")
-    look(path, keyring)
+    check_file(path, keyring)
 
 
 def put(fresh: Path, target: Path, *, over: bool) -> None:

@@ -21,7 +21,7 @@ from gateway import clock
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.states import RESTORED
 from gateway.store.preflight_checks import StoreRefused
-from gateway.store.sqlite.file_preflight import look
+from gateway.store.sqlite.file_preflight import check_file
 from gateway.store.sqlite.sqlite_backup import Step, backed_up_at, check, copy, faults_of_file, note, put, sync_folder
 from gateway.vault import Keyring
 
@@ -69,14 +69,14 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
     with faults_of_file(path):
         try:
             at = _prepared(backup, fresh, keyring, step)
-            _fold(path)
-            with _alone(path) as held:
+            _write_wal_into_file(path)
+            with _exclusive_file_lock(path) as held:
                 counts = _merge(fresh, path, held, keyring, exactly=exactly)
                 with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
                     connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
                     _note(db, at)
                     note(db, _entry(backup, at, *counts))
-                kept = _aside(path)
+                kept = _keep_replaced_file(path)
                 put(fresh, path, over=True)
         finally:
             fresh.unlink(missing_ok=True)
@@ -86,7 +86,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
 def _prepared(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
     """Check the backup, copy it to `fresh` and upgrade the copy's schema. Returns the time of the backup."""
     with faults_of_file(backup, "read"):
-        if look(backup, keyring, instead=ANOTHER) is None:
+        if check_file(backup, keyring, instead=ANOTHER) is None:
             raise StoreRefused(f"{backup} is not a gateway's database: {ANOTHER}.")
         copy(backup, fresh, step)
         check(fresh, keyring, called=backup)
@@ -102,7 +102,7 @@ async def _upgraded(fresh: Path, keyring: Keyring) -> None:
     await (await open_store(f"sqlite:///{fresh}", keyring, environments=())).close()
 
 
-def _fold(path: Path) -> None:
+def _write_wal_into_file(path: Path) -> None:
     """Write the WAL into the database file, if it can be read, so that one rename replaces the database."""
     if path.exists():
         with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as db:
@@ -110,7 +110,7 @@ def _fold(path: Path) -> None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[int | None]:
+def _exclusive_file_lock(path: Path) -> Iterator[int | None]:
     """Keep all other processes from opening the database. Raises StoreRefused if one has it open.
 
     Takes SQLite's file lock directly, since SQLite cannot lock a damaged file. Closing any descriptor of the file would release
@@ -226,7 +226,7 @@ def _note(db: sqlite3.Connection, at: datetime | None) -> None:
     )
 
 
-def _aside(path: Path) -> Path | None:
+def _keep_replaced_file(path: Path) -> Path | None:
     """Keep the present database, and its WAL if any, under another name. `path` itself stays until it is replaced."""
     if not path.exists():
         return None

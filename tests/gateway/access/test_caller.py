@@ -9,7 +9,7 @@ from gateway.errors import Forbidden, Unavailable
 
 
 class Budget:
-    """The store's side: `left` calls. Like `store.keys.set_aside`, it returns a twentieth of them at a time."""
+    """The store's side: `left` calls. Like `store.keys.reserve_calls`, it returns a twentieth of them at a time."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -18,7 +18,7 @@ class Budget:
         self.open = asyncio.Event()
         self.open.set()
 
-    async def set_aside(self, most: int) -> int:
+    async def reserve_calls(self, most: int) -> int:
         self.asked.append(most)
         await self.open.wait()
         if self.away:
@@ -28,7 +28,7 @@ class Budget:
         return taken
 
     def meter(self) -> Meter:
-        return Meter(None, self.left, self.set_aside)
+        return Meter(None, self.left, self.reserve_calls)
 
 
 async def turns(number: int = 3) -> None:

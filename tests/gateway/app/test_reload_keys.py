@@ -35,7 +35,7 @@ def asked(running: RunningGateway) -> list[asyncio.Task[None]]:
 
     async def read_again() -> None:
         await reloaded(running)
-        running.runtime.store.missing_keys.answered()
+        running.runtime.store.missing_keys.reload_finished()
 
     running.runtime.store.missing_keys.ask = lambda _ids: tasks.append(asyncio.create_task(read_again()))
     return tasks

@@ -21,7 +21,7 @@ from gateway import clock
 from gateway.access.client_window import MOST_INVALID_KEYS, MOST_LINES
 from gateway.app.reload import reload
 from gateway.connections.delete import Revoker
-from gateway.egress.egress_errors import TurnedAway
+from gateway.egress.egress_errors import CallNotAttempted
 from gateway.egress.limits import FAILURES, ConcurrencySettings
 from gateway.events.webhook_keys import FetchedKeys
 from gateway.generation import Current, Generation
@@ -209,7 +209,7 @@ async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGat
     _, after = await reloaded(telling)
     limits = after.config.egress.limits
     assert gate.concurrency.limits == ConcurrencySettings(limits.outstanding, limits.waiting, limits.wait_s)
-    with pytest.raises(TurnedAway):
+    with pytest.raises(CallNotAttempted):
         await gate.acquire()
     calls = tracker.calls["api"]
     assert await status(telling) == 503

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.egress.egress_errors import TurnedAway
+from gateway.egress.egress_errors import CallNotAttempted
 from gateway.egress.limits import (
     FAILURES,
     FLOOR,
@@ -102,7 +102,7 @@ async def test_other_limits_count_from_now_on_for_calls_that_wait_and_calls_outs
 async def test_refused_call_gets_a_retry_time() -> None:
     gate = OriginLimits(ORIGIN, ConcurrencySettings(1, 0, 0))
     await gate.acquire()
-    with pytest.raises(TurnedAway, match=r"api\.example\.com") as refused:
+    with pytest.raises(CallNotAttempted, match=r"api\.example\.com") as refused:
         await gate.acquire()
     assert (refused.value.reason, refused.value.sent) == ("too_many_outstanding", False)
     assert refused.value.retry_after_s > 0
@@ -149,12 +149,12 @@ async def test_while_open_nobody_waits_and_an_answer_to_the_one_that_tries_close
     gate = OriginLimits(ORIGIN, ConcurrencySettings())
     for _ in range(FAILURES):
         gate.release("failed", probe=await gate.acquire())
-    with pytest.raises(TurnedAway) as refused:
+    with pytest.raises(CallNotAttempted) as refused:
         await gate.acquire()
     assert (refused.value.reason, refused.value.retry_after_s) == ("provider_unreachable", OPEN_S)
     now += OPEN_S
     assert await gate.acquire()
-    with pytest.raises(TurnedAway):
+    with pytest.raises(CallNotAttempted):
         await gate.acquire()
     gate.release("answered", probe=True)
     assert not await gate.acquire()

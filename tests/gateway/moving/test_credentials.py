@@ -8,7 +8,7 @@ import pytest
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
-from gateway.moving.import_one import Hidden, credential_of
+from gateway.moving.import_one import CredentialsHidden, credential_of
 from gateway.moving.moved_connection import Moved
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ def test_converted_credential_keeps_all_fields_it_needs(mode: str, shown: dict[s
 
 def test_missing_credential_is_valid_only_for_mode_none() -> None:
     assert taken("NONE", {})[0] == {"type": "NONE"}
-    with pytest.raises(Hidden):
+    with pytest.raises(CredentialsHidden):
         taken("OAUTH2", {})
 
 

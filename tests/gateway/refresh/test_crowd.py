@@ -99,7 +99,7 @@ async def test_own_refresh_is_not_read_back_from_the_database(
     monkeypatch.setattr(live.feed, "_on_change", lambda: woken.append(None))
     own = kept(running, "c1").connection.mark
     monkeypatch.setattr(changes, "version", version)
-    monkeypatch.setattr(changes, "moved", at_once)
+    monkeypatch.setattr(changes, "wait_for_change", at_once)
 
     result = {ref("c1"): own}
     await looked()

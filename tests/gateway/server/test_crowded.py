@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 from aiohttp import web
 
-from gateway.server.client_protocol import SPEAKING_TO
+from gateway.server.client_protocol import MOST_REFUSAL_ANSWERS
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial
 from tests.gateway.server.conftest import Shown, served
@@ -59,8 +59,8 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
                 first.append(await one.reader.read(1))  # the connection has been accepted, and answered or closed
             except ConnectionError:
                 first.append(b"")
-        assert server.runner.client_connections <= MOST + SPEAKING_TO
-        assert first.count(b"H") >= SPEAKING_TO
+        assert server.runner.client_connections <= MOST + MOST_REFUSAL_ANSWERS
+        assert first.count(b"H") >= MOST_REFUSAL_ANSWERS
 
 
 LARGE = bytes(16 << 20)  # more than the kernel's buffers hold

@@ -435,7 +435,7 @@ async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypat
             await silent.wait()
             server = running.runner.server  # type: ignore[union-attr]
             (held,) = [connection for connection in server.connections if connection.on_fast_path]  # type: ignore[union-attr]
-            held.look(asyncio.get_running_loop().time() + 61.0, begun_by=0.0)
+            held.enforce_time_limits(asyncio.get_running_loop().time() + 61.0, begun_by=0.0)
             result = await client.answer()
         assert result.status == 504
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in result.head.raw
@@ -474,7 +474,7 @@ async def test_a_client_that_asks_for_the_end_leaves_no_connection_behind(
     """The client reads its whole answer, and the gateway closes the connection before the client closes its side."""
     monkeypatch.setattr(client_protocol, "LINGER_S", 1000.0)
     # nothing else closes the connection
-    monkeypatch.setattr(client_protocol.ClientProtocol, "look", lambda *_, **__: None)
+    monkeypatch.setattr(client_protocol.ClientProtocol, "enforce_time_limits", lambda *_, **__: None)
     body = b"x" * 2_000_000
 
     async def large(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

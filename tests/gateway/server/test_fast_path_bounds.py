@@ -91,7 +91,7 @@ async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) 
             await client.send(get())
             assert b" 200 " in await client.head()
             (connection,) = [held for held in connections(running) if held.on_fast_path]
-            connection.look(our_clock.monotonic() + 30, begun_by=0.0)
+            connection.enforce_time_limits(our_clock.monotonic() + 30, begun_by=0.0)
             may_end.set()
             assert await client.reader.readexactly(2) == b"ok"
         assert (running.fast_path.taken, running.fast_path.handed_over) == (1, 0)

@@ -13,7 +13,7 @@ from aiohttp import web
 from gateway.egress.provider_exchange import ProviderAnswer
 from gateway.mcp.tool_provider_call import MOST_ANSWER
 from gateway.off_loop import INLINE_BYTES
-from gateway.proxy.attempts import Handed
+from gateway.proxy.attempts import FastPathHandover
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.server.in_process_exchange import InProcessClient, call
 from tests.fakes.agents import Agents, agents, text_of
@@ -231,10 +231,10 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     noted: list[ExchangeRecord] = []
     closed: list[ProviderAnswer] = []
     calling: asyncio.Task[Any]
-    overtake, close = InProcessClient.overtake, ProviderAnswer.close
+    continue_in_chain, close = InProcessClient.continue_in_chain, ProviderAnswer.close
 
-    def leaving(client: InProcessClient, data: bytes, handed: Handed) -> None:
-        overtake(client, data, handed)
+    def leaving(client: InProcessClient, data: bytes, handed: FastPathHandover) -> None:
+        continue_in_chain(client, data, handed)
         calling.cancel()
 
     def closing(answer: ProviderAnswer) -> None:
@@ -244,7 +244,7 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     async def nothing(_: int) -> None: ...
 
     monkeypatch.setattr(door.running.runtime.call_queue, "record", noted.append)
-    monkeypatch.setattr(InProcessClient, "overtake", leaving)
+    monkeypatch.setattr(InProcessClient, "continue_in_chain", leaving)
     monkeypatch.setattr(ProviderAnswer, "close", closing)
     door.provider.answering = rejected
     names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1"

@@ -20,7 +20,7 @@ OTHER = REF._replace(connection_id="u2")
 async def heard(store: Store) -> None:
     """Return when something has changed. A wait without a notification would time out."""
     async with asyncio.timeout(PATIENCE_S):
-        await store.changes.moved(10 * PATIENCE_S)
+        await store.changes.wait_for_change(10 * PATIENCE_S)
 
 
 async def test_every_change_that_others_must_see_is_reported(opener: Opener) -> None:

@@ -116,7 +116,7 @@ async def test_what_was_put_off_is_due_at_once_when_the_receiver_is_back(telling
     await telling.connections.put(new(), now=NOW)
     (one,) = await claimed(telling)
     await telling.deliveries.settle(one, failed(900), owner="n1", now=NOW)
-    await telling.deliveries.hurry(LANE, NOW)
+    await telling.deliveries.make_due_now(LANE, NOW)
     assert len(await claimed(telling)) == 1
 
 
@@ -169,16 +169,21 @@ async def test_a_webhook_is_taken_once_and_queued_for_the_connections_of_its_sit
     received = {"headers": [["x-a", "b"]], "body": "e30="}
     origins = ["https://acme.example:443"]
     taken = [
-        await telling.webhooks.take(integration, received, now=NOW, origins=origins, seen="one", **ROOM)
+        await telling.webhooks.queue_webhook(integration, received, now=NOW, origins=origins, seen="one", **ROOM)
         for _ in range(2)
     ]
     assert taken == [1, None]
-    assert await telling.webhooks.take(integration, received, now=NOW, origins=["https://c.example:443"], **ROOM) == 0
+    assert (
+        await telling.webhooks.queue_webhook(integration, received, now=NOW, origins=["https://c.example:443"], **ROOM)
+        == 0
+    )
     forwards = [one for one in await listed(telling) if one.event == "forward"]
     assert [one.connection_id for one in forwards] == ["u1", None]
     assert (await telling.deliveries.content(forwards[0])).received == received
     await telling.event_log.prune(NOW + timedelta(days=8))
-    assert await telling.webhooks.take(integration, received, now=NOW, origins=origins, seen="one", **ROOM) == 1
+    assert (
+        await telling.webhooks.queue_webhook(integration, received, now=NOW, origins=origins, seen="one", **ROOM) == 1
+    )
 
 
 async def test_a_key_that_signs_is_made_once_and_rotated_with_an_overlap(opener: Opener) -> None:

@@ -38,7 +38,7 @@ async def test_what_has_ended_comes_in_the_order_of_its_end_and_page_by_page(sto
     assert await names(store) == ["u2", "u1", "u4"]
     first = (await store.expiring.token_ended(NOW, after=None, limit=2))[-1]
     assert await names(store, first) == ["u4"]
-    await store.expiring.settle([first], now=NOW)
+    await store.expiring.mark_checked([first], now=NOW)
     assert await names(store) == ["u2", "u4"]
 
 

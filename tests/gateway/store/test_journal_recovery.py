@@ -14,7 +14,7 @@ from gateway.journal import Writer
 from gateway.records.connection import Connection
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.store import Store
-from gateway.store.journal_recovery import OVERDUE_S, Left
+from gateway.store.journal_recovery import OVERDUE_S, EarlierReplies
 from tests.fakes.journal import JournalFile, left, slot_file
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 
@@ -58,7 +58,7 @@ async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(opener: 
     (await recorded(here, row)).die()
     await here.close()
     there = await opener()
-    (found,) = (await there.journal.left(row)).replies
+    (found,) = (await there.journal.earlier_replies(row)).replies
     assert (found.reply, found.call) == (REPLY, "POST https://a.example/token")
     (file,) = folder(path).glob("*.journal")
     assert b"new-access" not in file.read_bytes()
@@ -68,9 +68,9 @@ async def test_one_of_another_credential_is_not_taken_for_it(opener: Opener) -> 
     here = await opener()
     row = await held(here)
     await recorded(here, row)
-    assert await here.journal.left(replace(row, version=row.version + 1)) == Left()
-    assert await here.journal.left(replace(row, uid="another")) == Left()
-    assert (await here.journal.left(row)).replies
+    assert await here.journal.earlier_replies(replace(row, version=row.version + 1)) == EarlierReplies()
+    assert await here.journal.earlier_replies(replace(row, uid="another")) == EarlierReplies()
+    assert (await here.journal.earlier_replies(row)).replies
 
 
 async def test_a_file_of_a_dead_process_is_swept_once_its_replies_are_of_no_use(opener: Opener, path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_without_a_folder_a_refresh_goes_on(opener: Opener) -> None:
     store.journal.folder = None
     await store.journal.prepare("dev")
     assert store.journal.entry(row) is None
-    assert await store.journal.left(row) == Left()
+    assert await store.journal.earlier_replies(row) == EarlierReplies()
     await store.journal.sweep(store.connections.get, nobody)
 
 
@@ -139,7 +139,7 @@ async def test_a_damaged_reply_is_no_reply(opener: Opener) -> None:
     raw = bytearray(file.path.read_bytes())
     raw[raw.index(b'"step"') + 60] ^= 1
     file.path.write_bytes(bytes(raw))
-    assert await (await opener(KEY)).journal.left(row) == Left()
+    assert await (await opener(KEY)).journal.earlier_replies(row) == EarlierReplies()
 
 
 async def test_what_a_release_before_the_journal_left_is_found_and_swept(opener: Opener, path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_what_a_release_before_the_journal_left_is_found_and_swept(opener:
     assert entry is not None
     slots = path.with_name(f"{path.name}-pairs")
     file = slot_file(slots, [entry.head(0) + b"\n" + entry.sealed(0, CALL, REPLY)])
-    (found,) = (await store.journal.left(row)).replies
+    (found,) = (await store.journal.earlier_replies(row)).replies
     assert found.reply == REPLY
     await store.journal.sweep(store.connections.get, nobody)
     assert file.exists()
@@ -169,6 +169,6 @@ async def test_a_whole_credential_that_a_release_before_the_journal_left_is_foun
     sealed = store.vault.seal_json(value, environment="dev", **place)
     about = json.dumps({"ref": row.ref, "row": row.uid, "version": row.version}).encode()
     slot_file(path.with_name(f"{path.name}-pairs"), [about + b"\n" + sealed.ciphertext])
-    found = (await store.journal.left(row)).credential
+    found = (await store.journal.earlier_replies(row)).credential
     assert found is not None
     assert (found.values, found.expires_at) == (fresh, NOW)

@@ -101,13 +101,13 @@ async def test_what_a_replaced_key_minted_belongs_to_the_new_one(store: Store) -
 async def test_a_budget_is_set_aside_in_ever_smaller_parts_and_never_overdrawn(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     await stores[0].keys.add(AGENT, now=NOW)
-    assert [await stores[0].keys.set_aside("d1", 100) for _ in range(3)] == [5, 4, 4]
-    assert await stores[0].keys.set_aside("d1", -4) == -4
-    taken = await asyncio.gather(*(stores[n % 2].keys.set_aside("d1", 100) for n in range(150)))
+    assert [await stores[0].keys.reserve_calls("d1", 100) for _ in range(3)] == [5, 4, 4]
+    assert await stores[0].keys.reserve_calls("d1", -4) == -4
+    taken = await asyncio.gather(*(stores[n % 2].keys.reserve_calls("d1", 100) for n in range(150)))
     assert sum(taken) == 100 - 9
-    assert await stores[1].keys.set_aside("d1", 100) == 0
-    assert await stores[1].keys.set_aside("d1", -500) == -100, "no more goes back than was taken"
-    assert await stores[1].keys.set_aside("none", 1) == 0
+    assert await stores[1].keys.reserve_calls("d1", 100) == 0
+    assert await stores[1].keys.reserve_calls("d1", -500) == -100, "no more goes back than was taken"
+    assert await stores[1].keys.reserve_calls("none", 1) == 0
 
 
 async def test_what_ended_long_ago_is_forgotten(store: Store) -> None:

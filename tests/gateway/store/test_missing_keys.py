@@ -26,8 +26,8 @@ async def test_what_was_sealed_meanwhile_opens_once_the_key_is_there(opener: Ope
     asked: list[asyncio.Task[None]] = []
 
     async def read_again() -> None:
-        await here.turn_to(Keyring([OTHER, KEY]))
-        here.missing_keys.answered()
+        await here.use_keyring(Keyring([OTHER, KEY]))
+        here.missing_keys.reload_finished()
 
     here.missing_keys.ask = lambda _ids: asked.append(asyncio.create_task(read_again()))
     found = await asyncio.gather(*(here.connections.get(REF) for _ in range(5)))
@@ -43,7 +43,7 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_requested_each_time(ope
 
     def refused(_ids: object) -> None:
         asked.append(None)
-        here.missing_keys.answered()
+        here.missing_keys.reload_finished()
 
     here.missing_keys.ask = refused
     for _ in range(3):
@@ -64,8 +64,8 @@ async def test_nobody_else_waits_while_a_key_is_requested(opener: Opener, monkey
         await here.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
     assert not here.data_keys._allowing.locked(), "nor do those who seal"
     assert not waiting.done()
-    await here.turn_to(Keyring([OTHER, KEY]))
-    here.missing_keys.answered()
+    await here.use_keyring(Keyring([OTHER, KEY]))
+    here.missing_keys.reload_finished()
     assert (await waiting)[1]
 
 
@@ -75,7 +75,7 @@ async def test_a_data_key_that_does_not_open_is_reported_of_once_a_minute(
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     await there.connections.put(new(), now=NOW)
-    here.missing_keys.ask = lambda _ids: here.missing_keys.answered()
+    here.missing_keys.ask = lambda _ids: here.missing_keys.reload_finished()
     with structlog.testing.capture_logs() as logs:
         for minute in (0, 1):
             monkeypatch.setattr(clock, "monotonic", lambda passed_s=61.0 * minute: 1000.0 + passed_s)
@@ -89,19 +89,19 @@ async def test_it_is_requested_ever_more_rarely_and_another_at_once(monkeypatch:
     now, asked = 1000.0, list[float]()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     missing = MissingKeys()
-    assert not await missing.asked_for({"a"}), "nobody can be asked"
+    assert not await missing.request_reload({"a"}), "nobody can be asked"
 
     def ask(_ids: object) -> None:
         asked.append(now)
-        missing.answered()
+        missing.reload_finished()
 
     missing.ask = ask
-    assert await missing.asked_for({"a"})
-    assert not await missing.asked_for({"a"})
-    assert await missing.asked_for({"a", "b"})
+    assert await missing.request_reload({"a"})
+    assert not await missing.request_reload({"a"})
+    assert await missing.request_reload({"a", "b"})
     for _ in range(300):
         now += 1
-        await missing.asked_for({"a"})
+        await missing.request_reload({"a"})
     assert asked[:5] == [1000, 1000, 1000 + FIRST_PAUSE_S, 1000 + 3 * FIRST_PAUSE_S, 1000 + 7 * FIRST_PAUSE_S]
     assert len(asked) < 12
 
@@ -109,10 +109,10 @@ async def test_it_is_requested_ever_more_rarely_and_another_at_once(monkeypatch:
 async def test_a_request_that_comes_meanwhile_waits_for_the_same_answer() -> None:
     missing, asked = MissingKeys(), list[None]()
     missing.ask = lambda _ids: asked.append(None)
-    waiting = [asyncio.create_task(missing.asked_for({name})) for name in ("a", "a", "b")]
+    waiting = [asyncio.create_task(missing.request_reload({name})) for name in ("a", "a", "b")]
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
-    missing.answered()
+    missing.reload_finished()
     assert await asyncio.gather(*waiting) == [True, True, True]
     assert len(asked) == 1
 
@@ -121,16 +121,16 @@ async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.M
     monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 0.05)
     missing, asked = MissingKeys(), list[None]()
     missing.ask = lambda _ids: asked.append(None)
-    first = asyncio.create_task(missing.asked_for({"a"}))
+    first = asyncio.create_task(missing.request_reload({"a"}))
     await asyncio.sleep(0)
     monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", PATIENCE_S)
-    second = asyncio.create_task(missing.asked_for({"a"}))
+    second = asyncio.create_task(missing.request_reload({"a"}))
     await asyncio.sleep(0)
     assert not await first
-    assert not await missing.asked_for({"a"}), "no more of them wait in vain"
-    third = asyncio.create_task(missing.asked_for({"b"}))  # asks again
+    assert not await missing.request_reload({"a"}), "no more of them wait in vain"
+    third = asyncio.create_task(missing.request_reload({"b"}))  # asks again
     await asyncio.sleep(0)
-    missing.answered()
+    missing.reload_finished()
     assert await asyncio.gather(second, third) == [True, True]
     assert len(asked) == 2
 
@@ -139,5 +139,5 @@ async def test_an_answer_that_does_not_come_is_waited_for_only_so_long(monkeypat
     monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 0.05)
     missing = MissingKeys()
     missing.ask = lambda _ids: None
-    assert not await missing.asked_for({"a"})
-    assert not await missing.asked_for({"a"})
+    assert not await missing.request_reload({"a"})
+    assert not await missing.request_reload({"a"})

@@ -87,7 +87,7 @@ async def fill(store: Store, count: int) -> None:
     assert made is not None
     assert await store.signing_keys.ensure("dev", lambda: Secret("whsec_x"), now=NOW)
     store.outbox.targets_of = lambda _: ("https://app.example.com/events",)
-    assert await store.webhooks.take(made, {"body": "hello"}, now=NOW, waiting=9, waiting_bytes=9) == 0
+    assert await store.webhooks.queue_webhook(made, {"body": "hello"}, now=NOW, waiting=9, waiting_bytes=9) == 0
     store.outbox.targets_of = lambda _: ()
 
 
@@ -388,7 +388,7 @@ async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_r
     await both.close()
 
     after = await opener(NEXT)
-    (noted,) = (await after.journal.left(row)).replies
+    (noted,) = (await after.journal.earlier_replies(row)).replies
     assert noted.reply.body == b"fresh"
     assert (await after.rotation.rotate(quietly)).removed_keys == 0
     await after.refreshes.release_lease(row.ref, owner="o")

@@ -25,9 +25,9 @@ async def test_a_store_under_a_weak_key_opens_and_is_moved_to_another(
         before.setattr(keyrings, "weakness", lambda _: None)
         await (await opener(WEAK)).close()
     store = await opener(WEAK)
-    await store.turn_to(Keyring([WEAK]), environments={"another"})
+    await store.use_keyring(Keyring([WEAK]), environments={"another"})
     good = os.urandom(32)
-    await store.turn_to(Keyring([good, WEAK]))
+    await store.use_keyring(Keyring([good, WEAK]))
     await store.rotation.rotate(lambda _done, _total: None)
     await (await opener(good)).close()
 
@@ -36,5 +36,5 @@ async def test_reload_with_a_weak_first_key_is_refused(opener: Opener) -> None:
     good = os.urandom(32)
     store = await opener(good)
     with pytest.raises(StoreRefused, match="can be guessed"):
-        await store.turn_to(Keyring([WEAK, good]))
-    await store.turn_to(Keyring([good, WEAK]))  # behind another key it seals nothing
+        await store.use_keyring(Keyring([WEAK, good]))
+    await store.use_keyring(Keyring([good, WEAK]))  # behind another key it seals nothing

@@ -24,7 +24,7 @@ VALUE = {"type": "OAUTH2", "access_token": "tok-\u00e9\ud800-1", "raw": {"n": [1
 def vault() -> Vault:
     vault = Vault()
     for environment in ("dev", "prod"):
-        vault.take(os.urandom(8).hex(), environment, os.urandom(32)).allowance = 50_000
+        vault.add_data_key(os.urandom(8).hex(), environment, os.urandom(32)).allowance = 50_000
     return vault
 
 
@@ -98,7 +98,7 @@ def test_a_key_seals_no_more_than_its_allowance(vault: Vault) -> None:
 
 def test_a_newer_key_seals_and_the_older_still_opens(vault: Vault) -> None:
     before = vault.seal_json(VALUE, **ADDRESS)
-    newer = vault.take("ff" * 8, "dev", os.urandom(32))
+    newer = vault.add_data_key("ff" * 8, "dev", os.urandom(32))
     assert vault.seal_json(VALUE, **ADDRESS).ciphertext[1:9] != b"\xff" * 8, (
         "the older one has leave, the newer has none"
     )
@@ -111,7 +111,7 @@ def test_a_newer_key_seals_and_the_older_still_opens(vault: Vault) -> None:
 
 def test_an_unknown_key_is_reported_from_damage(vault: Vault) -> None:
     foreign = Vault()
-    foreign.take(os.urandom(8).hex(), "dev", os.urandom(32)).allowance = 1
+    foreign.add_data_key(os.urandom(8).hex(), "dev", os.urandom(32)).allowance = 1
     sealed = foreign.seal_json(VALUE, **ADDRESS)
     assert not vault.knows(sealed)
     with pytest.raises(UnknownKey):
@@ -149,7 +149,7 @@ def test_no_byte_may_have_any_other_value(vault: Vault) -> None:
 
 def test_sealed_anew_a_value_is_bound_to_the_same_place_under_the_newer_key(vault: Vault) -> None:
     before = vault.seal_json(VALUE, **ADDRESS)
-    newer = vault.take("ff" * 8, "dev", os.urandom(32))
+    newer = vault.add_data_key("ff" * 8, "dev", os.urandom(32))
     newer.allowance = 1
     vault.seal_with(newer)
     after = vault.seal_again(before)

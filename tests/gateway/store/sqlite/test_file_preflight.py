@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.store.preflight_checks import StoreDamaged
-from gateway.store.sqlite.file_preflight import look, quick_check
+from gateway.store.sqlite.file_preflight import check_file, quick_check
 from gateway.vault import Keyring
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -90,4 +90,4 @@ async def test_a_damaged_first_page_advises_to_restore(
     content[first : first + 16] = b"\x55" * 16
     path.write_bytes(content)
     with pytest.raises(StoreDamaged, match=rf"{words}.*restore a backup with `gateway restore`"):
-        look(path, Keyring([bytes(range(32))]))
+        check_file(path, Keyring([bytes(range(32))]))

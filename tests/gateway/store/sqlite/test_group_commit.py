@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.store import Store
 from gateway.store.sqlite.group_commit import AT_ONCE
-from gateway.store.transactions import Overtaken
+from gateway.store.transactions import FenceFailed
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 pytestmark = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
@@ -223,7 +223,7 @@ async def test_one_that_was_overtaken_and_finds_no_lock_is_reported_of_the_lock(
     """A fence may raise this before any statement, so no BEGIN needs to be undone."""
 
     async def overtaken(_db: AsyncConnection) -> None:
-        raise Overtaken
+        raise FenceFailed
 
     store = await opener(busy_s=0.2)
     fenced = store.transactions.write(AsyncMock(), before=AsyncMock(return_value=overtaken))

@@ -218,7 +218,7 @@ async def test_what_ended_of_a_key_since_does_not_come_back_with_it(
         for name in ("living", "revoked", "pruned", "replaced")
     ]
     await backed_up(path, copy)
-    await store.keys.set_aside("living", 3)
+    await store.keys.reserve_calls("living", 3)
     for one_of_them in made[1:3]:
         await store.keys.revoke(REF.environment, one_of_them.id, now=NOW)
     end = NOW + TTL
