@@ -17,8 +17,8 @@ from multidict import MultiMapping
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.auth.context import Context, check_settings
-from gateway.auth.mode import Granted, GrantingMode, SetOut, Wish
+from gateway.auth.context import AuthContext, check_settings
+from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Granted, GrantingMode
 from gateway.auth.provider_answers import short
 from gateway.authorization.connect_sessions import check_offered, check_room, settings_of
 from gateway.authorization.grants import Grants
@@ -113,7 +113,7 @@ class _Prepared:
 
     provider: Provider
     mode: GrantingMode
-    context: Context
+    context: AuthContext
     scopes: tuple[str, ...] | None
     config: Mapping[str, Any]
     given: tuple[str, ...]
@@ -237,14 +237,14 @@ class Flows:
         ready = await self._prepared(session, integration_id, asked)
         defaults = session.defaults.get(integration_id, {})
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        wish = Wish(
+        wish = AuthorizationRequestInput(
             state=state,
             scopes=ready.scopes,
             override=asked.override,
             user_scope=defaults.get("user_scopes") or asked.user_scope,
             params={**chosen(asked.authorization_params), **(defaults.get("authorization_params") or {})},
         )
-        way = await self._set_out(ready.mode, ready.context, wish)
+        way = await self._start_consent(ready.mode, ready.context, wish)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(state),
@@ -290,7 +290,7 @@ class Flows:
             config = await as_before(self._store, session, provider, integration_id, config)
             scopes = scopes or await self._scopes_again(session, provider, integration)
         complete(provider, config, ("params",))
-        context = Context(provider, integration, config, public_url=self._current.generation.public_url)
+        context = AuthContext(provider, integration, config, public_url=self._current.generation.public_url)
         check_settings(context, ("params",))
         return _Prepared(provider, mode, context, scopes, config, given)
 
@@ -300,10 +300,12 @@ class Flows:
         ref = ConnectionRef(session.environment, integration.integration_id, session.connection_id or "")
         return asked_again(self._store, await self._store.connections.get(ref), provider, integration)
 
-    async def _set_out(self, mode: GrantingMode, context: Context, wish: Wish) -> SetOut:
+    async def _start_consent(
+        self, mode: GrantingMode, context: AuthContext, wish: AuthorizationRequestInput
+    ) -> ConsentRedirect:
         name = context.provider.display_name
         try:
-            return await self._dialogues.hold(mode.set_out(context, wish))
+            return await self._dialogues.hold(mode.start_consent(context, wish))
         except TokenRefused as fault:
             raise InvalidRequest(
                 "token_request_failed",
@@ -419,7 +421,7 @@ class Flows:
             if pending.choice is not None:
                 raise about(flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to."))
             _, mode, context = self._for(flow, pending)
-            if not mode.answered(context, query):
+            if not mode.has_provider_answer(context, query):
                 await self._store.flows.consume(flow.state_digest, now=clock.now())
                 neither = about(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
                 neither.spent = True
@@ -431,7 +433,7 @@ class Flows:
             raise
         return Returned(flow, mode, context, pending)
 
-    def _for(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, Context]:
+    def _for(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
         integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
         provider = self._creator.provider_of(integration)
         mode = granting(provider, flow.integration_id)
@@ -441,5 +443,5 @@ class Flows:
         return (
             provider,
             mode,
-            Context(provider, integration, pending.config, public_url=self._current.generation.public_url),
+            AuthContext(provider, integration, pending.config, public_url=self._current.generation.public_url),
         )

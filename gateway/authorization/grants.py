@@ -95,7 +95,9 @@ class Grants:
 
     async def _granted(self, returned: Returned, query: Mapping[str, str]) -> Granted:
         try:
-            return await self._dialogues.hold(returned.mode.arrive(returned.context, returned.pending.kept, query))
+            return await self._dialogues.hold(
+                returned.mode.finish_consent(returned.context, returned.pending.kept, query)
+            )
         except (TokenRefused, TokenUnavailable) as fault:
             name = returned.context.provider.display_name
             raise InvalidRequest(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
 from gateway.errors import Forbidden, GatewayError, InvalidRequest
@@ -60,7 +60,7 @@ class Returned:
 
     flow: Flow
     mode: GrantingMode
-    context: Context
+    context: AuthContext
     pending: PendingAuthorization = field(repr=False)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode, Dialogue
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
@@ -138,7 +138,7 @@ class TokenSource:
         self._dialogues = dialogues
 
     async def pair(
-        self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: Context
+        self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: AuthContext
     ) -> tuple[Pair, Release]:
         """Return the new pair, and the function to call once the database has it. The journal has the reply by then, if
         possible.
@@ -158,7 +158,12 @@ class TokenSource:
         return Pair(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
 
     async def _exchanged(
-        self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context, replies: Sequence[Recorded]
+        self,
+        row: Connection,
+        mode: AuthMode,
+        kept: Mapping[str, Any],
+        context: AuthContext,
+        replies: Sequence[Recorded],
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
@@ -304,7 +309,7 @@ class RefreshProtocol:
                 integration = self._current.generation.integrations.get(*row.ref[:2])
                 provider, mode, kept = self._entry(row)
                 config = {**row.config, **self._store.open(row.secret_config)}
-                context = Context(provider, integration, config, row.metadata)
+                context = AuthContext(provider, integration, config, row.metadata)
                 pair, release = await self._asker.pair(claim, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
                 return await self._failed(row, owner, fault)
