@@ -17,11 +17,11 @@ from gateway.authorization.flows import Flows
 from gateway.authorization.outcomes import Outcomes
 from gateway.authorization.reconnect_links import ReconnectLinks
 from gateway.authorization.session_connections import SessionConnections, expire_pending
-from gateway.authorization.typed_credentials import TypedIn
+from gateway.authorization.typed_credentials import TypedCredentialConnector
 from gateway.background import end_background, start_background
 from gateway.config import Config
 from gateway.config.model import CallLogConfig, EgressConfig
-from gateway.connections.api_integrations import ApiIntegrations, go_on
+from gateway.connections.api_integrations import ApiIntegrations, resume_deletions_regularly
 from gateway.connections.cache import ConnectionCache
 from gateway.connections.create import Creator
 from gateway.connections.delete import Deleter, Revoker
@@ -122,7 +122,7 @@ def assembled(
         links=links,
         issuer=KeyIssuer(store, minted, lambda: current.generation.catalog),
         session_connections=session_connections,
-        typed_in=TypedIn(store, creator, session_connections, outcomes),
+        typed_in=TypedCredentialConnector(store, creator, session_connections, outcomes),
         deleter=deleter,
         made=ApiIntegrations(store, current, live, deleter),
         deliverer=deliverer,
@@ -220,7 +220,9 @@ async def record_configuration(store: Store, config: Config, how: str) -> None:
 def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None]"]:
     store, current, refresher = runtime.store, runtime.current, runtime.refresher
     work: dict[str, Coroutine[Any, Any, None]] = {
-        "follow_changes": runtime.live.feed.follow(since, lambda: runtime.outcomes.look(runtime.serving)),
+        "follow_changes": runtime.live.feed.follow(
+            since, lambda: runtime.outcomes.deliver_stored_outcomes(runtime.serving)
+        ),
         "stay_alive": store.failover.stay(),
         "recover_refreshes": recover(store, refresher, runtime.exchange.released),
         "keep_alive": _later(KeepAlive(store, refresher, current).run),
@@ -229,7 +231,7 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
         "prune": _later(lambda: _prune(store)),
         "expire_pending": _later(lambda: expire_pending(runtime.session_connections)),
         "prune_call_log": _later(lambda: _prune_call_log(store)),
-        "end_integrations": _later(lambda: go_on(runtime.made)),
+        "end_integrations": _later(lambda: resume_deletions_regularly(runtime.made)),
         "write_key_use": runtime.minted.write(),
         "measure_loop_lag": runtime.loop_lag.measure(),
         "write_call_log": runtime.call_queue.write_to(store.call_log, uses=store.uses),

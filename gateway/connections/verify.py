@@ -39,7 +39,7 @@ LABELS: Final = ("email", "preferred_username", "name")  # claims of an ID token
 LONGEST: Final = 255
 
 
-class Asking(Protocol):
+class AccountSource(Protocol):
     @property
     def provider(self) -> Provider: ...
 
@@ -49,7 +49,7 @@ class Asking(Protocol):
     async def account_answer(self) -> Any: ...
 
 
-async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
+async def account_of(asking: AccountSource, held: Mapping[str, Any]) -> Account:
     """Return the account as far as it is known. An unreadable answer or a missing scope is not an error."""
     form, raw, found = asking.provider.account, held.get("raw"), Account()
     if form is not None:

@@ -340,7 +340,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
     begun = asyncio.create_task(telling.json("DELETE", "/integrations/made", expect=200))
     await until(lambda: begun_ends)
     await reloaded(telling)
-    again = asyncio.create_task(telling.runtime.made.go_on())  # joins the one under way
+    again = asyncio.create_task(telling.runtime.made.resume_deletions())  # joins the one under way
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(begun, again)
