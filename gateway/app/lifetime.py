@@ -41,13 +41,13 @@ from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import INVALID_KEYS, Metrics, MetricsPage
 from gateway.observe.tracing import Tracing, start_tracing
 from gateway.records.audit import AuditAction, AuditEntry
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.refresh.exchange_message import EgressRoute
 from gateway.refresh.keep_alive import KeepAlive
 from gateway.refresh.recovery import reconcile, recover
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.through_parent import ParentLink, ThroughParent
-from gateway.refresh.token_exchange import InProcess, Journals, TokenExchange
+from gateway.refresh.through_parent import ParentExchange, ParentLink
+from gateway.refresh.token_exchange import Journals, LocalExchange, TokenExchange
 from gateway.runtime import Runtime
 from gateway.store import LogPosition, Store, open_store
 from gateway.store.call_log.call_log_store import CallLogBounds
@@ -86,7 +86,7 @@ def assembled(
     _set_by_each_generation(current, metrics, calls, store, egress_limits, retired)
     journals = Journals()
     exchange = _exchange(current, journals, parent)
-    dialogues = Dialogues(current, exchange)
+    dialogues = AuthDialogueRunner(current, exchange)
     deliverer = Deliverer(store, current, metrics, calls.record_operation)
     sessions = ConnectSessions(store, current)
     links = ReconnectLinks(store, sessions, current)
@@ -159,8 +159,8 @@ def _set_by_each_generation(
 
 def _exchange(current: Current, journals: Journals, parent: ParentLink | None) -> TokenExchange:
     if parent is None:
-        return InProcess(journals, lambda: current.generation.egress)
-    return ThroughParent(parent, lambda: _route(current.generation.config.egress))
+        return LocalExchange(journals, lambda: current.generation.egress)
+    return ParentExchange(parent, lambda: _route(current.generation.config.egress))
 
 
 def _route(egress: EgressConfig) -> EgressRoute:

@@ -55,7 +55,7 @@ from gateway.records.connecting import (
 )
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.secret import Secret, digest
 from gateway.store import Store
 
@@ -128,7 +128,7 @@ class Flows:
         current: Current,
         creator: Creator,
         session_connections: SessionConnections,
-        dialogues: Dialogues,
+        dialogues: AuthDialogueRunner,
         outcomes: Outcomes,
     ) -> None:
         self._store = store

@@ -14,7 +14,7 @@ from gateway.connections.create import Creator
 from gateway.errors import InvalidRequest
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connecting import NewFlow, PendingChoice, SessionTerms, Site
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.secret import Secret, digest
 from gateway.store import Store
 
@@ -27,7 +27,7 @@ class Grants:
         store: Store,
         creator: Creator,
         session_connections: SessionConnections,
-        dialogues: Dialogues,
+        dialogues: AuthDialogueRunner,
         cookie_name: Callable[[str], str],
     ) -> None:
         self._store = store

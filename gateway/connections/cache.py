@@ -335,7 +335,7 @@ class ConnectionCache:
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
     def _refresh_behind(self, connection: Connection) -> None:
-        self._refresher.start_behind(connection, self._took_over)
+        self._refresher.start_background_refresh(connection, self._took_over)
 
     def _took_over(self, task: "asyncio.Task[Connection]") -> None:
         if not task.cancelled() and task.exception() is None:

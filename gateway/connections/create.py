@@ -26,7 +26,7 @@ from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection
 from gateway.records.integration import Integration
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.refresh.ending_connections import ended
 from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import ends_with_token, lifespan, refresh_token_advice
@@ -93,7 +93,7 @@ class ConnectionInput(TypedDict, total=False):
 class Creator:
     """Creates connections, for imports and for finished authorizations."""
 
-    def __init__(self, store: Store, current: Current, live: ConnectionCache, dialogues: Dialogues) -> None:
+    def __init__(self, store: Store, current: Current, live: ConnectionCache, dialogues: AuthDialogueRunner) -> None:
         self._store = store
         self._current = current
         self._live = live

@@ -24,7 +24,7 @@ from gateway.generation import Current
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
-from gateway.refresh.auth_exchange import Dialogues, mode_for
+from gateway.refresh.auth_exchange import AuthDialogueRunner, mode_for
 from gateway.store import Store
 
 # ── Revokes a credential's tokens at its provider, for deleted connections and for those never completed.
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 class Revoker:
     """Revokes tokens; tries once more after a second if the provider is unavailable."""
 
-    def __init__(self, current: Current, dialogues: Dialogues) -> None:
+    def __init__(self, current: Current, dialogues: AuthDialogueRunner) -> None:
         self._current = current
         self._dialogues = dialogues
 

@@ -214,7 +214,7 @@ def needs_a_live_token(provider: Provider, held: Mapping[str, Any]) -> bool:
     return exchanges_itself(provider) and not held.get("refresh_token")
 
 
-def outlives_its_token(provider: Provider, held: Mapping[str, Any]) -> bool:
+def refreshable_after_expiry(provider: Provider, held: Mapping[str, Any]) -> bool:
     """Return whether `held` can be refreshed after its access token has expired."""
     mode = modes()[provider.auth_mode]
     return mode.refreshable(held, provider) and not needs_a_live_token(provider, held)
