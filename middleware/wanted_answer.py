@@ -16,7 +16,7 @@ from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read,
 from gateway.http.proxy_options import sent_once, wrong_header
 from gateway.http.url import name_of
 from gateway.middleware.facts import ASKED, CONNECTION, DECODER, PAGING, SHAPE, UPSTREAM
-from gateway.records.proxied_call import AnswerShape, Paging, Position, UpstreamRequest, Way
+from gateway.records.proxied_call import AnswerShape, Paging, PagingScheme, Position, UpstreamRequest
 from gateway.runtime import generation_of
 from gateway.vault import VaultError
 
@@ -82,7 +82,7 @@ def _start(request: web.Request, token: str, digest: str) -> Position:
         raise wrong_header(PAGINATE_FROM, str(fault)) from fault
 
 
-def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool) -> list[Way]:
+def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool) -> list[PagingScheme]:
     path, _, query = below_base.partition("?")
     names = {name_of(pair) for pair in query.split("&")} if query else set()
     proxy = opened.provider.proxy
@@ -93,7 +93,7 @@ def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool
         raise wrong_header(PAGINATE, *wrong.faults) from wrong
 
 
-def _limit(upstream: UpstreamRequest, ways: list[Way], limit: int) -> None:
+def _limit(upstream: UpstreamRequest, ways: list[PagingScheme], limit: int) -> None:
     names = dict.fromkeys(way.limit_name_in_request for way in ways if way.limit_name_in_request is not None)
     if not names:
         raise wrong_header(

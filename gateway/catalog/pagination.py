@@ -12,11 +12,11 @@ from gateway.catalog.provider_parts import Paginate
 from gateway.documents.pydantic_messages import pydantic_message
 from gateway.documents.read_document import dotted
 from gateway.http.url import has_dot_segment
-from gateway.records.proxied_call import Way
+from gateway.records.proxied_call import PagingScheme
 from gateway.text import close_matches
 
 MOST_FAULTS: Final = 10
-FIELDS: Final = tuple(field.name for field in fields_of(Way))
+FIELDS: Final = tuple(field.name for field in fields_of(PagingScheme))
 _SPELLINGS: Final = {
     "_".join(field.split("_")[:count]): field for field in FIELDS for count in range(2, field.count("_") + 2)
 } | {"type": "type"}
@@ -51,7 +51,9 @@ class PaginationOptions:
     posted: bool = False
 
 
-def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: PaginationOptions) -> list[Way]:
+def ways_of(
+    paginate: Paginate | None, alternatives: Sequence[Paginate], asked: PaginationOptions
+) -> list[PagingScheme]:
     """The ways that the answer may turn out to be cut in, best first; at least one. Raises BadWay.
 
     One whose `applies_to` is this path goes before all; then one whose parameter the caller has put into the query. Else
@@ -102,9 +104,9 @@ def _may_be(way: Paginate, asked: PaginationOptions, *, by_post: bool) -> bool:
     return not asked.posted or by_post or (way.applies_to is not None and applies(way.applies_to, asked.path or "/"))
 
 
-def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[Way]:
+def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[PagingScheme]:
     """An alternative that says too little stands in nobody's way, unless there is no other."""
-    ways: list[Way] = []
+    ways: list[PagingScheme] = []
     faults: list[str] = []
     for given in candidates:
         try:
@@ -133,7 +135,7 @@ def _moving_parts(way: Paginate) -> set[str]:
     return {name for name in (way.cursor_name_in_request, way.offset_name_in_request) if name}
 
 
-def _way(fields: Mapping[str, Any]) -> Way:
+def _way(fields: Mapping[str, Any]) -> PagingScheme:
     given = {name: value for name, value in fields.items() if value != ""}
     if given.get("type") == "graphql":
         given = {"cursor_name_in_request": AFTER, **given, "in_body": True}
@@ -150,7 +152,7 @@ def _way(fields: Mapping[str, Any]) -> Way:
     fault = misplaced(model)
     if fault is not None:
         raise BadWay(f"has {fault}")
-    return Way(**model.model_dump(include=set(FIELDS)))
+    return PagingScheme(**model.model_dump(include=set(FIELDS)))
 
 
 def misplaced(way: Paginate) -> str | None:

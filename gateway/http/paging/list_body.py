@@ -13,7 +13,7 @@ from gateway.errors import UpstreamFailed
 from gateway.http.body_members import BodyMembers
 from gateway.http.headers import media_type
 from gateway.http.paging.page_document import Odd, PageDocument, Records
-from gateway.records.proxied_call import Position, Way
+from gateway.records.proxied_call import PagingScheme, Position
 
 JSON: Final = "application/json"
 STALE: Final = (
@@ -29,7 +29,7 @@ _VARIABLES: Final = "variables."
 _READING: Final = frozenset({"query", "fragment"})
 
 
-def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[Way]) -> list[Way]:
+def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[PagingScheme]) -> list[PagingScheme]:
     """Return those of `ways` that fit this body: of GraphQL's ways, only the ones that have their variable in the query.
 
     Raises ValueError that says what is wrong, to stand behind the header's name.
@@ -52,7 +52,7 @@ def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[
     return _with_variable(body, query, ways)
 
 
-def first_body(body: bytes, ways: Sequence[Way], limit: int | None) -> bytes:
+def first_body(body: bytes, ways: Sequence[PagingScheme], limit: int | None) -> bytes:
     """Return the body for the first page: with the page size, and with the offset to begin with if that is known."""
     if limit is not None:
         names = [way.limit_name_in_request for way in ways if way.limit_name_in_request is not None]
@@ -84,11 +84,11 @@ def _put(body: bytes, name: str, value: Any) -> bytes:
     return BodyMembers(slots=value).put_into(JSON, body)
 
 
-def _moving(way: Way) -> Iterator[str]:
+def _moving(way: PagingScheme) -> Iterator[str]:
     return (name for name in (way.cursor_name_in_request, way.offset_name_in_request) if name is not None)
 
 
-def _names(way: Way) -> Iterator[str]:
+def _names(way: PagingScheme) -> Iterator[str]:
     yield from _moving(way)
     if way.limit_name_in_request is not None:
         yield way.limit_name_in_request
@@ -105,7 +105,7 @@ def _is_blocked(document: PageDocument, name: str) -> bool:
     )
 
 
-def _variable(way: Way) -> str | None:
+def _variable(way: PagingScheme) -> str | None:
     """Return the variable of a GraphQL request that moves from page to page."""
     names = [name for name in _moving(way) if name.startswith(_VARIABLES)]
     return names[0].removeprefix(_VARIABLES) if names else None
@@ -122,7 +122,7 @@ def _query_members(body: bytes) -> int:
     return counted[-1]
 
 
-def _with_variable(body: bytes, query: Any, ways: Sequence[Way]) -> list[Way]:
+def _with_variable(body: bytes, query: Any, ways: Sequence[PagingScheme]) -> list[PagingScheme]:
     if not isinstance(query, str):
         raise ValueError(
             "goes with a GraphQL request that has its document under query; a stored one cannot be checked"

@@ -15,7 +15,7 @@ from gateway.http.origin import ABSOLUTE, parse_authority
 from gateway.http.paging.page_document import NO_RECORDS, Odd, PageDocument, Records, Value
 from gateway.http.references import links_in
 from gateway.http.url import has_dot_segment, name_of
-from gateway.records.proxied_call import Position, Way
+from gateway.records.proxied_call import PagingScheme, Position
 
 # ── The address of the next page: found in a Link field (RFC 8288), and resolved against the page it stood in (RFC
 # 3986 §5).
@@ -159,26 +159,26 @@ class PageTurn:
     """
 
     records: Records
-    way: Way
+    way: PagingScheme
     next: Position | None
     refused: UpstreamFailed | None = None
     unseen: Sequence[str] | None = None
 
 
-def taken_apart(content: bytes | bytearray, headers: Fields, ways: Sequence[Way], page: Place) -> PageTurn:
+def taken_apart(content: bytes | bytearray, headers: Fields, ways: Sequence[PagingScheme], page: Place) -> PageTurn:
     """The page with this content, cut in one of these ways. Raises UpstreamFailed."""
     document = PageDocument(content)
     return turn(document, headers, choose(document, headers, ways), page)
 
 
-def choose(document: PageDocument, headers: Fields, ways: Sequence[Way]) -> Way:
+def choose(document: PageDocument, headers: Fields, ways: Sequence[PagingScheme]) -> PagingScheme:
     """The way that fits the first page best; the first of several. Raises UpstreamFailed."""
     if len(ways) == 1:
         return ways[0]
     return max(ways, key=lambda way: _fit(document, headers, way))
 
 
-def turn(document: PageDocument, headers: Fields, way: Way, page: Place) -> PageTurn:
+def turn(document: PageDocument, headers: Fields, way: PagingScheme, page: Place) -> PageTurn:
     """`page` is where `document` came from. Raises UpstreamFailed if the page is not what `way` says."""
     if way.type == "graphql":
         return _connection_turn(document, way)
@@ -193,7 +193,7 @@ def turn(document: PageDocument, headers: Fields, way: Way, page: Place) -> Page
     return PageTurn(records, way, None if following is None else Position(way, following), unseen=unseen)
 
 
-def _fit(document: PageDocument, headers: Fields, way: Way) -> tuple[int, int]:
+def _fit(document: PageDocument, headers: Fields, way: PagingScheme) -> tuple[int, int]:
     """How sure it is that the records lie where `way` says, and that it is how the next page is named."""
     if way.response_path:
         held = 2 * isinstance(document.records(way.response_path), Records)
@@ -217,7 +217,7 @@ def _present(document: PageDocument, path: str | None) -> bool:
     return path is not None and document.value(path) is not Odd.MISSING
 
 
-def _records(document: PageDocument, way: Way) -> tuple[Records, Way]:
+def _records(document: PageDocument, way: PagingScheme) -> tuple[Records, PagingScheme]:
     path = way.response_path
     found = document.records(path or "")
     if isinstance(found, Records):
@@ -252,7 +252,7 @@ def _only_array(document: PageDocument) -> Records | None:
     return next(iter(arrays.values())) if len(arrays) == 1 else None
 
 
-def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count: int) -> str | None:
+def _next(document: PageDocument, headers: Fields, way: PagingScheme, page: Place, count: int) -> str | None:
     """Where the next page is; None at the end. Raises UpstreamFailed if there is one that cannot be requested."""
     more = _more(document, way)
     if more is False:
@@ -268,7 +268,7 @@ def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count:
     return following
 
 
-def _more(document: PageDocument, way: Way) -> bool | None:
+def _more(document: PageDocument, way: PagingScheme) -> bool | None:
     """Return the flag's value; None where there is none."""
     if way.has_more_path_in_response is None:
         return None
@@ -276,7 +276,7 @@ def _more(document: PageDocument, way: Way) -> bool | None:
     return None if value is Odd.MISSING else value not in _NO
 
 
-def _next_cursor(document: PageDocument, way: Way) -> str | None:
+def _next_cursor(document: PageDocument, way: PagingScheme) -> str | None:
     assert way.cursor_path_in_response is not None
     return _text(document.value(way.cursor_path_in_response), f"its cursor ({way.cursor_path_in_response})")
 
@@ -302,7 +302,7 @@ PAGE_INFO: Final = "pageInfo"
 _SELECT: Final = f"Select '{PAGE_INFO} {{ endCursor hasNextPage }}' beside its nodes"
 
 
-def _connection_turn(document: PageDocument, way: Way) -> PageTurn:
+def _connection_turn(document: PageDocument, way: PagingScheme) -> PageTurn:
     """`way` of the result names the connection, so that later pages are read from the same one."""
     refused = document.records("errors")
     if isinstance(refused, Records) and len(refused):
@@ -339,7 +339,7 @@ def _connection_path(document: PageDocument) -> str:
     )
 
 
-def _next_link(document: PageDocument, headers: Fields, way: Way, page: Place) -> str | None:
+def _next_link(document: PageDocument, headers: Fields, way: PagingScheme, page: Place) -> str | None:
     link = _header_link(headers, way)
     if not link and way.link_path_in_response_body is not None:
         path = way.link_path_in_response_body
@@ -354,14 +354,14 @@ def _next_link(document: PageDocument, headers: Fields, way: Way, page: Place) -
         ) from fault
 
 
-def _header_link(headers: Fields, way: Way) -> str | None:
+def _header_link(headers: Fields, way: PagingScheme) -> str | None:
     if way.link_rel_in_response_header is None:
         return None
     lines = (value for name, value in headers if name.lower() == "link")
     return link_of(way.link_rel_in_response_header, lines)
 
 
-def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None:
+def _next_offset(way: PagingScheme, page: Place, count: int, *, more: bool) -> str | None:
     """Counted on from what this page was asked with. A short page may be a filtered one, so only an empty one ends it."""
     by_page = way.offset_calculation_method == "per-page"
     if not count:
@@ -371,7 +371,7 @@ def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None
     return str(offset_of(way, page) + (1 if by_page else count))
 
 
-def offset_of(way: Way, page: Place) -> int:
+def offset_of(way: PagingScheme, page: Place) -> int:
     """The offset that `page` was requested with: what its query or its body says, else where counting starts."""
     if way.in_body:
         value = PageDocument(page.body or b"{}").value(way.offset_name_in_request or "")

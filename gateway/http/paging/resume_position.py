@@ -10,10 +10,10 @@ from urllib.parse import quote
 from gateway.http.origin import covers
 from gateway.http.paging.next_page import place_of
 from gateway.http.url import with_query
-from gateway.records.proxied_call import Position, UpstreamRequest, Way
+from gateway.records.proxied_call import PagingScheme, Position, UpstreamRequest
 
 VERSION: Final = 1
-_KNOWN: Final = frozenset(field.name for field in fields(Way))
+_KNOWN: Final = frozenset(field.name for field in fields(PagingScheme))
 
 
 class OffLimits(Exception):
@@ -45,7 +45,7 @@ def read(text: str, request_digest: str) -> Position:
         raise ValueError("was made by another version of the gateway; begin again")
     if position["for"] != request_digest:
         raise ValueError("belongs to another request; send the same path, query and connection as at first")
-    return Position(Way(**position["way"]), position["at"], position.get("body", ""))
+    return Position(PagingScheme(**position["way"]), position["at"], position.get("body", ""))
 
 
 def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str], first_path: str = "") -> None:

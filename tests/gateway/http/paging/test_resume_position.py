@@ -6,9 +6,9 @@ import pytest
 from multidict import CIMultiDict
 
 from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read, set_query, written
-from gateway.records.proxied_call import Position, UpstreamRequest, Way
+from gateway.records.proxied_call import PagingScheme, Position, UpstreamRequest
 
-CURSOR = Way("cursor", cursor_path_in_response="next", cursor_name_in_request="page[after]")
+CURSOR = PagingScheme("cursor", cursor_path_in_response="next", cursor_name_in_request="page[after]")
 ORIGINS = {"https://api.example.com:443", "https://files.example.com:443"}
 
 
@@ -20,8 +20,8 @@ def upstream(target: str = "/v1/list?x=%2F&page%5Bafter%5D=old&y=") -> UpstreamR
     "position",
     [
         Position(CURSOR, 'a"é😀'),
-        Position(Way("offset", offset_name_in_request="start", offset_start_value=0), "100"),
-        Position(Way("link", link_rel_in_response_header="next"), "https://api.example.com:443/x"),
+        Position(PagingScheme("offset", offset_name_in_request="start", offset_start_value=0), "100"),
+        Position(PagingScheme("link", link_rel_in_response_header="next"), "https://api.example.com:443/x"),
     ],
 )
 def test_it_comes_back_as_it_was(position: Position) -> None:
@@ -51,7 +51,7 @@ def test_a_cursor_takes_the_place_of_the_one_before_and_all_else_stays() -> None
 
 
 def test_a_link_is_followed_where_the_credential_may_travel() -> None:
-    way = Way("link", link_rel_in_response_header="next")
+    way = PagingScheme("link", link_rel_in_response_header="next")
     request = upstream()
     aim(request, Position(way, "https://files.example.com:443/v1/list?p=2"), ORIGINS)
     assert (request.url, request.base_path) == ("https://files.example.com:443/v1/list?p=2", "/v1")
