@@ -25,7 +25,7 @@ from gateway.middleware.access_log import PATH_LIMIT
 from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, answer, new_id, unhandled
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.who_calls import masked
-from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
+from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.proxy.attempts import Handed
 from gateway.proxy.collected_answer import CollectedAnswer, Room
 from gateway.records.proxied_call import ExchangeRecord
@@ -131,7 +131,7 @@ class ClientProtocol(RequestHandler):
         self.head_since = 0.0
         self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
         self._due = b""  # bytes of an answer on the fast path that are sent before the loop's turn is over
-        self._parts: PartByPart | None = None  # splits input that is expensive to parse
+        self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
         self._held_back = False  # reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
         self.handed: Handed | None = None  # state of a request that the chain takes over from the fast path
@@ -247,8 +247,8 @@ class ClientProtocol(RequestHandler):
     def data_received(self, data: bytes) -> None:
         if self._parts is not None and data:
             self._parts.add(data)
-        elif len(data) > PART_BYTES and not self._upgraded and self.transport is not None and is_dear(data):
-            self._parts = PartByPart(data, self._received, self._all_parts_fed, self.transport)
+        elif len(data) > PART_BYTES and not self._upgraded and self.transport is not None and is_slow_to_parse(data):
+            self._parts = IncrementalFeeder(data, self._received, self._all_parts_fed, self.transport)
         else:
             self._received(data)
 
