@@ -11,8 +11,8 @@ from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import RANGES
 from gateway.http.paging.list_body import STALE
-from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
-from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read, set_query
+from gateway.http.paging.paginate_header import PaginateHeader, parse_paginate_header
+from gateway.http.paging.resume_position import OffLimits, digest_of, point_at_page, read, set_query
 from gateway.http.proxy_options import sent_once, wrong_header
 from gateway.http.url import name_of
 from gateway.middleware.facts import ASKED, CONNECTION, DECODER, PAGING, SHAPE, UPSTREAM
@@ -68,7 +68,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
 
 def _wish(text: str) -> PaginateHeader:
     try:
-        return parse_wish(text)
+        return parse_paginate_header(text)
     except ValueError as fault:
         raise wrong_header(PAGINATE, str(fault)) from fault
 
@@ -106,7 +106,7 @@ def _limit(upstream: UpstreamRequest, ways: list[PagingScheme], limit: int) -> N
 
 def _go_on(upstream: UpstreamRequest, start: Position, opened: Opened, path: str) -> None:
     try:
-        aim(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
+        point_at_page(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
     except OffLimits as fault:
         raise wrong_header(
             PAGINATE_FROM, f"leads to {fault.origin}, where this credential does not travel (any more)"

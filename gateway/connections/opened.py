@@ -24,7 +24,7 @@ from gateway.catalog.value import BadValue
 from gateway.errors import InvalidRequest
 from gateway.http.body_members import BodyMembers
 from gateway.http.origin import Address, parse_address
-from gateway.http.references import MASK, without
+from gateway.http.references import MASK, mask_secrets
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.records.provider_call import SHORTEST, ClientIdentity
@@ -93,7 +93,7 @@ class Opened:
         if self.secret_base is not None and path:  # also masks a credential that is too short to search for by itself
             instead = "/" + _PLACEHOLDER.sub(MASK, self.secret_base.partition("://")[2].partition("/")[2])
             reference = reference.replace(path, instead).replace(unquote(path), instead)
-        return without(reference, self.url_secrets) if self.url_secrets else reference
+        return mask_secrets(reference, self.url_secrets) if self.url_secrets else reference
 
 
 def ready(

@@ -12,7 +12,7 @@ from typing import Final
 RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
 
 
-def cut(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:
+def abort_connection(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:
     """Reset it, and throw away what is still to be sent.
 
     A plain close ends with FIN, which is the proper end of an HTTP/1.0 answer without a length (RFC 9112 §6.3). Where
@@ -27,7 +27,7 @@ def cut(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None
     transport.abort()
 
 
-def untaken(transport: asyncio.WriteTransport) -> int:
+def unread_bytes(transport: asyncio.WriteTransport) -> int:
     """How many bytes the client has not taken: those that we hold, and those that the system holds for it.
 
     The system may hold megabytes, so that our own shrink seldom while a slow client reads on.

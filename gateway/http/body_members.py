@@ -24,12 +24,12 @@ class BodyMembers:
     slots: Mapping[str, Any] = field(default_factory=dict, repr=False)
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def fit(self, method: str, content_type: str, content_encoding: str) -> bool:
+    def can_add_to(self, method: str, content_type: str, content_encoding: str) -> bool:
         """Return whether a body of this kind can take the members; a coded one cannot, nor any other media type."""
         media = media_type(content_type)
         return method in WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
-    def put_into(self, content_type: str, body: bytes) -> bytes:
+    def add_to_body(self, content_type: str, body: bytes) -> bytes:
         """`body` with the members; as it is where it is not a JSON object after all. What the members do not touch keeps its
         bytes, and nothing is built of it: the time grows with the length of the body, the memory by little more than that.
         """

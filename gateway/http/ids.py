@@ -12,7 +12,7 @@ _FORMS: Final = {pattern: re.compile(pattern.removesuffix("$")) for pattern in _
 _PLAIN: Final = string.ascii_letters + string.digits + " "
 
 
-def misfit(text: str, pattern: str) -> str | None:
+def id_fault(text: str, pattern: str) -> str | None:
     """Return the fault of an id that is not of `pattern`, one of these two: ``holds 'ü'; allowed are …``."""
     if _FORMS[pattern].fullmatch(text):
         return None

@@ -120,7 +120,7 @@ MASK: Final = "***"
 _ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that was encoded twice
 
 
-def without(reference: str, secrets: Collection[str]) -> str:
+def mask_secrets(reference: str, secrets: Collection[str]) -> str:
     """`reference` with `secrets` masked, in whichever percent-encoding, also an address encoded within an address."""
     seen, starts = _read(reference)
     wanted = {form for one in secrets for form in (_read(one)[0], _alike(one.encode(errors="surrogateescape")))}

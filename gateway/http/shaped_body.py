@@ -23,7 +23,7 @@ _NOT_TEXT: Final = (
 )
 
 
-def is_dear(body: bytes, select: ParsedResult | None) -> bool:
+def needs_thread(body: bytes, select: ParsedResult | None) -> bool:
     """Return whether shaping the body would hold up the event loop."""
     return len(body) > INLINE_BYTES or (select is not None and not is_quick(select, body))
 

@@ -19,7 +19,7 @@ from yarl import URL
 from gateway import clock
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError, InvalidRequest, Unavailable
-from gateway.http.abort import cut, untaken
+from gateway.http.abort import abort_connection, unread_bytes
 from gateway.http.request_head import check_head
 from gateway.middleware.access_log import PATH_LIMIT
 from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, answer, new_id, unhandled
@@ -220,12 +220,12 @@ class ClientProtocol(RequestHandler):
     def _look_at_unread(self, now: float) -> None:
         """Cut a client that leaves an answer unread. For a proxied answer the exchange's own time limits hold."""
         assert self.transport is not None
-        unread = untaken(self.transport)
+        unread = unread_bytes(self.transport)
         current = self._current_request
         if unread != self._unread or self._upgraded or (current is not None and UPSTREAM in current):
             self._unread, self._unread_since = unread, now
         elif now - self._unread_since >= self._server.answer_idle_s:
-            cut(self.transport)
+            abort_connection(self.transport)
 
     def _turn_away(self) -> None:
         """Refuse a connection above `server.limits.connections`: send the refusal and close, without reading anything."""
@@ -355,7 +355,7 @@ class ClientProtocol(RequestHandler):
         """Cut the connection after a broken answer of the fast path: the caller must not see a clean end."""
         self._fast_exchange = None
         self.depart()
-        cut(self.transport, reset=False)  # the framing shows that the answer is incomplete
+        abort_connection(self.transport, reset=False)  # the framing shows that the answer is incomplete
 
     def overtake(self, data: bytes, handed: Handed) -> None:
         """Let the chain continue with the fast path request, from the bytes received so far."""
@@ -508,7 +508,7 @@ class ClientProtocol(RequestHandler):
         else:
             log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
         if request.writer.output_size > 0:
-            cut(self.transport)
+            abort_connection(self.transport)
             raise ConnectionError("an answer has begun to leave")
         response = answer(request, fault)
         response.force_close()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from gateway.errors import UpstreamFailed
 from gateway.http.body_members import BodyMembers
 from gateway.http.headers import media_type
-from gateway.http.paging.page_document import Odd, PageDocument, Records
+from gateway.http.paging.page_document import NonScalar, PageDocument, Records
 from gateway.records.proxied_call import PagingScheme, Position
 
 JSON: Final = "application/json"
@@ -60,7 +60,7 @@ def first_body(body: bytes, ways: Sequence[PagingScheme], limit: int | None) -> 
     way = ways[0]
     if len(ways) == 1 and way.type == "offset" and way.offset_start_value is not None:
         assert way.offset_name_in_request is not None
-        if PageDocument(body).value(way.offset_name_in_request) is Odd.MISSING:
+        if PageDocument(body).value(way.offset_name_in_request) is NonScalar.MISSING:
             body = _put(body, way.offset_name_in_request, way.offset_start_value)
     return body
 
@@ -81,7 +81,7 @@ def digest_of_body(body: bytes) -> str:
 def _put(body: bytes, name: str, value: Any) -> bytes:
     for step in reversed(name.split(".")):
         value = {step: value}
-    return BodyMembers(slots=value).put_into(JSON, body)
+    return BodyMembers(slots=value).add_to_body(JSON, body)
 
 
 def _moving(way: PagingScheme) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _is_blocked(document: PageDocument, name: str) -> bool:
     parents = [".".join(steps[:count]) for count in range(1, len(steps))]
     return any(
         isinstance(document.records(parent), Records)
-        or document.value(parent) not in (None, Odd.MISSING, Odd.CONTAINER)
+        or document.value(parent) not in (None, NonScalar.MISSING, NonScalar.CONTAINER)
         for parent in parents
     )
 

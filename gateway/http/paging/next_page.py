@@ -12,7 +12,7 @@ from gateway.authority import DEFAULT_PORTS, origin_of
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
 from gateway.http.origin import ABSOLUTE, parse_authority
-from gateway.http.paging.page_document import NO_RECORDS, Odd, PageDocument, Records, Value
+from gateway.http.paging.page_document import NO_RECORDS, NonScalar, PageDocument, Records, Value
 from gateway.http.references import links_in
 from gateway.http.url import has_dot_segment, name_of
 from gateway.records.proxied_call import PagingScheme, Position
@@ -118,7 +118,7 @@ def _upgraded(place: Place, page: Place) -> Place:
 # ── Notices that pages go round in a circle, however large, while remembering one of them (Brent's algorithm).
 
 
-class Circle:
+class CycleDetector:
     """A provider that does not understand its own cursor, or ours, gives the same pages again and again."""
 
     __slots__ = ("_kept", "_left", "_power")
@@ -151,7 +151,7 @@ MOST_REASON: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class PageTurn:
+class PageResult:
     """`way` is the one that was followed, with the name under which the records lay. `next` None: there is no more.
 
     `refused`: why the next page cannot be fetched though there is one. `unseen`: the page has nothing where `way` says that
@@ -165,10 +165,10 @@ class PageTurn:
     unseen: Sequence[str] | None = None
 
 
-def taken_apart(content: bytes | bytearray, headers: Fields, ways: Sequence[PagingScheme], page: Place) -> PageTurn:
+def parse_page(content: bytes | bytearray, headers: Fields, ways: Sequence[PagingScheme], page: Place) -> PageResult:
     """The page with this content, cut in one of these ways. Raises UpstreamFailed."""
     document = PageDocument(content)
-    return turn(document, headers, choose(document, headers, ways), page)
+    return read_page(document, headers, choose(document, headers, ways), page)
 
 
 def choose(document: PageDocument, headers: Fields, ways: Sequence[PagingScheme]) -> PagingScheme:
@@ -178,19 +178,23 @@ def choose(document: PageDocument, headers: Fields, ways: Sequence[PagingScheme]
     return max(ways, key=lambda way: _fit(document, headers, way))
 
 
-def turn(document: PageDocument, headers: Fields, way: PagingScheme, page: Place) -> PageTurn:
+def read_page(document: PageDocument, headers: Fields, way: PagingScheme, page: Place) -> PageResult:
     """`page` is where `document` came from. Raises UpstreamFailed if the page is not what `way` says."""
     if way.type == "graphql":
-        return _connection_turn(document, way)
+        return _read_connection_page(document, way)
     records, way = _records(document, way)
     try:
         following = _next(document, headers, way, page, len(records))
     except UpstreamFailed as fault:
-        return PageTurn(records, way, None, fault)
+        return PageResult(records, way, None, fault)
     unseen = None
-    if way.type == "cursor" and following is None and document.value(way.cursor_path_in_response or "") is Odd.MISSING:
+    if (
+        way.type == "cursor"
+        and following is None
+        and document.value(way.cursor_path_in_response or "") is NonScalar.MISSING
+    ):
         unseen = [name for name in document.texts() if _LIKE_A_CURSOR.search(name) and not _NO_CURSOR.search(name)]
-    return PageTurn(records, way, None if following is None else Position(way, following), unseen=unseen)
+    return PageResult(records, way, None if following is None else Position(way, following), unseen=unseen)
 
 
 def _fit(document: PageDocument, headers: Fields, way: PagingScheme) -> tuple[int, int]:
@@ -214,7 +218,7 @@ def _fit(document: PageDocument, headers: Fields, way: PagingScheme) -> tuple[in
 
 
 def _present(document: PageDocument, path: str | None) -> bool:
-    return path is not None and document.value(path) is not Odd.MISSING
+    return path is not None and document.value(path) is not NonScalar.MISSING
 
 
 def _records(document: PageDocument, way: PagingScheme) -> tuple[Records, PagingScheme]:
@@ -273,7 +277,7 @@ def _more(document: PageDocument, way: PagingScheme) -> bool | None:
     if way.has_more_path_in_response is None:
         return None
     value = document.value(way.has_more_path_in_response)
-    return None if value is Odd.MISSING else value not in _NO
+    return None if value is NonScalar.MISSING else value not in _NO
 
 
 def _next_cursor(document: PageDocument, way: PagingScheme) -> str | None:
@@ -302,7 +306,7 @@ PAGE_INFO: Final = "pageInfo"
 _SELECT: Final = f"Select '{PAGE_INFO} {{ endCursor hasNextPage }}' beside its nodes"
 
 
-def _connection_turn(document: PageDocument, way: PagingScheme) -> PageTurn:
+def _read_connection_page(document: PageDocument, way: PagingScheme) -> PageResult:
     """`way` of the result names the connection, so that later pages are read from the same one."""
     refused = document.records("errors")
     if isinstance(refused, Records) and len(refused):
@@ -317,14 +321,14 @@ def _connection_turn(document: PageDocument, way: PagingScheme) -> PageTurn:
     way = replace(way, response_path=path)
     more = document.value(f"{path}.{PAGE_INFO}.hasNextPage")
     if more is False:
-        return PageTurn(records, way, None)
+        return PageResult(records, way, None)
     try:
         following = _json_at(document, f"{path}.{PAGE_INFO}.endCursor") if more is True else None
     except UpstreamFailed as fault:
-        return PageTurn(records, way, None, fault)
+        return PageResult(records, way, None, fault)
     if following is None:
-        return PageTurn(records, way, None, _refusal(f"does not show whether more follows in '{path}'. {_SELECT}"))
-    return PageTurn(records, way, Position(way, following))
+        return PageResult(records, way, None, _refusal(f"does not show whether more follows in '{path}'. {_SELECT}"))
+    return PageResult(records, way, Position(way, following))
 
 
 def _connection_path(document: PageDocument) -> str:
@@ -385,7 +389,7 @@ def offset_of(way: PagingScheme, page: Place) -> int:
 
 
 def _text(value: Value, what: str) -> str | None:
-    if value is Odd.MISSING or value in _END:
+    if value is NonScalar.MISSING or value in _END:
         return None
     if not isinstance(value, str):
         raise _refusal(f"has something else than text as {what}")

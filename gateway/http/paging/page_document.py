@@ -63,14 +63,14 @@ _INDEX: Final = re.compile(r"-?[0-9]{1,9}")
 _FROM: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers as they are written
 
 
-class Odd(Enum):
+class NonScalar(Enum):
     """The values besides scalars that a path may lead to."""
 
     MISSING = "nothing"
     CONTAINER = "an array or an object"
 
 
-Value = str | bool | None | Odd
+Value = str | bool | None | NonScalar
 """Of a scalar in a page; a number is the text it is written as."""
 
 Into = Callable[[int], int]
@@ -85,16 +85,16 @@ class PageDocument:
         self._text = content.decode("latin-1")
         self._start = len(_BOM) if content.startswith(_BOM) else 0
         self._arrays: dict[int, tuple[int, array[int]]] = {}
-        self._found: dict[str, Records | Odd] = {}
+        self._found: dict[str, Records | NonScalar] = {}
 
-    def records(self, path: str) -> Records | Odd:
+    def records(self, path: str) -> Records | NonScalar:
         """The array at `path`, an empty one meaning the page itself; else what is there. Raises UpstreamFailed."""
         if path not in self._found:
-            found: list[Records | Odd] = [Odd.MISSING]
+            found: list[Records | NonScalar] = [NonScalar.MISSING]
 
             def into(at: int) -> int:
                 if self._text[at : at + 1] != "[":
-                    found[0] = Odd.CONTAINER
+                    found[0] = NonScalar.CONTAINER
                     return self._end(at)
                 end, bounds = self._array_at(at)
                 found[0] = Records(self._text, path, bounds)
@@ -140,11 +140,11 @@ class PageDocument:
 
     def value(self, path: str) -> Value:
         """The scalar at `path`. Raises UpstreamFailed."""
-        found: list[Value] = [Odd.MISSING]
+        found: list[Value] = [NonScalar.MISSING]
 
         def into(at: int) -> int:
             scalar = SCALAR.match(self._text, at)
-            found[0] = Odd.CONTAINER if scalar is None else _scalar(scalar[0])
+            found[0] = NonScalar.CONTAINER if scalar is None else _scalar(scalar[0])
             return self._end(at)
 
         self._through(path, into)

@@ -30,7 +30,7 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def written(position: Position, request_digest: str) -> str:
+def encode_position(position: Position, request_digest: str) -> str:
     """Write the position as text, which is to be sealed before it leaves."""
     way = {name: value for name, value in asdict(position.way).items() if value is not None}
     of_body = {"body": position.body_digest} if position.body_digest else {}
@@ -39,7 +39,7 @@ def written(position: Position, request_digest: str) -> str:
 
 
 def read(text: str, request_digest: str) -> Position:
-    """Read what `written` wrote. Raises ValueError that says what is wrong, to stand behind the header's name."""
+    """Read what `encode_position` wrote. Raises ValueError that says what is wrong, to stand behind the header's name."""
     position = json.loads(text)
     if position.get("v") != VERSION or not position["way"].keys() <= _KNOWN:
         raise ValueError("was made by another version of the gateway; begin again")
@@ -48,7 +48,9 @@ def read(text: str, request_digest: str) -> Position:
     return Position(PagingScheme(**position["way"]), position["at"], position.get("body", ""))
 
 
-def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str], first_path: str = "") -> None:
+def point_at_page(
+    upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str], first_path: str = ""
+) -> None:
     """Let `upstream` ask for the page at `position`, as far as its address says so: what goes into a body, `list_body` puts
     there. `first_path`: of the caller's request, below the base address.
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
-from gateway.http.paging.next_page import PageTurn, Place, choose, offset_of, taken_apart, turn
+from gateway.http.paging.next_page import PageResult, Place, choose, offset_of, parse_page, read_page
 from gateway.http.paging.page_document import PageDocument
 from gateway.records.proxied_call import PagingScheme
 
@@ -22,9 +22,9 @@ PAGES = PagingScheme(
 )
 
 
-def turned(way: PagingScheme, page: Any, *, target: str = "/v1/list", headers: Fields | None = None) -> PageTurn:
+def turned(way: PagingScheme, page: Any, *, target: str = "/v1/list", headers: Fields | None = None) -> PageResult:
     content = page if isinstance(page, bytes) else json.dumps(page).encode()
-    return turn(PageDocument(content), headers or [], way, Place("https", "api.example.com", 443, target))
+    return read_page(PageDocument(content), headers or [], way, Place("https", "api.example.com", 443, target))
 
 
 def following(way: PagingScheme, page: Any, **more: Any) -> str | None:
@@ -194,5 +194,5 @@ def test_the_first_page_shows_which_of_several_ways_it_is(page: Any, headers: Fi
 
 
 def test_a_page_is_taken_apart_in_one_go() -> None:
-    result = taken_apart(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], Place("http", "h", 80, "/"))
+    result = parse_page(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], Place("http", "h", 80, "/"))
     assert (list(result.records), result.next and result.next.at) == ([b"1.0"], "n")
