@@ -17,7 +17,7 @@ from typing import Final
 import pydantic
 
 from gateway import catalog, documents
-from gateway.catalog.checks import SCRIPT_FIELDS, KnownWords
+from gateway.catalog.checks import SCRIPT_FIELDS, ExternalNames
 
 FEWEST: Final = (
     100  # fewer files are read as quickly without it, and no file of ours appears in a folder of an operator
@@ -48,7 +48,7 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def load(folder: Path, key: str, words: KnownWords) -> dict[str, bytes] | None:
+def load(folder: Path, key: str, words: ExternalNames) -> dict[str, bytes] | None:
     """The entries by name, as `CatalogEntry.content`; None where there is no file for `key`, it is not whole, or an entry
     uses an auth mode or a script that is not among `words`."""
     for place in _places(folder):
@@ -87,7 +87,7 @@ def _used(entries: Mapping[str, bytes]) -> dict[str, list[str]]:
     return {"modes": sorted({one["auth_mode"] for one in said}), "scripts": sorted(scripts)}
 
 
-def _known(head: Mapping[str, Sequence[str]], words: KnownWords) -> bool:
+def _known(head: Mapping[str, Sequence[str]], words: ExternalNames) -> bool:
     return set(head["modes"]) <= set(words.modes) and (
         words.scripts is None or set(head["scripts"]) <= set(words.scripts)
     )

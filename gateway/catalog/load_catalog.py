@@ -9,7 +9,7 @@ from gateway import resources
 from gateway.catalog import compiled
 from gateway.catalog.api_operations import ProviderOperations, read_operations
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.checks import KnownWords
+from gateway.catalog.checks import ExternalNames
 from gateway.catalog.evidence import provenance_of, sources_of
 from gateway.catalog.folder import CatalogEntry, files_in, read_entries
 from gateway.catalog.provider import Provider
@@ -154,7 +154,7 @@ def load_catalog(
     `scripts` and `modes` are the names an entry may use; None leaves scripts unchecked and takes every auth mode of the
     vocabulary. `seen` is handed on. Raises CatalogFaults with everything that is wrong in any file.
     """
-    words = KnownWords(AUTH_MODES if modes is None else modes, scripts)
+    words = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     contents: dict[str, bytes] = {}
     paths: dict[str, str] = {}
     keys: list[str] = []
@@ -187,7 +187,7 @@ def read_folders(
 ) -> tuple[list[CatalogEntry], list[CatalogFault]]:
     """Every entry of `folders` in the order of reading, and the faults of all of them. Entries may inherit from those
     in the folders `below`, whose own faults are not reported."""
-    words = KnownWords(AUTH_MODES if modes is None else modes, scripts)
+    words = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     whole: dict[str, bytes] = {}
     entries: list[CatalogEntry] = []
     faults: list[CatalogFault] = []
@@ -206,7 +206,7 @@ Row = tuple[str, str, bytes | None, tuple[CatalogFault, ...]]
 
 
 def rows_of_folder(
-    folder: Path, files: Sequence[Path], words: KnownWords, earlier: Mapping[str, bytes], keys: list[str]
+    folder: Path, files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
 ) -> Iterator[Row]:
     """Name, path, content and faults of every entry, from the compiled file if one fits."""
     large = len(files) >= compiled.FEWEST

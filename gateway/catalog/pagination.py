@@ -30,7 +30,7 @@ AFTER: Final = "variables.after"
 _NO_PATH: Final = re.compile(r"[?#\\\s{}]")
 
 
-class BadWay(ValueError):
+class InvalidPagination(ValueError):
     """`faults`: every one, each a text that stands behind the header's name."""
 
     def __init__(self, *faults: str) -> None:
@@ -54,7 +54,7 @@ class PaginationOptions:
 def ways_of(
     paginate: Paginate | None, alternatives: Sequence[Paginate], asked: PaginationOptions
 ) -> list[PagingScheme]:
-    """The ways that the answer may turn out to be cut in, best first; at least one. Raises BadWay.
+    """The ways that the answer may turn out to be cut in, best first; at least one. Raises InvalidPagination.
 
     One whose `applies_to` is this path goes before all; then one whose parameter the caller has put into the query. Else
     the first page decides. The caller's fields stand alone if they say enough; else they are laid over the entry's, of the
@@ -66,20 +66,20 @@ def ways_of(
     kind = fields.get("type")
     by_post = in_body(kind, fields.get("in_body"))
     if by_post and not asked.posted:
-        raise BadWay("says that the list is requested by POST, but this request has another method")
+        raise InvalidPagination("says that the list is requested by POST, but this request has another method")
     known = [way for way in (paginate, *alternatives) if way is not None and _may_be(way, asked, by_post=by_post)]
     fitting = [way for way in known if kind is None or way.type == kind]
     if kind is not None and not _missing(kind, fields) and by_post == asked.posted:
         return [_way(fields)]
     if not fitting:
         if asked.posted and not by_post:
-            raise BadWay(
+            raise InvalidPagination(
                 "goes with a POST only where the provider's entry knows this path as a list. If this POST only reads, say "
                 "so in the header, as in 'all; in_body; type=cursor; cursor_path_in_response=next; "
                 "cursor_name_in_request=cursor; response_path=items' or 'all; type=graphql'"
             )
         if not fields:
-            raise BadWay(
+            raise InvalidPagination(
                 "cannot be followed: the provider's entry does not say how it pages. Say it in the header, as in "
                 "'all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=cursor; response_path=items'"
             )
@@ -111,10 +111,10 @@ def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[PagingScheme]:
     for given in candidates:
         try:
             ways.append(_way(given))
-        except BadWay as wrong:
+        except InvalidPagination as wrong:
             faults += wrong.faults
     if not ways:
-        raise BadWay(*dict.fromkeys(faults))
+        raise InvalidPagination(*dict.fromkeys(faults))
     return ways
 
 
@@ -140,18 +140,18 @@ def _way(fields: Mapping[str, Any]) -> PagingScheme:
     if given.get("type") == "graphql":
         given = {"cursor_name_in_request": AFTER, **given, "in_body": True}
     if "type" not in given:
-        raise BadWay("has fields but no type, which is cursor, link or offset")
+        raise InvalidPagination("has fields but no type, which is cursor, link or offset")
     try:
         model = Paginate.model_validate(given)
     except ValidationError as wrong:
         faults = (f"has {dotted(error['loc'])}: {pydantic_message(error, 'json')}" for error in wrong.errors())
-        raise BadWay(*faults) from wrong
+        raise InvalidPagination(*faults) from wrong
     missing = _missing(model.type, model.model_dump(exclude_none=True))
     if missing:
-        raise BadWay(*(f"has type={model.type} but no {name}" for name in missing))
+        raise InvalidPagination(*(f"has type={model.type} but no {name}" for name in missing))
     fault = misplaced(model)
     if fault is not None:
-        raise BadWay(f"has {fault}")
+        raise InvalidPagination(f"has {fault}")
     return PagingScheme(**model.model_dump(include=set(FIELDS)))
 
 
@@ -190,5 +190,5 @@ def _spelled_out(given: Mapping[str, str]) -> dict[str, str]:
             known = meant or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
             faults.append(f"has no field {name}; there is {', '.join(known)}")
     if faults:
-        raise BadWay(*faults)
+        raise InvalidPagination(*faults)
     return fields

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.catalog.api_operations import ApiOperation
-from gateway.catalog.pagination import BadWay, PaginationOptions, applies, ways_of
+from gateway.catalog.pagination import InvalidPagination, PaginationOptions, applies, ways_of
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
 from gateway.connections.opened import Opened
@@ -91,7 +91,7 @@ def page_behind(
         ways = ways_of(proxy.paginate, proxy.paginate_alternatives or (), options)
         here = Place(base.scheme, base.host, base.port, base.path + target, None)
         turn = parse_page(body, fields, ways, here)
-    except (BadWay, UpstreamFailed, ValueError):
+    except (InvalidPagination, UpstreamFailed, ValueError):
         return None
     if not len(turn.records):
         return None

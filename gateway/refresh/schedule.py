@@ -14,7 +14,7 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.auth.oauth2 import OAuth2, exchanges_itself
 from gateway.catalog.provider import Provider
-from gateway.catalog.refresh_tokens import what_brings_one
+from gateway.catalog.refresh_tokens import advice_on_refresh_token
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 
@@ -231,7 +231,7 @@ def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
 def refresh_token_advice(provider: Provider, integration: Integration | None) -> str:
     """Return the advice on how to get a refresh token, by the entry and the scopes that the integration asks for."""
     own = integration.scopes if integration is not None else None
-    return what_brings_one(provider, own if own is not None else provider.default_scopes or ())
+    return advice_on_refresh_token(provider, own if own is not None else provider.default_scopes or ())
 
 
 def _refreshes(provider: Provider, held: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.catalog.pagination import BadWay, PaginationOptions, applies, ways_of
+from gateway.catalog.pagination import InvalidPagination, PaginationOptions, applies, ways_of
 from gateway.catalog.provider_parts import Paginate
 from gateway.records.proxied_call import PagingScheme
 
@@ -112,7 +112,7 @@ def test_a_name_may_be_cut_off_at_an_underscore() -> None:
     ],
 )
 def test_every_fault_is_reported(result: dict[str, str], faults: list[str]) -> None:
-    with pytest.raises(BadWay) as wrong:
+    with pytest.raises(InvalidPagination) as wrong:
         ways(paginate=None, **result)
     assert len(wrong.value.faults) == len(faults)
     for fault, said in zip(faults, wrong.value.faults, strict=True):
@@ -122,7 +122,7 @@ def test_every_fault_is_reported(result: dict[str, str], faults: list[str]) -> N
 def test_an_alternative_that_says_too_little_stands_in_nobodys_way() -> None:
     halves = (Paginate(type="offset"), Paginate(type="link", link_rel_in_response_header="next"))
     assert types(*ways_of(CURSOR, halves, PaginationOptions("/", (), {}))) == ["cursor", "link"]
-    with pytest.raises(BadWay, match="no offset_name_in_request"):
+    with pytest.raises(InvalidPagination, match="no offset_name_in_request"):
         ways_of(None, halves[:1], PaginationOptions("/", (), {}))
 
 
