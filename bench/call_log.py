@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.records.operation import Operation, OperationFilter
 from gateway.store.call_log.call_log_store import CallLogBounds
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog
@@ -65,13 +65,13 @@ def filters(now: datetime) -> dict[str, dict[str, Any]]:
         "a rare connection": {"connection_id": "user-19213"},
         "no such connection": {"connection_id": "nobody"},
         "an integration": {"integration_id": "integration-7"},
-        "a key": {"key_ids": one_or_any(7)},
+        "a key": {"key_ids": single_or_any_set(7)},
         "twenty keys": {"key_ids": frozenset(range(20))},
-        "a key and 5xx": {"key_ids": one_or_any(7), "status": (500, 599)},
+        "a key and 5xx": {"key_ids": single_or_any_set(7), "status": (500, 599)},
         "5xx": {"status": (500, 599)},
         "a status that never came": {"status": (403, 403)},
-        "a code": {"error_codes": one_or_any("upstream_timeout")},
-        "all codes but one": {"excluded_codes": one_or_any("upstream_timeout")},
+        "a code": {"error_codes": single_or_any_set("upstream_timeout")},
+        "all codes but one": {"excluded_codes": single_or_any_set("upstream_timeout")},
         "a rare connection and 404": {"connection_id": "user-777", "status": (404, 404)},
         "refreshes": {"kind": "refresh"},
         "a minute": {"since": moment, "until": moment + timedelta(minutes=1)},

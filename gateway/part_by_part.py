@@ -8,12 +8,12 @@ PART_BYTES: Final = 16_384
 MOST_LINES: Final = 2_000
 
 
-def is_dear(data: bytes) -> bool:
+def is_slow_to_parse(data: bytes) -> bool:
     """Return whether most of `data` may be framing, for example if each byte of a body has its own chunk."""
     return len(data) > PART_BYTES and data.count(b"\r\n") > MOST_LINES
 
 
-class PartByPart:
+class IncrementalFeeder:
     """Feeds `data` and later additions to `feed` in parts, then calls `done`; `transport` reads nothing more meanwhile."""
 
     __slots__ = ("_at", "_data", "_done", "_feed", "_loop", "_next", "_transport")

@@ -19,7 +19,7 @@ from gateway.authorization.flows import Flows
 from gateway.authorization.outcomes import Outcomes
 from gateway.authorization.reconnect_links import ReconnectLinks
 from gateway.authorization.session_connections import SessionConnections
-from gateway.authorization.typed_credentials import TypedIn
+from gateway.authorization.typed_credentials import TypedCredentialConnector
 from gateway.connections.api_integrations import ApiIntegrations
 from gateway.connections.cache import ConnectionCache
 from gateway.connections.create import Creator
@@ -77,7 +77,7 @@ class Runtime:
     links: ReconnectLinks
     issuer: KeyIssuer
     session_connections: SessionConnections
-    typed_in: TypedIn
+    typed_in: TypedCredentialConnector
     deleter: Deleter
     made: ApiIntegrations
     deliverer: Deliverer

@@ -11,7 +11,7 @@ from multidict import CIMultiDict, istr
 
 from gateway import errors
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound, NotImplementedHere
-from gateway.http.abort import cut
+from gateway.http.abort import abort_connection
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
 from gateway.middleware.key_limits import paced
@@ -152,7 +152,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
 def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
     """Return `fault` as a response; cut the connection if another answer has begun. Needs REQUEST_ID."""
     if request.writer.output_size > 0:
-        cut(request.transport)
+        abort_connection(request.transport)
     response = refusal(fault, trace_id_of(request))
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
         # After a refused Expect the client may or may not send its body; the rest of any other body is not read.

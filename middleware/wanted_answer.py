@@ -6,17 +6,17 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from gateway.catalog.pagination import BadWay, PaginationOptions, ways_of
+from gateway.catalog.pagination import InvalidPagination, PaginationOptions, ways_of
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import RANGES
 from gateway.http.paging.list_body import STALE
-from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
-from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read, set_query
+from gateway.http.paging.paginate_header import PaginateHeader, parse_paginate_header
+from gateway.http.paging.resume_position import OffLimits, digest_of, point_at_page, read, set_query
 from gateway.http.proxy_options import sent_once, wrong_header
 from gateway.http.url import name_of
 from gateway.middleware.facts import ASKED, CONNECTION, DECODER, PAGING, SHAPE, UPSTREAM
-from gateway.records.proxied_call import AnswerShape, Paging, Position, UpstreamRequest, Way
+from gateway.records.proxied_call import AnswerShape, Paging, PagingScheme, Position, UpstreamRequest
 from gateway.runtime import generation_of
 from gateway.vault import VaultError
 
@@ -68,7 +68,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
 
 def _wish(text: str) -> PaginateHeader:
     try:
-        return parse_wish(text)
+        return parse_paginate_header(text)
     except ValueError as fault:
         raise wrong_header(PAGINATE, str(fault)) from fault
 
@@ -82,18 +82,18 @@ def _start(request: web.Request, token: str, digest: str) -> Position:
         raise wrong_header(PAGINATE_FROM, str(fault)) from fault
 
 
-def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool) -> list[Way]:
+def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool) -> list[PagingScheme]:
     path, _, query = below_base.partition("?")
     names = {name_of(pair) for pair in query.split("&")} if query else set()
     proxy = opened.provider.proxy
     try:
         options = PaginationOptions(path, names, wish.fields, posted)
         return ways_of(proxy.paginate, proxy.paginate_alternatives or (), options)
-    except BadWay as wrong:
+    except InvalidPagination as wrong:
         raise wrong_header(PAGINATE, *wrong.faults) from wrong
 
 
-def _limit(upstream: UpstreamRequest, ways: list[Way], limit: int) -> None:
+def _limit(upstream: UpstreamRequest, ways: list[PagingScheme], limit: int) -> None:
     names = dict.fromkeys(way.limit_name_in_request for way in ways if way.limit_name_in_request is not None)
     if not names:
         raise wrong_header(
@@ -106,7 +106,7 @@ def _limit(upstream: UpstreamRequest, ways: list[Way], limit: int) -> None:
 
 def _go_on(upstream: UpstreamRequest, start: Position, opened: Opened, path: str) -> None:
     try:
-        aim(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
+        point_at_page(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
     except OffLimits as fault:
         raise wrong_header(
             PAGINATE_FROM, f"leads to {fault.origin}, to which this credential may not be sent (any more)"

@@ -310,7 +310,7 @@ def is_named(dotted: str) -> bool | None:
     [
         ("http.url.rest_of", True),
         ("Policy.decision", True),
-        ("RefreshProtocol.standing", True),
+        ("RefreshProtocol.fact_collector", True),
         ("backoff.api_verdict", True),
         ("Happening.RENEWED", True),
         ("McpOAuth2.renew", True),

@@ -168,11 +168,13 @@ def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iter
         if one.id in ids or one.origin:
             continue
         segments = _PLACE.sub("*", one.path).split("/")
-        if any(all(map(may_meet, segments, other)) for other in shapes.get((one.method, len(segments)), ())):
+        if any(
+            all(map(patterns_may_overlap, segments, other)) for other in shapes.get((one.method, len(segments)), ())
+        ):
             yield one
 
 
-def may_meet(one: str, other: str) -> bool:
+def patterns_may_overlap(one: str, other: str) -> bool:
     """Return whether some text may match both segments; True if that is not certain."""
     if "*" not in one:
         return one == other or ("*" in other and fits_shape(other.split("*"), one))

@@ -8,7 +8,7 @@ import structlog
 from gateway import clock
 from gateway.access.caller import Caller
 from gateway.access.freeze_operations import frozen
-from gateway.access.key_forms import RequestedKey, check, like, mint, usual_scopes
+from gateway.access.key_forms import RequestedKey, check, complete_replacement, mint, usual_scopes
 from gateway.access.known_keys import Minted
 from gateway.access.operation_rules import is_reference
 from gateway.access.refusals import CREATE, MINTERS, rule_and_fix
@@ -46,7 +46,7 @@ class KeyIssuer:
         if old is not None:
             if asks is not None:
                 await self._check_not_above(old, asks)
-            wish, above = like(wish, old), await self._parent_of(old)
+            wish, above = complete_replacement(wish, old), await self._parent_of(old)
         if any(map(is_reference, wish.limits.rules)):
             wish = replace(wish, limits=frozen(wish.limits, self._catalog()))
         # The key that requests a replacement receives its text. So the replacement ends with that key, as if it had
@@ -105,7 +105,7 @@ class KeyIssuer:
     async def find(self, environment: str, key_id: int, caller: Caller | None = None) -> MintedKey:
         """Return the key. Raises NotFound, also for a key that a limited `caller` did not mint."""
         found = await self._store.keys.find(environment, key_id)
-        if found is None or not sees(caller, found):
+        if found is None or not may_see_key(caller, found):
             raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists those there are.")
         return found
 
@@ -129,7 +129,7 @@ class KeyIssuer:
         return None if key.parent_id is None else await self._store.keys.find(key.environment, key.parent_id)
 
 
-def sees(caller: Caller | None, key: MintedKey) -> bool:
+def may_see_key(caller: Caller | None, key: MintedKey) -> bool:
     """Return whether the caller may see the key: a limited key sees only keys that it minted, any other sees all."""
     above = None if caller is None else caller.key
     return above is None or not above.limits or key.parent_id == above.id

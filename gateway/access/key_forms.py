@@ -79,7 +79,7 @@ class RequestedKey:
     overlap: timedelta = OVERLAP
 
 
-def like(wish: RequestedKey, old: MintedKey) -> RequestedKey:
+def complete_replacement(wish: RequestedKey, old: MintedKey) -> RequestedKey:
     """Return the request for a replacement, completed from the old key."""
     return replace(
         wish,

@@ -10,7 +10,7 @@ from gateway.access.refusals import no_integration
 from gateway.api.request_body import wrong_query
 from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
+from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.which_connection import check_reach, check_tags
 from gateway.records.connection import ConnectionRef
@@ -38,10 +38,10 @@ async def ref_of(
 async def known_ref(runtime: Runtime, generation: Generation, caller: Caller, ref: ConnectionRef) -> ConnectionRef:
     """Return `ref` if its integration exists and `caller` may use the connection. Raises InvalidRequest, NotFound."""
     key = ref.integration_id
-    if len(key) > LONGEST or misfit(key, PROVIDER_CONFIG_KEY):
+    if len(key) > LONGEST or id_fault(key, PROVIDER_CONFIG_KEY):
         raise wrong_query(
             "provider_config_key",
-            f"'provider_config_key' {misfit(key, PROVIDER_CONFIG_KEY) or too_long()}.",
+            f"'provider_config_key' {id_fault(key, PROVIDER_CONFIG_KEY) or too_long()}.",
         )
     check_reach(caller, ref)
     if caller.policy.of_resources and not generation.integrations.has(ref.environment, key):
@@ -64,7 +64,7 @@ def in_path(request: web.Request, name: str, form: str, example: str) -> str:
     """Return a part of the path, which must have that `form`. Raises InvalidRequest ``invalid_uri_params``, which names
     the part as `example`."""
     text = request.match_info[name]
-    wrong = too_long() if len(text) > LONGEST else misfit(text, form)
+    wrong = too_long() if len(text) > LONGEST else id_fault(text, form)
     if wrong is not None:
         message = f"'{example}' in the path {wrong}."
         raise InvalidRequest("invalid_uri_params", message, errors=[Issue("invalid_format", message, (example,))])

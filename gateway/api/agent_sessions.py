@@ -11,8 +11,8 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway import clock
-from gateway.access.freeze_operations import host_and_path, may_meet
-from gateway.access.issue_keys import sees
+from gateway.access.freeze_operations import host_and_path, patterns_may_overlap
+from gateway.access.issue_keys import may_see_key
 from gateway.access.key_forms import RequestedKey
 from gateway.access.key_policy import MOST_CHARS
 from gateway.access.operation_rules import PREFIX, RISK_LETTERS
@@ -160,7 +160,7 @@ async def end_agent_session(request: web.Request) -> web.Response:
     session_id, caller, issuer = request.match_info["session_id"], request[CALLER], request.app[RUNTIME].issuer
     environment, now = request[ENVIRONMENT].name, clock.now()
     key = await request.app[RUNTIME].store.keys.find(environment, _key_id(session_id))
-    if key is None or not is_session(key) or not sees(caller, key):
+    if key is None or not is_session(key) or not may_see_key(caller, key):
         raise session_not_found(session_id)
     ended_at, reason = key.revoked_at, "terminated"
     if ended_at is None and key.expires_at is not None and key.expires_at <= now:
@@ -307,7 +307,7 @@ def _check_apart(connected: Sequence[Tools]) -> None:
         same = one.integration.provider == other.integration.provider and one.ids == other.ids
         if same or (one.whole and other.whole) or not one.ids or not other.ids:
             continue
-        if may_meet(one.host, other.host):
+        if patterns_may_overlap(one.host, other.host):
             names = f"'{one.integration.integration_id}' and '{other.integration.integration_id}'"
             raise _not_offered(
                 f"{names} may share a host, so one session cannot give them different tools. Create one session for each, "

@@ -11,7 +11,7 @@ from gateway.api.request_body import empty_body, moment, number, query_of, wrong
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
 from gateway.records.audit import AuditAction, AuditFilter, SealedRecord, UseFilter, UsePage
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.runtime import RUNTIME
 from gateway.store.audit.use_counts import hour_at, hour_of
 
@@ -49,7 +49,7 @@ async def list_records(request: web.Request) -> web.Response:
         since=moment(query, "from", now),
         until=moment(query, "to", now),
         action=action,
-        key_ids=one_or_any(number(query, "keyId")),
+        key_ids=single_or_any_set(number(query, "keyId")),
         integration_id=query.get("integrationId"),
         connection_id=query.get("connectionId"),
         end_user_id=query.get("endUserId"),
@@ -78,7 +78,7 @@ async def list_uses(request: web.Request) -> web.Response:
         request[ENVIRONMENT].name,
         since,
         until,
-        key_ids=one_or_any(number(query, "keyId")),
+        key_ids=single_or_any_set(number(query, "keyId")),
         integration_id=query.get("integrationId"),
         connection_id=query.get("connectionId"),
         limit=number(query, "limit") or MOST,

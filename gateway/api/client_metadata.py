@@ -2,7 +2,7 @@
 
 from aiohttp import hdrs, web
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mcp import metadata_document
 from gateway.errors import NotFound
 from gateway.runtime import RUNTIME, generation_of
@@ -16,5 +16,5 @@ async def document(request: web.Request) -> web.Response:
     provider = runtime.creator.provider_of(integration) if integration is not None else None
     if integration is None or provider is None or not provider.auth_mode.startswith("MCP_"):
         raise NotFound("not_found", "There is no client metadata at this address.")
-    context = Context(provider, integration, public_url=generation.public_url)
+    context = AuthContext(provider, integration, public_url=generation.public_url)
     return web.json_response(metadata_document(context), headers={hdrs.CACHE_CONTROL: "public, max-age=3600"})

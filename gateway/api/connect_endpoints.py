@@ -28,7 +28,7 @@ from gateway.api.shapes import (
     end_user,
     tags_asked,
 )
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.authorization.connect_sessions import LIFETIME, LONGEST, MOST_CONNECTIONS, SHORTEST, connect_link, poll_url
 from gateway.authorization.fixed_settings import check_fixed_settings
 from gateway.authorization.return_address import origin_of
@@ -367,7 +367,7 @@ def _check_settings(generation: Generation, environment: str, defaults: Mapping[
         config = {name: value for name, value in (one.get("connection_config") or {}).items() if name != SCOPES}
         if provider is None or not config:
             continue
-        context = Context(provider, integration, public_url=generation.public_url)
+        context = AuthContext(provider, integration, public_url=generation.public_url)
         check_fixed_settings(
             context, generation.egress.guard, config, ("integrations_config_defaults", key, "connection_config")
         )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.api import answers
-from gateway.connections.diagnosis import ConnectionDiagnosis, story
+from gateway.connections.diagnosis import ConnectionDiagnosis, diagnose_connection
 from gateway.connections.scope_drift import ScopeDrift, scope_drift
 from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.generation import Generation
@@ -149,7 +149,7 @@ async def state_and_story(
         if provider is not None
         else ScopeDrift(None, ())
     )
-    found = story(
+    found = diagnose_connection(
         row,
         changes,
         provider,

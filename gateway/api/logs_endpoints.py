@@ -14,7 +14,7 @@ from gateway.api.request_body import empty_body, moment, number, query_of, wrong
 from gateway.connections.operation_search import NARROWER, connections_of
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
 from gateway.runtime import RUNTIME
 
@@ -95,10 +95,10 @@ def _wanted(query: dict[str, str], environment: str) -> OperationFilter:
         kind=kind,
         integration_id=query.get("integrationId"),
         connection_id=query.get("connectionId"),
-        key_ids=one_or_any(number(query, "keyId")),
+        key_ids=single_or_any_set(number(query, "keyId")),
         status=status,
         failed=failed,
-        error_codes=one_or_any(query.get("code")),
+        error_codes=single_or_any_set(query.get("code")),
         method=query.get("method"),
         path=query.get("path"),
         text=query.get("text"),

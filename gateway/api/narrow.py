@@ -15,7 +15,7 @@ from gateway.access.caller import Caller
 from gateway.access.key_policy import Policy
 from gateway.access.refusals import beyond_limits, lacking_for
 from gateway.access.scopes import CONFIGURE
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.catalog.hosts import named
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
@@ -61,7 +61,7 @@ def _beyond(generation: Generation, integration: Integration | None, defaults: M
     if defaults.get("authorization_params"):
         yield "authorization_params"
     provider = generation.catalog.get(integration.provider) if integration is not None else None
-    own = set(Context(provider, integration).scopes) if provider is not None and integration is not None else set()
+    own = set(AuthContext(provider, integration).scopes) if provider is not None and integration is not None else set()
     if not own.issuperset(scope_list(defaults.get("user_scopes") or "")):
         yield "user_scopes"
     config = dict(defaults.get("connection_config") or {})

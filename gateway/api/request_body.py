@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.documents.pydantic_messages import pydantic_message
 from gateway.errors import Code, InvalidRequest, Issue, joined_issues
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
+from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.http.strict_json import parse
 from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -66,7 +66,7 @@ def _sentence(error: ErrorDetails, path: Sequence[str], value: Any) -> str:
     if error["type"] == "string_pattern_mismatch" and pattern in (CONNECTION_ID, PROVIDER_CONFIG_KEY):
         for step in path:
             value = value[int(step)] if isinstance(value, list) else value[step]
-        return f"{place} {misfit(str(value), pattern)}."
+        return f"{place} {id_fault(str(value), pattern)}."
     message = pydantic_message(error, "json")
     if error["type"] == "value_error":
         return f"{place}: {message}." if place else f"{message}."

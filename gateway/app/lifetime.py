@@ -17,11 +17,11 @@ from gateway.authorization.flows import Flows
 from gateway.authorization.outcomes import Outcomes
 from gateway.authorization.reconnect_links import ReconnectLinks
 from gateway.authorization.session_connections import SessionConnections, expire_pending
-from gateway.authorization.typed_credentials import TypedIn
+from gateway.authorization.typed_credentials import TypedCredentialConnector
 from gateway.background import end_background, start_background
 from gateway.config import Config
 from gateway.config.model import CallLogConfig, EgressConfig
-from gateway.connections.api_integrations import ApiIntegrations, go_on
+from gateway.connections.api_integrations import ApiIntegrations, resume_deletions_regularly
 from gateway.connections.cache import ConnectionCache
 from gateway.connections.create import Creator
 from gateway.connections.delete import Deleter, Revoker
@@ -41,13 +41,13 @@ from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import INVALID_KEYS, Metrics, MetricsPage
 from gateway.observe.tracing import Tracing, start_tracing
 from gateway.records.audit import AuditAction, AuditEntry
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.refresh.exchange_message import EgressRoute
 from gateway.refresh.keep_alive import KeepAlive
 from gateway.refresh.recovery import reconcile, recover
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.through_parent import ParentLink, ThroughParent
-from gateway.refresh.token_exchange import InProcess, Journals, TokenExchange
+from gateway.refresh.through_parent import ParentExchange, ParentLink
+from gateway.refresh.token_exchange import Journals, LocalExchange, TokenExchange
 from gateway.runtime import Runtime
 from gateway.store import LogPosition, Store, open_store
 from gateway.store.call_log.call_log_store import CallLogBounds
@@ -86,7 +86,7 @@ def assembled(
     _set_by_each_generation(current, metrics, calls, store, egress_limits, retired)
     journals = Journals()
     exchange = _exchange(current, journals, parent)
-    dialogues = Dialogues(current, exchange)
+    dialogues = AuthDialogueRunner(current, exchange)
     deliverer = Deliverer(store, current, metrics, calls.record_operation)
     sessions = ConnectSessions(store, current)
     links = ReconnectLinks(store, sessions, current)
@@ -122,7 +122,7 @@ def assembled(
         links=links,
         issuer=KeyIssuer(store, minted, lambda: current.generation.catalog),
         session_connections=session_connections,
-        typed_in=TypedIn(store, creator, session_connections, outcomes),
+        typed_in=TypedCredentialConnector(store, creator, session_connections, outcomes),
         deleter=deleter,
         made=ApiIntegrations(store, current, live, deleter),
         deliverer=deliverer,
@@ -159,8 +159,8 @@ def _set_by_each_generation(
 
 def _exchange(current: Current, journals: Journals, parent: ParentLink | None) -> TokenExchange:
     if parent is None:
-        return InProcess(journals, lambda: current.generation.egress)
-    return ThroughParent(parent, lambda: _route(current.generation.config.egress))
+        return LocalExchange(journals, lambda: current.generation.egress)
+    return ParentExchange(parent, lambda: _route(current.generation.config.egress))
 
 
 def _route(egress: EgressConfig) -> EgressRoute:
@@ -220,7 +220,9 @@ async def record_configuration(store: Store, config: Config, how: str) -> None:
 def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None]"]:
     store, current, refresher = runtime.store, runtime.current, runtime.refresher
     work: dict[str, Coroutine[Any, Any, None]] = {
-        "follow_changes": runtime.live.feed.follow(since, lambda: runtime.outcomes.look(runtime.serving)),
+        "follow_changes": runtime.live.feed.follow(
+            since, lambda: runtime.outcomes.deliver_stored_outcomes(runtime.serving)
+        ),
         "stay_alive": store.failover.stay(),
         "recover_refreshes": recover(store, refresher, runtime.exchange.released),
         "keep_alive": _later(KeepAlive(store, refresher, current).run),
@@ -229,7 +231,7 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
         "prune": _later(lambda: _prune(store)),
         "expire_pending": _later(lambda: expire_pending(runtime.session_connections)),
         "prune_call_log": _later(lambda: _prune_call_log(store)),
-        "end_integrations": _later(lambda: go_on(runtime.made)),
+        "end_integrations": _later(lambda: resume_deletions_regularly(runtime.made)),
         "write_key_use": runtime.minted.write(),
         "measure_loop_lag": runtime.loop_lag.measure(),
         "write_call_log": runtime.call_queue.write_to(store.call_log, uses=store.uses),

@@ -10,11 +10,19 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, token_values
 from gateway.auth.jwt import sign, signed
-from gateway.auth.mode import Dialogue, ExchangedMode, Granted, GrantingMode, RevocableToken, SetOut, Wish
-from gateway.auth.provider_answers import accepted_answer, kept, token_at
+from gateway.auth.mode import (
+    AuthorizationRequestInput,
+    ConsentRedirect,
+    Dialogue,
+    Granted,
+    GrantingMode,
+    RevocableToken,
+    TokenExchangeMode,
+)
+from gateway.auth.provider_answers import accepted_answer, token_at, token_paths
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.authorize import with_params
@@ -31,7 +39,7 @@ JWT_LIFETIME: Final = timedelta(seconds=540)
 LIFETIME: Final = timedelta(minutes=55)
 
 
-class App(ExchangedMode, GrantingMode):
+class App(TokenExchangeMode, GrantingMode):
     """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``; an import gives ``app_id`` and
     ``installation_id``. The integration has `app_id`, `app_link` and `private_key`.
     """
@@ -49,18 +57,20 @@ class App(ExchangedMode, GrantingMode):
     def settings(self, held: Mapping[str, Any]) -> dict[str, str]:
         return {INSTALLATION: held[INSTALLATION]} if held.get(INSTALLATION) else {}
 
-    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
         yield from ()
         check_key(context)
         address = with_link(context).url("authorization_url")
-        return SetOut(
+        return ConsentRedirect(
             with_params(address, {**context.texts(context.provider.authorization_params), "state": wish.state})
         )
 
-    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         return INSTALLATION in query or "setup_action" in query or "error" in query
 
-    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+    def finish_consent(
+        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+    ) -> Dialogue[Granted]:
         installation = installed(context.provider, query)
         at = replace(context, config={**context.config, INSTALLATION: installation})
         held = yield from installation_token(at, "token_url")
@@ -69,7 +79,7 @@ class App(ExchangedMode, GrantingMode):
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return bool(held.get(INSTALLATION))
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         at = replace(context, config={**context.config, INSTALLATION: held[INSTALLATION]})
         return {**held, **(yield from installation_token(at, "token_url", held.get(APP_ID)))}
 
@@ -83,16 +93,16 @@ class App(ExchangedMode, GrantingMode):
         return [RevocableToken("access_token", Secret(held["access_token"]))] if held.get("access_token") else []
 
 
-def installation_token(context: Context, place: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
+def installation_token(context: AuthContext, place: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
     """Request a token for the configured installation at the entry's address `place`. The app authenticates with a JWT."""
     provider, url = context.provider, context.url(place)
-    context = context.toward(url)
+    context = context.for_destinations(url)
     proof = _proof(context, app_id)
     headers = {"Accept": "application/json", "Authorization": f"Bearer {proof.reveal()}"}
     headers |= context.texts(provider.token_headers, {"jwt": proof})
     reply = yield context.with_secrets(ProviderCall(url, headers, b""), secrets=[proof])
     answer = accepted_answer(reply)
-    token = token_at(answer, (*kept(provider, "token"), "access_token"))
+    token = token_at(answer, (*token_paths(provider, "token"), "access_token"))
     ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
     return {"access_token": token, "expires_at": iso(ends), "raw": answer}
 
@@ -113,18 +123,18 @@ def installed(provider: Provider, query: Mapping[str, str]) -> str:
     return installation
 
 
-def with_link(context: Context) -> Context:
+def with_link(context: AuthContext) -> AuthContext:
     """Return the context with the app's page in the setting `appPublicLink`, which entries use in templates."""
     link = context.integration.app_link
     return replace(context, config={LINK: link, **context.config}) if link else context
 
 
-def check_key(context: Context) -> None:
+def check_key(context: AuthContext) -> None:
     """Raise InvalidRequest if the integration has no key for its app to sign with."""
-    context.toward("", of_our_own=True).app_key()
+    context.for_destinations("", of_our_own=True).app_key()
 
 
-def _proof(context: Context, app_id: str | None) -> Secret:
+def _proof(context: AuthContext, app_id: str | None) -> Secret:
     """Return the JWT that authenticates the app: built from the entry's `jwt`, else in GitHub's format."""
     key = context.app_key()
     issuer = app_id or context.integration.app_id or context.integration.client_id

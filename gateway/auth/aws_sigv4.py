@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote, unquote_plus, unquote_to_bytes, urlencode, urlsplit
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, member_values, typed_values
-from gateway.auth.mode import Dialogue, ExchangedMode, Signer
+from gateway.auth.mode import Dialogue, Signer, TokenExchangeMode
 from gateway.authority import bracketed
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
@@ -195,7 +195,7 @@ LIFETIME_S: Final = 3600
 PARTS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
 
 
-class AwsSigV4(ExchangedMode):
+class AwsSigV4(TokenExchangeMode):
     """Stored as ``{"type": "AWS_SIGV4", "access_key_id", "secret_access_key", "session_token"?, "role_arn"?,
     "external_id"?, "region"?, "service"?, <further fields of the entry>, "expires_at"?,
     "raw"?}``. With `role_arn` the keys are temporary: STS AssumeRole issues them to the operator's own access key
@@ -232,12 +232,12 @@ class AwsSigV4(ExchangedMode):
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return bool(held.get("role_arn"))
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Call STS AssumeRole. The external ID prevents one customer from using another customer's role (confused deputy)."""
         region = self._scope(held, context).region
         own = not context.provider.token_url
         url = sts_url(region) if own else context.url("token_url")
-        client = context.toward(url, of_our_own=own).client()
+        client = context.for_destinations(url, of_our_own=own).client()
         if client.client_secret is None:
             raise InvalidRequest(
                 "invalid_auth_mode", "The integration needs client_id and client_secret: the access key."
@@ -256,13 +256,13 @@ class AwsSigV4(ExchangedMode):
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(held)
 
-    def signer(self, held: Mapping[str, Any], context: Context) -> Signer:
+    def signer(self, held: Mapping[str, Any], context: AuthContext) -> Signer:
         session = held.get("session_token")
         keys = SigV4Keys(held["access_key_id"], Secret(held["secret_access_key"]), Secret(session) if session else None)
         return SigV4Signer(keys, self._scope(held, context))
 
     @staticmethod
-    def _scope(held: Mapping[str, Any], context: Context) -> Scope:
+    def _scope(held: Mapping[str, Any], context: AuthContext) -> Scope:
         """Return region and service from the entry, else from the credential."""
         spec = context.provider.request_signing
         templates = {"region": spec.region, "service": spec.service} if spec else {}

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, typed_values
-from gateway.auth.mode import Dialogue, ExchangedMode
-from gateway.auth.provider_answers import accepted_answer, kept, token_at
+from gateway.auth.mode import Dialogue, TokenExchangeMode
+from gateway.auth.provider_answers import accepted_answer, token_at, token_paths
 from gateway.catalog.provider import Provider
 from gateway.oauth.token_answers import dig, expires_at
 from gateway.oauth.token_requests import encoded
@@ -27,7 +27,7 @@ USER: Final = ("userId", "user_id", "response_data.userId")
 LIFETIME: Final = timedelta(minutes=30)  # a session ends after 35 minutes without a call
 
 
-class Bill(ExchangedMode):
+class Bill(TokenExchangeMode):
     """Stored as ``{"type": "BILL", "username", "password", "organization_id", "dev_key", <further fields of the entry>,
     "session_id", "user_id"?, "expires_at", "raw"}``. The login sends the first four as ``username``, ``password``,
     ``organizationId`` and ``devKey`` unless the entry's `token_params` say otherwise.
@@ -42,18 +42,18 @@ class Bill(ExchangedMode):
         fields.finish(*OURS)
         return held
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
         typed = {name: value for name, value in held.items() if name not in OURS}
         known = typed_values(typed)
         url = context.url("token_url", known)
-        to = context.toward(url)
+        to = context.for_destinations(url)
         params = to.texts(provider.token_params, known) or {NAMES[name]: held[name] for name in TYPED}
         headers = {"Accept": "application/json", **to.texts(provider.token_headers, known)}
         call = encoded(provider.token_request_method or "POST", url, headers, params, provider.body_format)
         reply = yield context.with_secrets(call, secrets=known.values())
         answer = accepted_answer(reply)
-        fresh = {"session_id": token_at(answer, (*kept(provider, SESSION[0]), *SESSION)), "raw": answer}
+        fresh = {"session_id": token_at(answer, (*token_paths(provider, SESSION[0]), *SESSION)), "raw": answer}
         user = next((found for path in USER if isinstance(found := dig(answer, path), str)), None)
         ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
         return {**typed, **fresh, **({"user_id": user} if user else {}), "expires_at": iso(ends)}

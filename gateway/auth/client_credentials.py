@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, typed_values
 from gateway.auth.jwt import sign, signed
-from gateway.auth.mode import Dialogue, ExchangedMode, RevocableToken, TokenRevocation
+from gateway.auth.mode import Dialogue, RevocableToken, TokenExchangeMode, TokenRevocation
 from gateway.auth.pasted_keys import certificate_fields
-from gateway.auth.provider_answers import accepted_answer, kept, token_at
+from gateway.auth.provider_answers import accepted_answer, token_at, token_paths
 from gateway.catalog.provider import Provider
 from gateway.oauth.authorize import joined_scopes, scope_list
 from gateway.oauth.token_answers import expires_at
@@ -28,7 +28,7 @@ ASSERTION_S: Final = 300
 TYPED_LIMIT: Final = 16_384
 
 
-class ClientCredentialsMode(ExchangedMode):
+class ClientCredentialsMode(TokenExchangeMode):
     """Stored as ``{"type": "OAUTH2_CC", "token", "client_id", "client_secret", "client_certificate"?,
     "client_private_key"?, <further fields of the entry>, "expires_at"?, "raw"}``. With a certificate and a private key
     (both PEM), token requests and proxied requests use mutual TLS (RFC 8705).
@@ -54,13 +54,13 @@ class ClientCredentialsMode(ExchangedMode):
         fields.finish("raw")
         return {name: value for name, value in held.items() if value not in ("", None)}
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Request a new token for the same client (RFC 6749 §4.4.2)."""
         provider = context.provider
         own = {name: value for name, value in held.items() if name not in OURS}
         known = {**typed_values(own), **client_values(own)}
         url = context.url("token_url")
-        context = context.toward(url)
+        context = context.for_destinations(url)
         call = client_credentials_request(
             provider,
             url,
@@ -71,7 +71,7 @@ class ClientCredentialsMode(ExchangedMode):
         )
         reply = yield context.with_secrets(call, identity=self.identity(held), secrets=known.values())
         answer = accepted_answer(reply)
-        token = token_at(answer, (*kept(provider, "access_token"), *ALSO))
+        token = token_at(answer, (*token_paths(provider, "access_token"), *ALSO))
         ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
         return {**own, "token": token, "expires_at": iso(ends), "raw": answer}
 
@@ -84,7 +84,7 @@ class ClientCredentialsMode(ExchangedMode):
     def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
         return [RevocableToken("access_token", Secret(held["token"]))] if held.get("token") else []
 
-    def revocation(self, held: Mapping[str, Any], context: Context) -> TokenRevocation | None:
+    def revocation(self, held: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
         provider = context.provider
         if not provider.revocation_url:
             return None
@@ -93,7 +93,7 @@ class ClientCredentialsMode(ExchangedMode):
             url, self.client(held, context, url), provider.token_request_auth_method, self.identity(held)
         )
 
-    def client(self, held: Mapping[str, Any], context: Context, url: str) -> OAuthClient:
+    def client(self, held: Mapping[str, Any], context: AuthContext, url: str) -> OAuthClient:
         """Return the end user's client, authenticated as the entry says. `url`: the audience of a client assertion."""
         if context.provider.token_request_auth_method in BY_ASSERTION:
             return OAuthClient(held["client_id"], assertion=self._assertion(held, context, url))
@@ -101,12 +101,12 @@ class ClientCredentialsMode(ExchangedMode):
         return OAuthClient(held["client_id"], Secret(secret) if secret else None)
 
     @staticmethod
-    def _assertion(held: Mapping[str, Any], context: Context, url: str) -> Secret:
+    def _assertion(held: Mapping[str, Any], context: AuthContext, url: str) -> Secret:
         """Return the signed client assertion (RFC 7523 §2.2, §3)."""
         now = clock.now()
         if context.provider.jwt is not None:
             known = {**typed_values(held), **client_values(held)}
-            return signed(context.provider.jwt, context.toward(url), known, now)[0]
+            return signed(context.provider.jwt, context.for_destinations(url), known, now)[0]
         issued = int(now.timestamp())
         claims = {"iss": held["client_id"], "sub": held["client_id"], "aud": url, "jti": str(uuid.uuid4())}
         claims |= {"iat": issued, "exp": issued + ASSERTION_S}
@@ -119,7 +119,7 @@ def client_values(held: Mapping[str, Any]) -> dict[str, Secret]:
     return {name: Secret(value) for name, value in named.items() if value}
 
 
-def scopes_of(context: Context) -> tuple[str, ...]:
+def scopes_of(context: AuthContext) -> tuple[str, ...]:
     """Return the scopes of the connection's own setting `oauth_scopes`, else the integration's or the entry's."""
     own = context.config.get("oauth_scopes")
     return scope_list(own) if isinstance(own, str) and own else context.scopes

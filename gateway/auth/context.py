@@ -124,7 +124,7 @@ def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
     return any(one.fits(host, port, scheme) for one in allowed) or named(provider, scheme, host, port)
 
 
-def withheld(integration: Integration, host: str) -> InvalidRequest:
+def secret_withheld_error(integration: Integration, host: str) -> InvalidRequest:
     """Return the error for a request that would send a secret to a host that neither entry nor integration names."""
     return InvalidRequest(
         "unresolved_setting",
@@ -143,7 +143,7 @@ def not_allowed(integration: Integration, host: str, path: Sequence[str] = ()) -
     return InvalidRequest("connection_validation_failed", message, errors=[Issue("custom", message, tuple(path))])
 
 
-def check_settings(context: "Context", path: Sequence[str]) -> None:
+def check_settings(context: "AuthContext", path: Sequence[str]) -> None:
     """Raise InvalidRequest if settings name a host outside the integration's `allowed_hosts`.
 
     Without `allowed_hosts`, settings may name any host; that host gets no secret of the integration.
@@ -180,14 +180,14 @@ NOTHING: Final[Mapping[str, Secret]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class AuthContext:
     """The input of an auth mode for one connection.
 
     `config`: all settings, including secret ones. `public_url`: the gateway's own address, empty if not needed.
-    `toward` names the destinations of a request. The context releases the integration's secrets only if all destinations
-    may receive them; without destinations, only if the entry fixes every host. `entry`: the catalog's entry, if
-    `provider` was completed with data from a server. `registered`: a client that the server registered, used instead of
-    the integration's.
+    `for_destinations` names the destinations of a request. The context releases the integration's secrets only if all
+    destinations may receive them; without destinations, only if the entry fixes every host. `entry`: the catalog's entry,
+    if `provider` was completed with data from a server. `registered`: a client that the server registered, used instead
+    of the integration's.
     """
 
     provider: Provider
@@ -200,7 +200,7 @@ class Context:
     destinations: tuple[str, ...] = field(default=(), repr=False)
     of_our_own: bool = False
 
-    def toward(self, *urls: str, of_our_own: bool = False) -> "Context":
+    def for_destinations(self, *urls: str, of_our_own: bool = False) -> "AuthContext":
         """Return this context for requests to `urls`, with the integration's secrets if every host may receive them.
 
         `of_our_own`: the address is fixed in the gateway's code, not chosen by a setting.
@@ -293,7 +293,7 @@ class Context:
             return self.registered
         client_id, secret_of_ours = self.client_id(), self.integration.client_secret
         if secret_of_ours is not None and (host := self._withheld_from) is not None:
-            raise withheld(self.integration, host)
+            raise secret_withheld_error(self.integration, host)
         return OAuthClient(client_id, secret_of_ours)
 
     def public_client(self) -> dict[str, str]:
@@ -322,7 +322,7 @@ class Context:
                 "private_key in gateway.yaml.",
             )
         if (host := self._withheld_from) is not None:
-            raise withheld(self.integration, host)
+            raise secret_withheld_error(self.integration, host)
         return key
 
     def _known_client(self) -> OAuthClient | None:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Final
 
 from gateway import clock
 from gateway.auth.app_installation import INSTALLATION, check_key, installation_token, installed, with_link
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, token_values
-from gateway.auth.mode import Dialogue, Granted, RevocableToken, SetOut, Wish
+from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, RevocableToken
 from gateway.auth.oauth2 import OAuth2
 from gateway.catalog.provider import Provider
 from gateway.oauth.token_answers import TokenRefused
@@ -39,16 +39,18 @@ class Custom(OAuth2):
     def settings(self, held: Mapping[str, Any]) -> dict[str, str]:
         return {INSTALLATION: held[INSTALLATION]} if held.get(INSTALLATION) else {}
 
-    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
         check_key(context)
-        return (yield from super().set_out(with_link(context), wish))
+        return (yield from super().start_consent(with_link(context), wish))
 
-    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
-        return super().answered(context, query)
+    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
+        return super().has_provider_answer(context, query)
 
-    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+    def finish_consent(
+        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+    ) -> Dialogue[Granted]:
         """Exchange the end user's grant first: it proves that the person who names the installation can sign in."""
-        user = yield from super().arrive(context, kept, query)
+        user = yield from super().finish_consent(context, kept, query)
         held = {**user.held, "type": "OAUTH2"}
         if not query.get(INSTALLATION):
             return Granted(held, user.config)
@@ -58,13 +60,13 @@ class Custom(OAuth2):
         together = {"type": "APP", **app, INSTALLATION: installation, "user": held}
         return Granted(together, {**user.config, INSTALLATION: installation})
 
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def complete(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         return dict(held) if held.get("access_token") else (yield from self.renew(held, context))
 
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return bool(held.get(INSTALLATION)) or super().refreshable(held, provider)
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         if not held.get(INSTALLATION):
             return {**(yield from super().renew(held, context)), "type": "OAUTH2"}
         at = replace(context, config={**context.config, INSTALLATION: held[INSTALLATION]})

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from gateway.auth.basic import Basic
-from gateway.auth.context import Context
-from gateway.auth.mode import Dialogue, Granted, GrantingMode, SetOut, Wish
+from gateway.auth.context import AuthContext
+from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, GrantingMode
 from gateway.auth.oauth2 import captured_settings
 from gateway.auth.provider_answers import short
 from gateway.catalog.provider import Provider
@@ -26,7 +26,7 @@ class InstallPlugin(Basic, GrantingMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         return super().accept({**form, "type": "BASIC"}, provider, now)
 
-    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
         yield from ()
         context.client_id()
         link = context.integration.app_link or (
@@ -38,13 +38,15 @@ class InstallPlugin(Basic, GrantingMode):
                 f"Integration '{context.integration.integration_id}' has no app_link: the page where its plugin is "
                 "installed. Set it in gateway.yaml.",
             )
-        return SetOut(with_params(link, {"payload": wish.state}))
+        return ConsentRedirect(with_params(link, {"payload": wish.state}))
 
-    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         names = context.provider.redirect_uri_metadata or ()
         return "error" in query or all(query.get(name) for name in names)
 
-    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+    def finish_consent(
+        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+    ) -> Dialogue[Granted]:
         yield from ()
         if "error" in query:
             name = context.provider.display_name
@@ -53,10 +55,10 @@ class InstallPlugin(Basic, GrantingMode):
             )
         kept = captured_settings(context.provider, {}, query)
         at = replace(context, config={**kept, **context.config})
-        return Granted(_plugin(at.toward(at.url("proxy.base_url"))), kept)
+        return Granted(_plugin(at.for_destinations(at.url("proxy.base_url"))), kept)
 
 
-def _plugin(context: Context) -> dict[str, Any]:
+def _plugin(context: AuthContext) -> dict[str, Any]:
     client = context.client()
     secret = client.client_secret.reveal() if client.client_secret else ""
     return {"type": "BASIC", "username": client.client_id, "password": secret}

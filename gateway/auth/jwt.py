@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.auth.context import Context, filled_json, revealed
+from gateway.auth.context import AuthContext, filled_json, revealed
 from gateway.auth.credential_form import CredentialForm, typed_values
-from gateway.auth.mode import Dialogue, ExchangedMode
+from gateway.auth.mode import Dialogue, TokenExchangeMode
 from gateway.auth.pasted_keys import BadKey, signing_key
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Jwt
@@ -19,7 +19,7 @@ from gateway.timestamps import iso
 # ── Signs JSON Web Tokens as the entry's `jwt` says (RFC 7515, RFC 7519).
 
 
-def signed(spec: Jwt, context: Context, credential: Mapping[str, Secret], now: datetime) -> tuple[Secret, datetime]:
+def signed(spec: Jwt, context: AuthContext, credential: Mapping[str, Secret], now: datetime) -> tuple[Secret, datetime]:
     """Return the signed token and its expiry. Claims that lack a value are left out.
 
     Raises TokenRefused if the key is unusable; only the person who gave the key can fix that.
@@ -63,7 +63,7 @@ def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encodin
 OURS: Final = ("token", "expires_at")
 
 
-class JwtMode(ExchangedMode):
+class JwtMode(TokenExchangeMode):
     """Stored as ``{"type": "JWT", <fields of the entry>, "token", "expires_at"}``. The mode sends no request to the provider."""
 
     name = "JWT"
@@ -74,7 +74,7 @@ class JwtMode(ExchangedMode):
         fields.finish(*OURS)  # an imported token is ignored: the gateway signs its own
         return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         yield from ()
         if context.provider.jwt is None:
             raise TokenRefused("invalid_key", f"the entry of '{context.provider.name}' does not say what to sign")

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mcp_discovery import Server, discovered
-from gateway.auth.mode import Dialogue, Granted, SetOut, TokenRevocation, Wish
+from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, TokenRevocation
 from gateway.auth.oauth2 import OAuth2
 from gateway.auth.provider_answers import accepted_answer
 from gateway.errors import InvalidRequest
@@ -38,19 +38,19 @@ class Registered:
     auth_method: str = "none"
 
 
-def document_url(context: Context) -> str:
+def document_url(context: AuthContext) -> str:
     """Return the address that serves `metadata_document`; this address is the client ID."""
     integration = context.integration
     place = f"{quote(integration.environment, safe='')}/{quote(integration.integration_id, safe='')}"
     return f"{context.public_url}/oauth/client-metadata/{place}"
 
 
-def metadata_document(context: Context) -> dict[str, Any]:
+def metadata_document(context: AuthContext) -> dict[str, Any]:
     """Return the gateway's client metadata; servers read it at the address that is the client ID."""
     return {"client_id": document_url(context), **_metadata(context, "none"), "client_uri": context.public_url}
 
 
-def _metadata(context: Context, auth_method: str) -> dict[str, Any]:
+def _metadata(context: AuthContext, auth_method: str) -> dict[str, Any]:
     """Return the client metadata of RFC 7591 §2."""
     return {
         "client_name": context.integration.display_name or NAME,
@@ -61,7 +61,7 @@ def _metadata(context: Context, auth_method: str) -> dict[str, Any]:
     }
 
 
-def secret_method(context: Context, methods: Sequence[str] | None) -> str:
+def secret_method(context: AuthContext, methods: Sequence[str] | None) -> str:
     """Return how a client with a secret authenticates: as the entry says, else as the server supports, else ``body``."""
     offered = (SPELLED[one] for one in ("body", "basic"))
     supported = next((METHODS[one] for one in offered if methods is None or one in methods), "body")
@@ -69,7 +69,7 @@ def secret_method(context: Context, methods: Sequence[str] | None) -> str:
 
 
 def registered(
-    context: Context, url: str, methods: Sequence[str] | None, scopes: Sequence[str]
+    context: AuthContext, url: str, methods: Sequence[str] | None, scopes: Sequence[str]
 ) -> Dialogue[Registered]:
     """Register a new client at the server (RFC 7591 §3). `methods`: authentication methods of the server, None if unknown.
 
@@ -103,37 +103,39 @@ class McpOAuth2(OAuth2):
     stored_as: ClassVar = ("OAUTH2",)
     needs_client: ClassVar = False
 
-    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
         server = yield from self._server(context)
         client = yield from self._client(context, server, wish)
         wanted = wish if wish.scopes or context.scopes else replace(wish, scopes=server.scopes)
         wanted = replace(wanted, params={name: text for name, text in wanted.params.items() if name != "resource"})
         known = {"server": _kept(server, client.auth_method), "client": asdict(client)}
-        way = yield from super().set_out(_completed(context, known), wanted)
-        return SetOut(way.url, {**way.kept, **known})
+        way = yield from super().start_consent(_completed(context, known), wanted)
+        return ConsentRedirect(way.url, {**way.kept, **known})
 
-    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        granted = yield from super().arrive(_completed(context, kept), kept, query)
+    def finish_consent(
+        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+    ) -> Dialogue[Granted]:
+        granted = yield from super().finish_consent(_completed(context, kept), kept, query)
         client = {name: kept["client"][name] for name in ("client_id", "client_secret") if kept["client"].get(name)}
         held = {**granted.held, "server": kept["server"]}
         if client["client_id"] != context.integration.client_id:
             held.setdefault("config_override", client)
         return Granted(held, granted.config)
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         if not held.get("server"):
             return (yield from super().renew(held, context))
         fresh = yield from super().renew(held, _completed(context, {"server": held["server"]}))
         return {**fresh, "server": held["server"]}
 
-    def revocation(self, held: Mapping[str, Any], context: Context) -> TokenRevocation | None:
+    def revocation(self, held: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
         server = held.get("server") or {}
         if not server.get("revocation_url"):
             return super().revocation(held, context)
         client = self.client_at(server["revocation_url"], held, context)
         return TokenRevocation(server["revocation_url"], client, _method(server))
 
-    def _server(self, context: Context) -> Dialogue[Server]:
+    def _server(self, context: AuthContext) -> Dialogue[Server]:
         yield from ()
         provider = context.provider
         return Server(
@@ -145,7 +147,7 @@ class McpOAuth2(OAuth2):
             revocation_url=context.url("revocation_url") if provider.revocation_url else None,
         )
 
-    def _client(self, context: Context, server: Server, wish: Wish) -> Dialogue[Registered]:
+    def _client(self, context: AuthContext, server: Server, wish: AuthorizationRequestInput) -> Dialogue[Registered]:
         """Return the operator's client if configured, else one registered in the way the entry names or the server offers.
 
         The operator's secret is not stored in the flow: the callback reads it from the integration, and only for hosts
@@ -156,7 +158,9 @@ class McpOAuth2(OAuth2):
         if integration.client_id:
             method = secret_method(context, server.auth_methods)
             own = wish.override.get("client_id")
-            public = not own and (not integration.client_secret or context.toward(server.token_url).public_client())
+            public = not own and (
+                not integration.client_secret or context.for_destinations(server.token_url).public_client()
+            )
             return Registered(integration.client_id, None, "none" if public else method)
         reachable = context.public_url.startswith("https://")
         if way == "metadata_document" or (way is None and server.reads_documents and reachable):
@@ -178,11 +182,11 @@ class McpOAuth2Generic(McpOAuth2):
 
     name = "MCP_OAUTH2_GENERIC"
 
-    def _server(self, context: Context) -> Dialogue[Server]:
+    def _server(self, context: AuthContext) -> Dialogue[Server]:
         return (yield from discovered(resource_of(context)))
 
 
-def resource_of(context: Context) -> str:
+def resource_of(context: AuthContext) -> str:
     """Return the MCP server's own address."""
     return context.address(context.provider.proxy.base_url).rstrip("/")
 
@@ -193,7 +197,7 @@ def _kept(server: Server, auth_method: str) -> dict[str, Any]:
     return {name: found[name] for name in names if found[name]} | {"auth_method": auth_method}
 
 
-def _completed(context: Context, known: Mapping[str, Any]) -> Context:
+def _completed(context: AuthContext, known: Mapping[str, Any]) -> AuthContext:
     """Return `context` with the addresses and the client of `known` in place of the entry's."""
     server = known["server"]
     resource = {"resource": server["resource"]}

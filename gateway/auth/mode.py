@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.catalog.provider import Provider
 from gateway.oauth.token_requests import OAuthClient
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
@@ -97,7 +97,7 @@ class AuthMode(ABC):
         """Return connection settings that the credential contains. Explicitly given settings take precedence."""
         return {}
 
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def complete(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Return the credential ready to use; request its token if it has none."""
         yield from ()
         return dict(held)
@@ -110,7 +110,7 @@ class AuthMode(ABC):
         """Return whether the credential can be refreshed."""
         return False
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Return the refreshed credential, which replaces `held`. Called only if `refreshable`."""
         raise TypeError(f"{self.name} cannot be refreshed: check `refreshable` before you call `renew`")
 
@@ -122,7 +122,7 @@ class AuthMode(ABC):
         """Return header templates for the credential, used if the entry's `proxy.headers` have no place for it."""
         return {}
 
-    def signer(self, held: Mapping[str, Any], context: Context) -> Signer | None:
+    def signer(self, held: Mapping[str, Any], context: AuthContext) -> Signer | None:
         """Return a signer if the credential must be computed for each request; None if fixed headers and query suffice."""
         return None
 
@@ -135,7 +135,7 @@ class AuthMode(ABC):
         """Return the tokens that stay valid after a deletion unless the provider revokes them, longest-lived first."""
         return ()
 
-    def revocation(self, held: Mapping[str, Any], context: Context) -> TokenRevocation | None:
+    def revocation(self, held: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
         """Return the revocation request; None if the entry has no `revocation_url`. Raises InvalidRequest if a setting is
         missing.
         """
@@ -146,17 +146,17 @@ class AuthMode(ABC):
         return TokenRevocation(url, client, context.provider.token_request_auth_method, self.identity(held))
 
     @staticmethod
-    def client_at(url: str, held: Mapping[str, Any], context: Context) -> OAuthClient | None:
+    def client_at(url: str, held: Mapping[str, Any], context: AuthContext) -> OAuthClient | None:
         """Return the client that revokes tokens at `url`; None if the call needs none. Raises InvalidRequest if `url` may
         not receive the client's secret."""
         spec = context.provider.revocation
         if (spec is not None and spec.auth_method in {"bearer", "none"}) or not context.has_client(held):
             return None
-        return context.toward(url).client(held.get("config_override"))
+        return context.for_destinations(url).client(held.get("config_override"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class AuthorizationRequestInput:
     """The input for starting an authorization. `params` come from the session and, if the session allows it, the browser.
 
     `scopes` None: the integration's scopes. `override`: the end user's own client (``client_id``, ``client_secret``), and
@@ -171,8 +171,8 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class SetOut:
-    """The consent page for the browser. `kept`: JSON that `arrive` receives; it is stored, never sent to the browser."""
+class ConsentRedirect:
+    """The consent page for the browser. `kept`: JSON that `finish_consent` receives; it is stored, never sent to the browser."""
 
     url: str
     kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -193,29 +193,31 @@ class GrantingMode(AuthMode):
     """Whether the operator must have registered the integration with the provider: client ID, app key …"""
 
     @abstractmethod
-    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
         """Return the page to send the browser to. Raises InvalidRequest if the integration or a setting does not allow it."""
 
     @abstractmethod
-    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         """Return whether the callback's query holds the provider's answer, success or error, which ends the flow."""
 
     @abstractmethod
-    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+    def finish_consent(
+        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+    ) -> Dialogue[Granted]:
         """Return the result of the callback. Raises InvalidRequest, with a text for the end user, if it failed."""
 
 
 # ── Modes whose credential is typed in once and then exchanged for tokens: no end user is needed for a refresh.
 
 
-class ExchangedMode(AuthMode):
+class TokenExchangeMode(AuthMode):
     """A mode that stores a token with ``expires_at`` and the credential to request the next token: it can always refresh."""
 
     brought: ClassVar[str | None] = None
     """Name of the member that may hold an imported token; if it is given, no first token is requested. None: the gateway
     always requests the first token."""
 
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def complete(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         return dict(held) if self.brought and held.get(self.brought) else (yield from self.renew(held, context))
 
     def expires_at(self, held: Mapping[str, Any]) -> datetime | None:

@@ -9,9 +9,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, member_values
-from gateway.auth.mode import Dialogue, Granted, GrantingMode, SetOut, Signer, Wish
+from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, GrantingMode, Signer
 from gateway.auth.oauth2 import captured_settings
 from gateway.auth.pasted_keys import pem
 from gateway.auth.provider_answers import refusal_text, short
@@ -183,22 +183,24 @@ class OAuth1(GrantingMode):
         fields.finish("raw")
         return {**held, "raw": {name: value for name, value in form.items() if name != "raw"}}
 
-    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
         """Request temporary credentials (RFC 5849 §2.1) and return the consent page (§2.2)."""
         provider = context.provider
         callback = with_params(context.redirect_uri, {"state": wish.state})
         form = context.texts(provider.request_params)
-        keys = keys_of(context.toward(context.url("request_url")))
+        keys = keys_of(context.for_destinations(context.url("request_url")))
         granted, _ = yield from self._ask(context, "request_url", keys, {"oauth_callback": callback}, form)
         params = {**context.texts(provider.authorization_params), **wish.params, "oauth_token": granted["oauth_token"]}
         url = with_params(context.url("authorization_url"), {k: v for k, v in params.items() if v != "undefined"})
         kept = {name: granted[name] for name in ("oauth_token", "oauth_token_secret")}
-        return SetOut(url, kept)
+        return ConsentRedirect(url, kept)
 
-    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         return "oauth_token" in query or any(name in query for name in REFUSED)
 
-    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+    def finish_consent(
+        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+    ) -> Dialogue[Granted]:
         """Exchange the verifier for token credentials (RFC 5849 §2.3)."""
         provider = context.provider
         refused = next((query[name] for name in REFUSED if name in query), None)
@@ -210,7 +212,7 @@ class OAuth1(GrantingMode):
             )
         if query.get("oauth_token") != kept["oauth_token"]:
             raise InvalidRequest("invalid_state", "The answer belongs to another authorization. Start again.")
-        at = context.toward(context.url("token_url"))
+        at = context.for_destinations(context.url("token_url"))
         keys = keys_of(at, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
         answer, _ = yield from self._ask(context, "token_url", keys, {"oauth_verifier": query["oauth_verifier"]}, {})
         held = {"type": self.name, **{name: answer[name] for name in ("oauth_token", "oauth_token_secret")}}
@@ -219,12 +221,12 @@ class OAuth1(GrantingMode):
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         return member_values(held)
 
-    def signer(self, held: Mapping[str, Any], context: Context) -> Signer:
+    def signer(self, held: Mapping[str, Any], context: AuthContext) -> Signer:
         return OAuth1Signer(keys_of(context, held["oauth_token"], Secret(held["oauth_token_secret"])))
 
     @staticmethod
     def _ask(
-        context: Context, place: str, keys: OAuth1Keys, extra: Mapping[str, str], form: Mapping[str, str]
+        context: AuthContext, place: str, keys: OAuth1Keys, extra: Mapping[str, str], form: Mapping[str, str]
     ) -> Dialogue[tuple[dict[str, str], Reply]]:
         url = context.url(place)
         body = urlencode(form)
@@ -237,7 +239,7 @@ class OAuth1(GrantingMode):
         return read_credentials(reply), reply
 
 
-def keys_of(context: Context, token: str | None = None, token_secret: Secret | None = None) -> OAuth1Keys:
+def keys_of(context: AuthContext, token: str | None = None, token_secret: Secret | None = None) -> OAuth1Keys:
     """Return the integration's keys, and the token's keys if given, for requests to the destinations of `context`."""
     client = context.client()
     method = context.provider.signature_method or "HMAC-SHA1"

@@ -7,9 +7,16 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm
-from gateway.auth.mode import Dialogue, Granted, GrantingMode, RevocableToken, SetOut, Wish
+from gateway.auth.mode import (
+    AuthorizationRequestInput,
+    ConsentRedirect,
+    Dialogue,
+    Granted,
+    GrantingMode,
+    RevocableToken,
+)
 from gateway.auth.provider_answers import accepted_answer, short
 from gateway.auth.token_steps import step_call, step_values
 from gateway.catalog.provider import Provider
@@ -56,7 +63,7 @@ class OAuth2(GrantingMode):
         held["raw"] = {key: value for key, value in form.items() if key not in {"config_override", "raw"}}
         return held
 
-    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
         """Return the authorization request of RFC 6749 §4.1.1 with PKCE (RFC 7636), and a nonce if an ID token is requested.
         The token address is fixed now, for the callback (RFC 9700 §4.4).
         """
@@ -74,7 +81,7 @@ class OAuth2(GrantingMode):
             extra["user_scope"] = wish.user_scope
         scopes = wish.scopes if wish.scopes is not None else context.scopes
         if (
-            authorize.wanted(scopes, extra) and "nonce" not in wish.params
+            authorize.requests_id_token(scopes, extra) and "nonce" not in wish.params
         ):  # a fixed nonce in the entry would prove nothing
             extra["nonce"] = authorize.new_nonce()
         in_redirect_uri = bool(provider.state_in_redirect_uri)
@@ -96,16 +103,20 @@ class OAuth2(GrantingMode):
         if in_redirect_uri:
             kept["redirect_uri"] = callback
         # If the token address may not receive the integration's secret, the client is public: now and in every refresh.
-        own = {} if wish.override.get("client_id") else context.toward(token_url).public_client()
+        own = {} if wish.override.get("client_id") else context.for_destinations(token_url).public_client()
         override = {**own, **wish.override}
-        return SetOut(url, {**kept, "override": override} if override else kept)
+        return ConsentRedirect(url, {**kept, "override": override} if override else kept)
 
-    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         return code_name(context.provider) in query or "error" in query
 
-    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        """Exchange the code (RFC 6749 §4.1.3) at the token address fixed in `set_out`, after the issuer check of RFC 9207."""
-        provider, to = context.provider, context.toward(kept["token_url"])
+    def finish_consent(
+        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+    ) -> Dialogue[Granted]:
+        """Exchange the code (RFC 6749 §4.1.3) at the token address fixed in `start_consent`.
+
+        The issuer check of RFC 9207 comes first."""
+        provider, to = context.provider, context.for_destinations(kept["token_url"])
         check_response(provider, kept["address"], query)
         client = to.client(kept.get("override"))
         reply = yield code_request(
@@ -122,7 +133,7 @@ class OAuth2(GrantingMode):
         own = {name: text for name, text in brought.items() if name != "refresh_token"}
         before = {"config_override": own, "refresh_token": brought.get("refresh_token")} if brought else None
         answer = self._read(provider, reply)
-        if kept.get("nonce") and not authorize.accepted(kept["nonce"], answer):
+        if kept.get("nonce") and not authorize.nonce_acceptable(kept["nonce"], answer):
             raise InvalidRequest(
                 "invalid_nonce",
                 f"The ID token of {provider.display_name} has the wrong nonce and was rejected. Start again.",
@@ -132,7 +143,7 @@ class OAuth2(GrantingMode):
         return Granted(held, captured_settings(provider, held["raw"], query))
 
     def _later_steps(
-        self, context: Context, client: OAuthClient, answer: dict[str, Any], asked_at: datetime
+        self, context: AuthContext, client: OAuthClient, answer: dict[str, Any], asked_at: datetime
     ) -> Dialogue[tuple[dict[str, Any], datetime]]:
         """Return the answer to the last of the entry's `additional_steps`, and the time of its request. Members of earlier
         answers are merged in, except those about their own token. `answer`: the answer to the token request.
@@ -174,7 +185,7 @@ class OAuth2(GrantingMode):
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return bool(held.get("refresh_token")) or exchanges_itself(provider)
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Refresh the token (RFC 6749 §6). Some providers instead exchange a valid access token for a new one."""
         provider = context.provider
         itself = exchanges_itself(provider)
@@ -186,7 +197,7 @@ class OAuth2(GrantingMode):
                 wait_s,
             )
         url = context.url("refresh_url" if provider.refresh_url else "token_url")
-        to = context.toward(url)
+        to = context.for_destinations(url)
         reply = yield refresh_request(
             provider,
             url,

@@ -106,7 +106,7 @@ def jwt_ends_at(token: str) -> datetime | None:
     return datetime.fromtimestamp(ends, UTC) if ends is not None and ends < 32_503_680_000 else None
 
 
-def kept(provider: Provider, default: str) -> tuple[str, ...]:
+def token_paths(provider: Provider, default: str) -> tuple[str, ...]:
     """Return the paths of the token in an answer: the entry's path, else `default`."""
     places = provider.token_response
     return (places.token_path,) if places and places.token_path else (default,)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import Dialogue, RevocableToken, TokenRevocation
 from gateway.auth.provider_answers import refusal_text, short
 from gateway.catalog.provider_parts import TokenCall
@@ -38,14 +38,14 @@ class RevocationOutcome:
         return self.outcome not in {"revoked", "already_invalid"}
 
 
-def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
+def revocable(context: AuthContext, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
     """Return the tokens that the entry's call can revoke, or all `tokens` if the credential has none of that kind."""
     spec = context.provider.revocation or STANDARD
     return [one for one in tokens if spec.tokens in {None, "both", one.hint}] or list(tokens)
 
 
 def revoke(
-    context: Context, how: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
+    context: AuthContext, how: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
 ) -> Dialogue[list[RevocationOutcome]]:
     """Revoke `tokens` with one call each. Never raises: failures are reported in the outcomes."""
     outcomes = []
@@ -63,9 +63,11 @@ def revoke(
     return outcomes
 
 
-def _call(context: Context, how: TokenRevocation, token: RevocableToken, credential: dict[str, Secret]) -> ProviderCall:
+def _call(
+    context: AuthContext, how: TokenRevocation, token: RevocableToken, credential: dict[str, Secret]
+) -> ProviderCall:
     """Return the request of RFC 7009 §2.1, modified as the entry says."""
-    spec, context = context.provider.revocation or STANDARD, context.toward(how.url)
+    spec, context = context.provider.revocation or STANDARD, context.for_destinations(how.url)
     known = {**credential, "token": token.token}
     headers = {"Accept": "application/json", **context.texts(spec.headers, known)}
     params = {"token": token.token.reveal(), "token_type_hint": token.hint, **context.texts(spec.params, known)}

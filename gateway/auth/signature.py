@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, typed_values
-from gateway.auth.mode import Dialogue, ExchangedMode
+from gateway.auth.mode import Dialogue, TokenExchangeMode
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
 from gateway.secret import Secret
@@ -20,7 +20,7 @@ NONCE_BYTES: Final = 16
 LIFETIME_S: Final = 300
 
 
-class SignatureMode(ExchangedMode):
+class SignatureMode(TokenExchangeMode):
     """Stored as ``{"type": "SIGNATURE", "username", "password", <further fields of the entry>, "token",
     "expires_at"}``.
 
@@ -41,7 +41,7 @@ class SignatureMode(ExchangedMode):
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
         return {"type": self.name, "username": username, "password": password, **more}
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         yield from ()
         now = clock.now()
         lifetime_s = context.provider.signature.lifetime_s if context.provider.signature else LIFETIME_S

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, typed_values
 from gateway.auth.mode import AuthMode, Signer
 from gateway.auth.oauth1 import OAuth1Keys, OAuth1Signer
@@ -35,7 +35,7 @@ class TokenBased(AuthMode):
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(held)
 
-    def signer(self, held: Mapping[str, Any], context: Context) -> Signer:
+    def signer(self, held: Mapping[str, Any], context: AuthContext) -> Signer:
         account = context.config.get("accountId")
         if not isinstance(account, str) or not account:
             message = "The setting 'accountId' is missing; token-based authentication signs with it."

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.catalog.provider_parts import Step
 from gateway.catalog.render import Moment
 from gateway.catalog.value import flat_values
@@ -13,7 +13,7 @@ from gateway.secret import Secret
 
 
 def step_call(
-    context: Context,
+    context: AuthContext,
     template: str,
     step: Step,
     known: Mapping[str, Secret],
@@ -26,7 +26,7 @@ def step_call(
     `secrets`: values to mask in the provider's answer. Raises InvalidRequest if a setting is missing.
     """
     url = context.address(template, known)
-    context = context.toward(url)
+    context = context.for_destinations(url)
     headers = {"Accept": "application/json", **context.texts(step.headers, known, moment=at)}
     params = context.texts(step.params, known, moment=at) if step.body is None else context.json(step.body, known, at)
     body_format = "json" if step.body is not None else step.body_format or context.provider.body_format

@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, typed_values
 from gateway.auth.jwt import signed
-from gateway.auth.mode import Dialogue, ExchangedMode
+from gateway.auth.mode import Dialogue, TokenExchangeMode
 from gateway.auth.pasted_keys import certificate_fields
-from gateway.auth.provider_answers import accepted_answer, jwt_ends_at, kept, token_at
+from gateway.auth.provider_answers import accepted_answer, jwt_ends_at, token_at, token_paths
 from gateway.auth.token_steps import step_call, step_values
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Step
@@ -27,7 +27,7 @@ from gateway.timestamps import iso
 OURS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
 
 
-class TwoStep(ExchangedMode):
+class TwoStep(TokenExchangeMode):
     """Stored as ``{"type": "TWO_STEP", <fields of the entry>, "assertionOption"?, "token", "refresh_token"?,
     "expires_at"?, "raw"}``; `raw` is the answer that held the token.
     """
@@ -52,10 +52,10 @@ class TwoStep(ExchangedMode):
         fields.finish("raw")
         return {name: value for name, value in held.items() if value not in ("", None)}
 
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def complete(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         return dict(held) if held.get("token") else (yield from self._signed_in(held, context))
 
-    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Refresh with the refresh token if the entry has a `refresh_url`; without either, or if refused, log in again."""
         if context.provider.refresh_url and held.get("refresh_token"):
             try:
@@ -71,7 +71,7 @@ class TwoStep(ExchangedMode):
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
 
-    def _signed_in(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def _signed_in(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
         typed = {name: value for name, value in held.items() if name not in OURS or name in provider.credentials}
         known = {**typed_values(typed), **_apart(typed)}
@@ -96,7 +96,7 @@ class TwoStep(ExchangedMode):
         fresh = self._read(provider, answers[f"step{len(answers)}"], reply.asked_at)
         return {**typed, **fresh, **({"steps": answers} if len(answers) > 1 else {})}
 
-    def _refreshed(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+    def _refreshed(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
         known = dict(self.values(held))
         known["refresh_token"] = Secret(held["refresh_token"])
@@ -113,7 +113,7 @@ class TwoStep(ExchangedMode):
 
     @staticmethod
     def _read(provider: Provider, answer: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
-        token = token_at(answer, kept(provider, "access_token"))
+        token = token_at(answer, token_paths(provider, "access_token"))
         ends = expires_at(provider, answer, asked_at) or jwt_ends_at(token)
         places = provider.token_response
         refresh = dig(answer, (places and places.refresh_token_path) or "refresh_token")
@@ -129,5 +129,5 @@ def _apart(held: Mapping[str, Any]) -> dict[str, Secret]:
     return {f"assertionOption.{name}": Secret(text) for name, text in options.items()}
 
 
-def _address(context: Context, step: Step, *, first: bool) -> str:
+def _address(context: AuthContext, step: Step, *, first: bool) -> str:
     return context.template("token_url") if first else step.url

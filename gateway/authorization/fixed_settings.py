@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.auth.context import Context, check_settings
+from gateway.auth.context import AuthContext, check_settings
 from gateway.authority import DEFAULT_PORTS
 from gateway.catalog.hosts import open_setting
 from gateway.catalog.render import Unresolved, render_url
@@ -22,20 +22,20 @@ STAND_IN: Final = "x"  # placeholder for a missing value; valid everywhere in an
 OF_BROWSERS: Final = "authorization_url"  # only browsers open this address; the gateway sends no request to it
 
 
-def check_fixed_settings(context: Context, guard: Guard, given: Mapping[str, Any], path: Sequence[str]) -> None:
+def check_fixed_settings(context: AuthContext, guard: Guard, given: Mapping[str, Any], path: Sequence[str]) -> None:
     """Check the settings `given`, with names in any spelling. `context`: the integration's context, without settings.
 
     Raises InvalidRequest if a setting breaks the entry's rules, is invalid in one of the entry's addresses, or names a host
     to which the integration or the gateway allows no requests.
     """
     config = accepted(context.provider, given, path)
-    context = Context(context.provider, context.integration, config, public_url=context.public_url)
+    context = AuthContext(context.provider, context.integration, config, public_url=context.public_url)
     check_settings(context, path)
     for key in (*ADDRESSES, "proxy.base_url"):
         _check_address(context, guard, key, path)
 
 
-def _check_address(context: Context, guard: Guard, key: str, path: Sequence[str]) -> None:
+def _check_address(context: AuthContext, guard: Guard, key: str, path: Sequence[str]) -> None:
     provider, template = context.provider, context.template(key)
     given = {name for name in context.config if f"{SETTING}{name}" in placeholders(template)}
     if not given:

@@ -17,19 +17,19 @@ from multidict import MultiMapping
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.auth.context import Context, check_settings
-from gateway.auth.mode import Granted, GrantingMode, SetOut, Wish
+from gateway.auth.context import AuthContext, check_settings
+from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Granted, GrantingMode
 from gateway.auth.provider_answers import short
 from gateway.authorization.connect_sessions import check_offered, check_room, settings_of
 from gateway.authorization.grants import Grants
-from gateway.authorization.outcomes import Outcomes, Telling, client_digest, log_failure
+from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest, log_failure
 from gateway.authorization.results import (
     LIFETIME,
-    Arrived,
-    Back,
     CallbackFailed,
+    CallbackRequest,
     Choice,
-    Returned,
+    ConnectedResult,
+    ReturnedFlow,
     about,
     error_type,
     not_for_reconnect,
@@ -55,7 +55,7 @@ from gateway.records.connecting import (
 )
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.secret import Secret, digest
 from gateway.store import Store
 
@@ -113,7 +113,7 @@ class _Prepared:
 
     provider: Provider
     mode: GrantingMode
-    context: Context
+    context: AuthContext
     scopes: tuple[str, ...] | None
     config: Mapping[str, Any]
     given: tuple[str, ...]
@@ -128,7 +128,7 @@ class Flows:
         current: Current,
         creator: Creator,
         session_connections: SessionConnections,
-        dialogues: Dialogues,
+        dialogues: AuthDialogueRunner,
         outcomes: Outcomes,
     ) -> None:
         self._store = store
@@ -136,8 +136,8 @@ class Flows:
         self._creator = creator
         self._dialogues = dialogues
         self._outcomes = outcomes
-        self._exchanging: set[asyncio.Task[Arrived | Choice]] = set()
-        self._telling = Telling(store, outcomes)
+        self._exchanging: set[asyncio.Task[ConnectedResult | Choice]] = set()
+        self._outcome_reporter = OutcomeReporter(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
     async def ask(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> str:
@@ -237,14 +237,14 @@ class Flows:
         ready = await self._prepared(session, integration_id, asked)
         defaults = session.defaults.get(integration_id, {})
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        wish = Wish(
+        wish = AuthorizationRequestInput(
             state=state,
             scopes=ready.scopes,
             override=asked.override,
             user_scope=defaults.get("user_scopes") or asked.user_scope,
             params={**chosen(asked.authorization_params), **(defaults.get("authorization_params") or {})},
         )
-        way = await self._set_out(ready.mode, ready.context, wish)
+        way = await self._start_consent(ready.mode, ready.context, wish)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(state),
@@ -290,7 +290,7 @@ class Flows:
             config = await as_before(self._store, session, provider, integration_id, config)
             scopes = scopes or await self._scopes_again(session, provider, integration)
         complete(provider, config, ("params",))
-        context = Context(provider, integration, config, public_url=self._current.generation.public_url)
+        context = AuthContext(provider, integration, config, public_url=self._current.generation.public_url)
         check_settings(context, ("params",))
         return _Prepared(provider, mode, context, scopes, config, given)
 
@@ -300,10 +300,12 @@ class Flows:
         ref = ConnectionRef(session.environment, integration.integration_id, session.connection_id or "")
         return asked_again(self._store, await self._store.connections.get(ref), provider, integration)
 
-    async def _set_out(self, mode: GrantingMode, context: Context, wish: Wish) -> SetOut:
+    async def _start_consent(
+        self, mode: GrantingMode, context: AuthContext, wish: AuthorizationRequestInput
+    ) -> ConsentRedirect:
         name = context.provider.display_name
         try:
-            return await self._dialogues.hold(mode.set_out(context, wish))
+            return await self._dialogues.hold(mode.start_consent(context, wish))
         except TokenRefused as fault:
             raise InvalidRequest(
                 "token_request_failed",
@@ -326,11 +328,11 @@ class Flows:
 
     async def finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
-    ) -> Arrived | Choice:
+    ) -> ConnectedResult | Choice:
         """Return the new connection. Raises CallbackFailed with a text for the end user. The state of another browser's flow
         is not used up, so that the other browser can still finish.
         """
-        back = Back(request_id, query)
+        back = CallbackRequest(request_id, query)
         returned = await self._returned(query, cookies, back)
         if returned.pending.reconnects and query.get("error") == "invalid_scope":
             flow = returned.flow  # the app may not request the scopes that the API demanded: the next link omits them
@@ -340,7 +342,7 @@ class Flows:
 
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
-    ) -> Arrived | Choice:
+    ) -> ConnectedResult | Choice:
         """Return the connection for the chosen site. Raises CallbackFailed; an unknown site does not use up the flow."""
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
         pending = self._pending(flow)
@@ -356,15 +358,17 @@ class Flows:
         try:
             _, mode, context = self._for(flow, pending)
         except (CallbackFailed, NotFound) as fault:
-            await self._telling.failure(flow, pending, fault, Back(request_id))
+            await self._outcome_reporter.failure(flow, pending, fault, CallbackRequest(request_id))
             raise
         if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
             raise about(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
         granted = Granted(choice.held, choice.provider_config)
         config = {name: text for name, text in pending.config.items() if name not in site.settings}
         chosen = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
-        returned = Returned(flow, mode, context, chosen)
-        return await self._to_its_end(flow, pending, self._grants.connected(returned, granted), Back(request_id))
+        returned = ReturnedFlow(flow, mode, context, chosen)
+        return await self._to_its_end(
+            flow, pending, self._grants.connected(returned, granted), CallbackRequest(request_id)
+        )
 
     async def close(self, within_s: float = 15) -> None:
         """Wait until authorizations in progress have finished, at most `within_s` seconds."""
@@ -372,10 +376,14 @@ class Flows:
             await asyncio.wait(set(self._exchanging), timeout=within_s)
 
     async def _to_its_end(
-        self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
-    ) -> Arrived | Choice:
+        self,
+        flow: Flow,
+        pending: PendingAuthorization,
+        work: Coroutine[Any, Any, ConnectedResult | Choice],
+        back: CallbackRequest,
+    ) -> ConnectedResult | Choice:
         # In its own task: the state is used up, so a browser that disconnects now must not cancel the exchange.
-        exchanging = asyncio.create_task(self._telling.reported(flow, pending, work, back))
+        exchanging = asyncio.create_task(self._outcome_reporter.reported(flow, pending, work, back))
         self._exchanging.add(exchanging)
         exchanging.add_done_callback(self._exchanged)
         try:
@@ -383,7 +391,7 @@ class Flows:
         except (InvalidRequest, Forbidden) as fault:
             raise about(flow, fault) from fault
 
-    def _exchanged(self, task: "asyncio.Task[Arrived | Choice]") -> None:
+    def _exchanged(self, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
         self._exchanging.discard(task)
         if not task.cancelled():
             task.exception()  # marks the exception as retrieved if the browser has disconnected
@@ -400,7 +408,9 @@ class Flows:
                 "state_cookie_err",
             )
 
-    async def _returned(self, query: Mapping[str, str], cookies: Mapping[str, str], back: Back) -> Returned:
+    async def _returned(
+        self, query: Mapping[str, str], cookies: Mapping[str, str], back: CallbackRequest
+    ) -> ReturnedFlow:
         twice = next((name for name in ONCE if _count(query, name) > 1), None)
         if twice is not None:
             raise CallbackFailed("invalid_state", f"The provider sent '{twice}' more than once. Start again.")
@@ -419,7 +429,7 @@ class Flows:
             if pending.choice is not None:
                 raise about(flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to."))
             _, mode, context = self._for(flow, pending)
-            if not mode.answered(context, query):
+            if not mode.has_provider_answer(context, query):
                 await self._store.flows.consume(flow.state_digest, now=clock.now())
                 neither = about(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
                 neither.spent = True
@@ -427,11 +437,11 @@ class Flows:
             if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
                 raise about(flow, InvalidRequest("invalid_state", "This authorization was used already. Start again."))
         except (CallbackFailed, NotFound) as fault:
-            await self._telling.failure(flow, pending, fault, back)
+            await self._outcome_reporter.failure(flow, pending, fault, back)
             raise
-        return Returned(flow, mode, context, pending)
+        return ReturnedFlow(flow, mode, context, pending)
 
-    def _for(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, Context]:
+    def _for(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
         integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
         provider = self._creator.provider_of(integration)
         mode = granting(provider, flow.integration_id)
@@ -441,5 +451,5 @@ class Flows:
         return (
             provider,
             mode,
-            Context(provider, integration, pending.config, public_url=self._current.generation.public_url),
+            AuthContext(provider, integration, pending.config, public_url=self._current.generation.public_url),
         )

@@ -7,14 +7,14 @@ from dataclasses import replace
 from gateway import clock
 from gateway.auth.mode import Granted
 from gateway.auth.provider_answers import short
-from gateway.authorization.results import LIFETIME, Arrived, Choice, Returned
+from gateway.authorization.results import LIFETIME, Choice, ConnectedResult, ReturnedFlow
 from gateway.authorization.session_connections import SessionConnections
 from gateway.connections.completing import SiteWanted
 from gateway.connections.create import Creator
 from gateway.errors import InvalidRequest
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connecting import NewFlow, PendingChoice, SessionTerms, Site
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.secret import Secret, digest
 from gateway.store import Store
 
@@ -27,7 +27,7 @@ class Grants:
         store: Store,
         creator: Creator,
         session_connections: SessionConnections,
-        dialogues: Dialogues,
+        dialogues: AuthDialogueRunner,
         cookie_name: Callable[[str], str],
     ) -> None:
         self._store = store
@@ -36,14 +36,14 @@ class Grants:
         self._dialogues = dialogues
         self._cookie_name = cookie_name
 
-    async def exchanged(self, returned: Returned, query: Mapping[str, str]) -> Arrived | Choice:
+    async def exchanged(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
         """Exchange the callback's query for a token, and store the connection.
 
         Raises InvalidRequest if the provider refuses the exchange, and as `connected` does.
         """
         return await self.connected(returned, await self._granted(returned, query))
 
-    async def connected(self, returned: Returned, granted: Granted) -> Arrived | Choice:
+    async def connected(self, returned: ReturnedFlow, granted: Granted) -> ConnectedResult | Choice:
         """Store and return the connection, or return the sites to choose from. Raises as `Creator.prepare` and
         `SessionConnections.keep` do."""
         flow, pending = returned.flow, returned.pending
@@ -71,9 +71,9 @@ class Grants:
             code_challenge=pending.code_challenge,
         )
         kept = await self._session_connections.keep(row, terms, reconnects=pending.reconnects)
-        return Arrived(kept, flow.session_digest, pending.lang)
+        return ConnectedResult(kept, flow.session_digest, pending.lang)
 
-    async def _choice(self, returned: Returned, granted: Granted, sites: tuple[Site, ...]) -> Choice:
+    async def _choice(self, returned: ReturnedFlow, granted: Granted, sites: tuple[Site, ...]) -> Choice:
         token, browser, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned.flow
         choice = PendingChoice(held=granted.held, provider_config=granted.config, sites=sites)
         pending = replace(returned.pending, kept={}, began=flow.state_digest, choice=choice)
@@ -93,9 +93,11 @@ class Grants:
         name = self._cookie_name(token)
         return Choice(token, sites, provider, flow.integration_id, flow.session_digest, name, Secret(browser), lang)
 
-    async def _granted(self, returned: Returned, query: Mapping[str, str]) -> Granted:
+    async def _granted(self, returned: ReturnedFlow, query: Mapping[str, str]) -> Granted:
         try:
-            return await self._dialogues.hold(returned.mode.arrive(returned.context, returned.pending.kept, query))
+            return await self._dialogues.hold(
+                returned.mode.finish_consent(returned.context, returned.pending.kept, query)
+            )
         except (TokenRefused, TokenUnavailable) as fault:
             name = returned.context.provider.display_name
             raise InvalidRequest(

@@ -18,7 +18,7 @@ import structlog
 from gateway import clock
 from gateway.access.refusals import rule_and_fix
 from gateway.auth.provider_answers import short
-from gateway.authorization.results import Arrived, Back, Choice, error_type
+from gateway.authorization.results import CallbackRequest, Choice, ConnectedResult, error_type
 from gateway.errors import GatewayError, TooManyRequests
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.observe.masking import masked_text
@@ -180,7 +180,7 @@ class Outcomes:
             log.warning("outcome_unsaved", integration=outcome.integration_id, detail=fault.message)
         self._deliver(outcome)
 
-    async def look(self, serving: bool = True) -> None:
+    async def deliver_stored_outcomes(self, serving: bool = True) -> None:
         """Deliver new outcomes from the store. Called after each change in the store, and regularly.
 
         `serving` false: end all waiting.
@@ -262,14 +262,18 @@ async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization
 # disconnected.
 
 
-class Telling:
+class OutcomeReporter:
     def __init__(self, store: Store, outcomes: Outcomes) -> None:
         self._store = store
         self._outcomes = outcomes
 
     async def reported(
-        self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
-    ) -> Arrived | Choice:
+        self,
+        flow: Flow,
+        pending: PendingAuthorization,
+        work: Coroutine[Any, Any, ConnectedResult | Choice],
+        back: CallbackRequest,
+    ) -> ConnectedResult | Choice:
         """Await `work`, report its result to the waiting windows, then return the result for the browser."""
         try:
             came = await work
@@ -278,14 +282,14 @@ class Telling:
             if isinstance(fault, GatewayError):
                 await report_failure(self._store, flow, pending, fault)
             raise
-        if isinstance(came, Arrived):
+        if isinstance(came, ConnectedResult):
             connection_id = came.connection.ref.connection_id
             await self._outcomes.publish(
                 _outcome(flow, pending, connection_id=connection_id, is_pending=came.is_pending)
             )
         return came
 
-    async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: Back) -> None:
+    async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: CallbackRequest) -> None:
         """Report an authorization that failed; an exception that is not a GatewayError is reported without its message."""
         said = log_failure(
             fault,

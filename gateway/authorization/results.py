@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
 from gateway.errors import Forbidden, GatewayError, InvalidRequest
@@ -19,7 +19,7 @@ LIFETIME: Final = timedelta(minutes=10)  # lifetime of a flow
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class CallbackRequest:
     """The callback request of the browser, for the log."""
 
     request_id: str = ""
@@ -41,7 +41,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ConnectedResult:
     """A connection that was just stored or is pending, and the digest of its session."""
 
     connection: Connection | PendingConnection
@@ -55,12 +55,12 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class ReturnedFlow:
     """A flow whose own browser has returned; the flow is now used up."""
 
     flow: Flow
     mode: GrantingMode
-    context: Context
+    context: AuthContext
     pending: PendingAuthorization = field(repr=False)
 
 

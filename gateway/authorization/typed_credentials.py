@@ -23,7 +23,7 @@ from gateway.store import Store
 EXTERNAL_ID: Final = "external_id"
 
 
-class TypedIn:
+class TypedCredentialConnector:
     """Stores credentials that end users type in, through the endpoints of the Nango SDKs and on the connect page."""
 
     def __init__(

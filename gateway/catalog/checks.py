@@ -175,14 +175,14 @@ SCRIPT_FIELDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class KnownWords:
+class ExternalNames:
     """Names that are defined outside the catalog. None: unknown, so not checked."""
 
     modes: Collection[str]
     scripts: Collection[str] | None
 
 
-def check(provider: Provider, words: KnownWords) -> Iterator[Finding]:
+def check(provider: Provider, words: ExternalNames) -> Iterator[Finding]:
     """Yield all faults of `provider`, as (path in the file, message)."""
     if not PROVIDER_NAME.fullmatch(provider.name):
         yield (), f"{provider.name!r} cannot name a provider; call the file by letters, digits, '_' and '-'"
@@ -197,7 +197,7 @@ def check(provider: Provider, words: KnownWords) -> Iterator[Finding]:
             yield ("proxy", "retry", "error_code", index), f"{status!r} is not a status; write 429, 5xx or 500-502"
 
 
-def _modes_and_scripts(provider: Provider, words: KnownWords) -> Iterator[Finding]:
+def _modes_and_scripts(provider: Provider, words: ExternalNames) -> Iterator[Finding]:
     if provider.auth_mode not in words.modes:
         yield (
             ("auth_mode",),

@@ -16,7 +16,7 @@ from typing import Final
 import pydantic
 
 from gateway import catalog, documents
-from gateway.catalog.checks import SCRIPT_FIELDS, KnownWords
+from gateway.catalog.checks import SCRIPT_FIELDS, ExternalNames
 
 FEWEST: Final = 100  # fewer files load fast without a cache, and so no cache file appears in an operator's own folder
 _NAME: Final = ".compiled.jsonl"
@@ -45,7 +45,7 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def load(folder: Path, key: str, words: KnownWords) -> dict[str, bytes] | None:
+def load(folder: Path, key: str, words: ExternalNames) -> dict[str, bytes] | None:
     """Return the entries by name, as `CatalogEntry.content`; None if no file matches `key`, the file is incomplete, or an
     entry uses an auth mode or script that is not in `words`."""
     for place in _places(folder):
@@ -84,7 +84,7 @@ def _used(entries: Mapping[str, bytes]) -> dict[str, list[str]]:
     return {"modes": sorted({one["auth_mode"] for one in said}), "scripts": sorted(scripts)}
 
 
-def _known(head: Mapping[str, Sequence[str]], words: KnownWords) -> bool:
+def _known(head: Mapping[str, Sequence[str]], words: ExternalNames) -> bool:
     return set(head["modes"]) <= set(words.modes) and (
         words.scripts is None or set(head["scripts"]) <= set(words.scripts)
     )

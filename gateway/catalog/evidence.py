@@ -115,7 +115,7 @@ def sources_of(said: Mapping[str, Any]) -> list[str]:
     return sorted({*named, *said.get("sources", ())})
 
 
-def without_what_changed(inherited: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+def inheritable_evidence(inherited: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inherited evidence without the groups that have a field in `said`, the heir's own values."""
     touched = {*said, *(f"proxy.{key}" for key in said.get("proxy") or {})}
     return {name: one for name, one in inherited.items() if not FIELDS.get(name, frozenset()) & touched}

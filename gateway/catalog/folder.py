@@ -9,8 +9,8 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.catalog.checks import Finding, KnownWords, check
-from gateway.catalog.evidence import without_what_changed
+from gateway.catalog.checks import ExternalNames, Finding, check
+from gateway.catalog.evidence import inheritable_evidence
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, UnreadableFile, read, shown_path
 from gateway.documents.pydantic_messages import pydantic_message
@@ -31,7 +31,7 @@ class CannotInherit(ValueError):
     """The base entry does not exist or cannot be used; the message says why and what to do."""
 
 
-class Heirs:
+class InheritedEntries:
     """The entries of one folder with everything that they inherit.
 
     A base is searched in the same folder, then in the `earlier` folders. An entry that names itself as base inherits from the
@@ -77,7 +77,7 @@ def _over(base: Values, said: Values) -> dict[str, Any]:
     whole = merged(base, {key: value for key, value in said.items() if key != EVIDENCE})
     own = said.get(EVIDENCE)
     if isinstance(inherited := base.get(EVIDENCE), Mapping):
-        whole[EVIDENCE] = without_what_changed(inherited, said)
+        whole[EVIDENCE] = inheritable_evidence(inherited, said)
     if isinstance(own, Mapping):
         groups = {**whole.get(EVIDENCE, {}), **own}
         whole[EVIDENCE] = {name: one for name, one in groups.items() if one is not None}
@@ -111,7 +111,7 @@ _READ_BY_CHECKS: Final = frozenset(
 _STAND_INS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"]}
 
 
-def provider_in(name: str, values: Any, words: KnownWords) -> tuple[Provider | None, list[Finding]]:
+def provider_in(name: str, values: Any, words: ExternalNames) -> tuple[Provider | None, list[Finding]]:
     """Return the provider that `values` describe, and all faults; the provider is None if there is any fault."""
     if not isinstance(values, Mapping):
         return None, [((), "an entry must be a mapping: `key: value` lines")]
@@ -217,7 +217,7 @@ class CatalogEntry:
     faults: tuple[CatalogFault, ...]
 
 
-def read_entries(files: Sequence[Path], words: KnownWords, earlier: Mapping[str, Values]) -> list[CatalogEntry]:
+def read_entries(files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, Values]) -> list[CatalogEntry]:
     """Return the entry of each of `files`, in their order. `earlier`: the complete entries of the folders before this one.
 
     Only the values of a file are kept; to find the line of a fault, the file is read again.
@@ -234,7 +234,7 @@ def read_entries(files: Sequence[Path], words: KnownWords, earlier: Mapping[str,
         if document.faults:
             faults[path] = tuple(document.faults)
     own = {name: value for name, value in values.items() if isinstance(value, Mapping)}
-    reading = _FolderReading(Heirs(own, earlier), words, {path.stem for path in faults})
+    reading = _FolderReading(InheritedEntries(own, earlier), words, {path.stem for path in faults})
     made = {
         path: reading.entry(path, values[path.stem], faults.get(path, ()))
         for path in sorted(files, key=lambda path: _generation(path.stem, own))
@@ -254,8 +254,8 @@ def _generation(name: str, own: Mapping[str, Values]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _FolderReading:
-    heirs: Heirs
-    words: KnownWords
+    heirs: InheritedEntries
+    words: ExternalNames
     broken: set[str]
 
     def entry(self, path: Path, value: Any, known: tuple[CatalogFault, ...]) -> CatalogEntry:

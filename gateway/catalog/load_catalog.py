@@ -9,7 +9,7 @@ from gateway import resources
 from gateway.catalog import compiled
 from gateway.catalog.api_operations import ProviderOperations, read_operations
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.checks import KnownWords
+from gateway.catalog.checks import ExternalNames
 from gateway.catalog.evidence import provenance_of, sources_of
 from gateway.catalog.folder import CatalogEntry, files_in, read_entries
 from gateway.catalog.provider import Provider
@@ -152,7 +152,7 @@ def load_catalog(
     `scripts` and `modes`: the names that an entry may use; None: scripts are not checked, and all of `AUTH_MODES` are allowed.
     `seen`: passed to `Catalog`. Raises CatalogFaults with all faults of all files.
     """
-    words = KnownWords(AUTH_MODES if modes is None else modes, scripts)
+    words = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     contents: dict[str, bytes] = {}
     paths: dict[str, str] = {}
     keys: list[str] = []
@@ -185,7 +185,7 @@ def read_folders(
 ) -> tuple[list[CatalogEntry], list[CatalogFault]]:
     """Return every entry of `folders` in reading order, and all their faults. Entries may inherit from entries in the folders
     `below`, whose own faults are not reported."""
-    words = KnownWords(AUTH_MODES if modes is None else modes, scripts)
+    words = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     whole: dict[str, bytes] = {}
     entries: list[CatalogEntry] = []
     faults: list[CatalogFault] = []
@@ -204,7 +204,7 @@ Row = tuple[str, str, bytes | None, tuple[CatalogFault, ...]]
 
 
 def rows_of_folder(
-    folder: Path, files: Sequence[Path], words: KnownWords, earlier: Mapping[str, bytes], keys: list[str]
+    folder: Path, files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
 ) -> Iterator[Row]:
     """Yield name, path, content and faults of every entry, from the compiled file if it is up to date."""
     large = len(files) >= compiled.FEWEST

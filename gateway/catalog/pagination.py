@@ -12,11 +12,11 @@ from gateway.catalog.provider_parts import Paginate
 from gateway.documents.pydantic_messages import pydantic_message
 from gateway.documents.read_document import dotted
 from gateway.http.url import has_dot_segment
-from gateway.records.proxied_call import Way
+from gateway.records.proxied_call import PagingScheme
 from gateway.text import close_matches
 
 MOST_FAULTS: Final = 10
-FIELDS: Final = tuple(field.name for field in fields_of(Way))
+FIELDS: Final = tuple(field.name for field in fields_of(PagingScheme))
 _SPELLINGS: Final = {
     "_".join(field.split("_")[:count]): field for field in FIELDS for count in range(2, field.count("_") + 2)
 } | {"type": "type"}
@@ -30,7 +30,7 @@ AFTER: Final = "variables.after"
 _NO_PATH: Final = re.compile(r"[?#\\\s{}]")
 
 
-class BadWay(ValueError):
+class InvalidPagination(ValueError):
     """The pagination fields are invalid. Each of `faults` continues a sentence that begins with the header's name."""
 
     def __init__(self, *faults: str) -> None:
@@ -51,8 +51,10 @@ class PaginationOptions:
     posted: bool = False
 
 
-def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: PaginationOptions) -> list[Way]:
-    """Return the possible pagination methods of the list, best first; at least one. Raises BadWay.
+def ways_of(
+    paginate: Paginate | None, alternatives: Sequence[Paginate], asked: PaginationOptions
+) -> list[PagingScheme]:
+    """Return the possible pagination methods of the list, best first; at least one. Raises InvalidPagination.
 
     A method with an `applies_to` that covers the path comes first, then a method with a parameter that the caller's query has;
     else the first page decides. The caller's fields are used alone if they are complete. Otherwise they override the entry's
@@ -64,20 +66,20 @@ def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: 
     kind = fields.get("type")
     by_post = in_body(kind, fields.get("in_body"))
     if by_post and not asked.posted:
-        raise BadWay("says that the list is requested by POST, but this request has another method")
+        raise InvalidPagination("says that the list is requested by POST, but this request has another method")
     known = [way for way in (paginate, *alternatives) if way is not None and _may_be(way, asked, by_post=by_post)]
     fitting = [way for way in known if kind is None or way.type == kind]
     if kind is not None and not _missing(kind, fields) and by_post == asked.posted:
         return [_way(fields)]
     if not fitting:
         if asked.posted and not by_post:
-            raise BadWay(
+            raise InvalidPagination(
                 "works for a POST only if the provider's catalog entry describes this path as a list. If this POST only "
                 "reads, describe the list in the header, as in 'all; in_body; type=cursor; cursor_path_in_response=next; "
                 "cursor_name_in_request=cursor; response_path=items' or 'all; type=graphql'"
             )
         if not fields:
-            raise BadWay(
+            raise InvalidPagination(
                 "does not say how to request the next page, and neither does the provider's catalog entry. Describe it in "
                 "the header, as in "
                 "'all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=cursor; response_path=items'"
@@ -103,17 +105,17 @@ def _may_be(way: Paginate, asked: PaginationOptions, *, by_post: bool) -> bool:
     return not asked.posted or by_post or (way.applies_to is not None and applies(way.applies_to, asked.path or "/"))
 
 
-def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[Way]:
-    """Return the complete candidates and skip incomplete ones. Raises BadWay if none is complete."""
-    ways: list[Way] = []
+def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[PagingScheme]:
+    """Return the complete candidates and skip incomplete ones. Raises InvalidPagination if none is complete."""
+    ways: list[PagingScheme] = []
     faults: list[str] = []
     for given in candidates:
         try:
             ways.append(_way(given))
-        except BadWay as wrong:
+        except InvalidPagination as wrong:
             faults += wrong.faults
     if not ways:
-        raise BadWay(*dict.fromkeys(faults))
+        raise InvalidPagination(*dict.fromkeys(faults))
     return ways
 
 
@@ -134,24 +136,24 @@ def _moving_parts(way: Paginate) -> set[str]:
     return {name for name in (way.cursor_name_in_request, way.offset_name_in_request) if name}
 
 
-def _way(fields: Mapping[str, Any]) -> Way:
+def _way(fields: Mapping[str, Any]) -> PagingScheme:
     given = {name: value for name, value in fields.items() if value != ""}
     if given.get("type") == "graphql":
         given = {"cursor_name_in_request": AFTER, **given, "in_body": True}
     if "type" not in given:
-        raise BadWay("has fields but no type, which is cursor, link or offset")
+        raise InvalidPagination("has fields but no type, which is cursor, link or offset")
     try:
         model = Paginate.model_validate(given)
     except ValidationError as wrong:
         faults = (f"has {dotted(error['loc'])}: {pydantic_message(error, 'json')}" for error in wrong.errors())
-        raise BadWay(*faults) from wrong
+        raise InvalidPagination(*faults) from wrong
     missing = _missing(model.type, model.model_dump(exclude_none=True))
     if missing:
-        raise BadWay(*(f"has type={model.type} but no {name}" for name in missing))
+        raise InvalidPagination(*(f"has type={model.type} but no {name}" for name in missing))
     fault = misplaced(model)
     if fault is not None:
-        raise BadWay(f"has {fault}")
-    return Way(**model.model_dump(include=set(FIELDS)))
+        raise InvalidPagination(f"has {fault}")
+    return PagingScheme(**model.model_dump(include=set(FIELDS)))
 
 
 def misplaced(way: Paginate) -> str | None:
@@ -189,5 +191,5 @@ def _spelled_out(given: Mapping[str, str]) -> dict[str, str]:
             known = meant or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
             faults.append(f"has no field {name}; there is {', '.join(known)}")
     if faults:
-        raise BadWay(*faults)
+        raise InvalidPagination(*faults)
     return fields

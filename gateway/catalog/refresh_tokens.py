@@ -15,7 +15,7 @@ def refresh_scope(provider: Provider) -> str | None:
     return OFFLINE if OFFLINE in (provider.default_scopes or ()) else None
 
 
-def what_brings_one(provider: Provider, asked: Collection[str]) -> str:
+def advice_on_refresh_token(provider: Provider, asked: Collection[str]) -> str:
     """Return advice on how the next consent returns a refresh token. `asked`: the requested scopes."""
     name, params = provider.display_name, provider.authorization_params
     scope = refresh_scope(provider)

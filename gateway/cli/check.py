@@ -47,13 +47,13 @@ def unusable(config: "Config") -> Iterator[Fault]:
 def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     """Yield a warning for each setting that is allowed but probably a mistake, or has no effect."""
     from gateway.config.exposed import open_to_network
-    from gateway.config.store_url import unguarded
+    from gateway.config.store_url import is_unverified_remote
     from gateway.egress.guard import Guard
     from gateway.vault import Keyring
     from gateway.vault.seal import REPLACE
 
     guard = Guard(config.egress.allow)
-    if unguarded(config.store.url):
+    if is_unverified_remote(config.store.url):
         where = config.where("store", "url")
         yield Fault(where, "store.url does not have the server's certificate checked: add ?sslmode=verify-full")
     if config.server.admin_port is not None:
@@ -112,13 +112,13 @@ def _integration(
 def _webhooks(
     config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog"
 ) -> Iterator[Fault]:
-    from gateway.events.receive import checked_with, takes_webhooks
+    from gateway.events.receive import takes_webhooks, verification_secrets
 
     provider = catalog.get(integration.provider)
     if provider is None or not integration.forward_webhooks:
         return
     own = tuple(one for one in (integration.webhook_secret, integration.webhook_secret_previous) if one)
-    secrets = checked_with(provider, own, integration.client_secret)
+    secrets = verification_secrets(provider, own, integration.client_secret)
     if integration.allow_unsigned_webhooks:
         where = config.where(*place, "allow_unsigned_webhooks")
         if secrets:

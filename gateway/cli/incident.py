@@ -57,7 +57,7 @@ def incident(
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.console.incident_report import MOST_KEYS, report, revoke_all, wish
+        from gateway.console.incident_report import MOST_KEYS, incident_subject, report, revoke_all
         from gateway.timestamps import ago
 
         now = clock.now()
@@ -65,7 +65,7 @@ def incident(
         for name, moment in moments.items():
             if moment is None:
                 raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
-        wanted = wish(
+        wanted = incident_subject(
             environment_of(runtime, environment),
             integration_id=integration,
             key_id=key,

@@ -11,7 +11,7 @@ import click
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
 from gateway.cli.terminal import one_line
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.records.operation import KINDS
 
 if TYPE_CHECKING:
@@ -86,10 +86,10 @@ async def _wanted(runtime: "Runtime", environment: str, given: Mapping[str, Any]
         kind=given["kind"],
         integration_id=given["integration"],
         connection_id=given["connection"],
-        key_ids=one_or_any(given["key"]),
+        key_ids=single_or_any_set(given["key"]),
         status=status,
         failed=given["failed"] or None,
-        error_codes=one_or_any(given["code"]),
+        error_codes=single_or_any_set(given["code"]),
         path=given["path"],
         text=given["text"],
         tool=given["tool"],

@@ -46,7 +46,7 @@ def _absolute_pair(pair: str, base: Path) -> str:
     return f"{name}={quote(str(base / unquote(value)))}" if name in FILES else pair
 
 
-def unguarded(url: str) -> bool:
+def is_unverified_remote(url: str) -> bool:
     """Return whether the database is on another machine and its certificate is not verified."""
     if url.startswith(SQLITE):
         return False

@@ -73,7 +73,7 @@ class ApiIntegrations:
                 return await asyncio.shield(self._task(one))
         return None
 
-    async def go_on(self) -> None:
+    async def resume_deletions(self) -> None:
         """Finish interrupted deletions, of this process or another."""
         for one in await self._store.integrations.ending():
             await asyncio.shield(self._task(one))
@@ -116,11 +116,11 @@ class ApiIntegrations:
             return await self._deleter.delete(ref, integration=integration)
 
 
-async def go_on(made: ApiIntegrations) -> None:
-    """Call `ApiIntegrations.go_on` regularly while the gateway runs."""
+async def resume_deletions_regularly(made: ApiIntegrations) -> None:
+    """Call `ApiIntegrations.resume_deletions` regularly while the gateway runs."""
     while True:
         try:
-            await made.go_on()
+            await made.resume_deletions()
         except (GatewayError, VaultError) as fault:
             log.warning("integration_not_ended", detail=str(fault), again_in_s=LOOK_EVERY_S)
         await asyncio.sleep(LOOK_EVERY_S)

@@ -18,7 +18,7 @@ from gateway import clock
 from gateway.access import refusals
 from gateway.catalog.provider import Provider
 from gateway.config import LiveConfig
-from gateway.connections.cache_entries import CacheEntries, Kept
+from gateway.connections.cache_entries import CacheEntries, CacheEntry
 from gateway.connections.change_feed import ChangeFeed, Follower
 from gateway.connections.opened import Opened, ready
 from gateway.connections.refused_scopes import ScopeRefusals
@@ -51,7 +51,7 @@ def stays(before: Generation, after: Generation, environment: str, integration_i
 # ── Reads connection rows from the store with single flight: one read for all callers that wait for the same row.
 
 
-class Loads:
+class SingleFlightRows:
     """The reads in progress. A read continues when the calls that wait for it are cancelled."""
 
     def __init__(self, store: Store) -> None:
@@ -126,7 +126,7 @@ class ConnectionCache:
         self.written_back: Counter[tuple[str, str]] = Counter()
         """Number of newer tokens written back after a database failover, by environment and integration."""
         self._refresher = refresher
-        self._loads = Loads(store)
+        self._loads = SingleFlightRows(store)
         self._slots = RefreshSlots()
         self.provider_at: dict[str, str] = {}
         self.refusals = Refusals(store, refresher, self)
@@ -319,7 +319,7 @@ class ConnectionCache:
             else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPENED_S))
         )
         begins = self._refresh_at(connection, provider, now) if mode.refreshable(held, provider) else None
-        self._put(Kept(connection, opened, good_until, now, begins))
+        self._put(CacheEntry(connection, opened, good_until, now, begins))
         return opened
 
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
@@ -335,7 +335,7 @@ class ConnectionCache:
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
     def _refresh_behind(self, connection: Connection) -> None:
-        self._refresher.start_behind(connection, self._took_over)
+        self._refresher.start_background_refresh(connection, self._took_over)
 
     def _took_over(self, task: "asyncio.Task[Connection]") -> None:
         if not task.cancelled() and task.exception() is None:
@@ -455,7 +455,7 @@ class ConnectionCache:
         if first is not None:
             raise first
 
-    async def _refresh_entry(self, ref: ConnectionRef, kept: Kept) -> None:
+    async def _refresh_entry(self, ref: ConnectionRef, kept: CacheEntry) -> None:
         known = kept.connection
         row = await self._store.connections.get(ref)
         now = self._kept.get(ref) or kept
@@ -466,7 +466,7 @@ class ConnectionCache:
         elif row.uid == now.connection.uid and row.version < now.connection.version:
             return  # this process refreshed it during the read
         elif row.mark != now.connection.mark:
-            self._put(Kept(row, used_at=kept.used_at))
+            self._put(CacheEntry(row, used_at=kept.used_at))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
         """Read the integration; read again if this process changed it during the read, so that no deleted one reappears."""
@@ -500,7 +500,7 @@ class ConnectionCache:
                 for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
                     del noted[ref]
 
-    def _see_to(self, kept: Kept, now: float) -> None:
+    def _see_to(self, kept: CacheEntry, now: float) -> None:
         if (
             now >= kept.used_at + self._limits.ttl_s
         ):  # computed as in `next_due`: an entry that stays must not be due now
@@ -515,13 +515,13 @@ class ConnectionCache:
                 self._refresh_behind(kept.connection)
         self._kept.look_again(kept, self._limits.ttl_s)
 
-    def _put_away(self, kept: Kept) -> None:
+    def _put_away(self, kept: CacheEntry) -> None:
         """Stop serving the entry; if the database cannot be read now, keep its connection, which may be newer than a later
         read."""
         if self.feed.uncertain:
             self._set_aside[kept.connection.ref] = kept.connection
 
-    def _put(self, kept: Kept) -> None:
+    def _put(self, kept: CacheEntry) -> None:
         limits = self._limits
         self._kept.put(kept, ttl_s=limits.ttl_s, most=limits.max_connections, most_bytes=limits.max_bytes)
 

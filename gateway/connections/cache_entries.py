@@ -14,7 +14,7 @@ ENTRY_BYTES: Final = 1000  # size of an entry without credential and settings, i
 
 
 @dataclass(slots=True)
-class Kept:
+class CacheEntry:
     """An entry of the cache. `good_until` (monotonic seconds): until then `opened` may be used without further checks.
 
     `refresh_at` (monotonic seconds): the token is then refreshed in the background, even without a request.
@@ -45,7 +45,7 @@ class CacheEntries:
 
     def __init__(self) -> None:
         self.bytes_held = 0
-        self._kept: dict[ConnectionRef, Kept] = {}
+        self._kept: dict[ConnectionRef, CacheEntry] = {}
         self._due: list[
             tuple[float, ConnectionRef]
         ] = []  # a heap; an item is valid only if it equals its entry's `due_at`
@@ -57,13 +57,13 @@ class CacheEntries:
     def __contains__(self, ref: ConnectionRef) -> bool:
         return ref in self._kept
 
-    def items(self) -> list[tuple[ConnectionRef, Kept]]:
+    def items(self) -> list[tuple[ConnectionRef, CacheEntry]]:
         return list(self._kept.items())
 
-    def values(self) -> list[Kept]:
+    def values(self) -> list[CacheEntry]:
         return list(self._kept.values())
 
-    def put(self, kept: Kept, *, ttl_s: float, most: int, most_bytes: int) -> None:
+    def put(self, kept: CacheEntry, *, ttl_s: float, most: int, most_bytes: int) -> None:
         ref = kept.connection.ref
         self.drop(ref)
         kept.size = size_of(kept.connection)
@@ -73,7 +73,7 @@ class CacheEntries:
         self.bytes_held += kept.size
         self.look_again(kept, ttl_s)
 
-    def weigh(self, kept: Kept) -> None:
+    def weigh(self, kept: CacheEntry) -> None:
         """Update the size of an entry after its row was replaced."""
         before, kept.size = kept.size, size_of(kept.connection)
         self.bytes_held += kept.size - before
@@ -88,7 +88,7 @@ class CacheEntries:
         self._due.clear()
         self.bytes_held = 0
 
-    def look_again(self, kept: Kept, ttl_s: float) -> None:
+    def look_again(self, kept: CacheEntry, ttl_s: float) -> None:
         """Schedule the entry for the next time it is due."""
         kept.due_at = kept.next_due(ttl_s)
         heappush(self._due, (kept.due_at, kept.connection.ref))
@@ -96,7 +96,7 @@ class CacheEntries:
             self._due = [(one.due_at, ref) for ref, one in self._kept.items()]
             heapify(self._due)
 
-    def due(self, now: float) -> Iterator[Kept]:
+    def due(self, now: float) -> Iterator[CacheEntry]:
         """Yield the entries that are due at `now`, each once. The caller passes entries that stay to `look_again`."""
         while self._due and self._due[0][0] <= now:
             at, ref = heappop(self._due)

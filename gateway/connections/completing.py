@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode
 from gateway.auth.oauth2 import fit_for_settings
 from gateway.auth.provider_answers import short
@@ -49,7 +49,7 @@ class NewCredential:
         self.ask = integration.site_selection == "ask"
         self.account: Account | None = None
         self._mode, self._held = mode, held
-        self._context = Context(provider, integration, settings)
+        self._context = AuthContext(provider, integration, settings)
         self._on_account: list[Any] = []
         self._egress = egress
 
@@ -80,7 +80,7 @@ class NewCredential:
             base = base_url(self.provider, self.config, self._mode, self._held)
         else:
             base, path = parse_address(self._context.address(path)), ""
-        placed = placement(self._mode, self._held, self._context.toward(base.origin))
+        placed = placement(self._mode, self._held, self._context.for_destinations(base.origin))
         request = UpstreamRequest(method, base.scheme, base.host, base.port, base.path + path + base.query)
         request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
         own = {name.lower(): text for name, text in fields.items()}

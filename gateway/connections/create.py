@@ -10,7 +10,7 @@ import structlog
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.auth.context import Context, check_settings
+from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthMode
 from gateway.auth.provider_answers import short
 from gateway.catalog.provider import Provider
@@ -26,7 +26,7 @@ from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection
 from gateway.records.integration import Integration
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.refresh.ending_connections import ended
 from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import ends_with_token, lifespan, refresh_token_advice
@@ -39,7 +39,7 @@ def new_row(
     ref: ConnectionRef,
     mode: AuthMode,
     held: Mapping[str, Any],
-    context: Context,
+    context: AuthContext,
     *,
     granted_at: datetime,
     refreshed_at: datetime,
@@ -65,7 +65,7 @@ def new_row(
     )
 
 
-def _warning(context: Context, held: Mapping[str, Any]) -> str | None:
+def _warning(context: AuthContext, held: Mapping[str, Any]) -> str | None:
     if not ends_with_token(context.provider, held):
         return None
     name, how = context.provider.display_name, refresh_token_advice(context.provider, context.integration)
@@ -93,7 +93,7 @@ class ConnectionInput(TypedDict, total=False):
 class Creator:
     """Creates connections, for imports and for finished authorizations."""
 
-    def __init__(self, store: Store, current: Current, live: ConnectionCache, dialogues: Dialogues) -> None:
+    def __init__(self, store: Store, current: Current, live: ConnectionCache, dialogues: AuthDialogueRunner) -> None:
         self._store = store
         self._current = current
         self._live = live
@@ -165,7 +165,7 @@ class Creator:
         settings = accepted(provider, config, path) if config else self._settings_of(before)
         settings = {**mode.settings(held), **settings}
         complete(provider, settings, path)
-        context = Context(provider, integration, settings, metadata, self._current.generation.public_url)
+        context = AuthContext(provider, integration, settings, metadata, self._current.generation.public_url)
         check_settings(context, path)
         held = await self.obtained(mode, held, context)
         new = await self.completed(mode, held, context)
@@ -186,7 +186,7 @@ class Creator:
             webhook_url_override=webhook_url_override,
         )
 
-    async def obtained(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    async def obtained(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> dict[str, Any]:
         """Return the credential with its first token, if the mode exchanges the given credential for a token."""
         name = context.provider.display_name
         try:
@@ -200,19 +200,19 @@ class Creator:
                 "upstream_unreachable", f"{name} gave no token: {short(str(fault))}. Nothing was stored; try again."
             ) from fault
 
-    async def completed(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> NewCredential:
+    async def completed(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> NewCredential:
         """Return the credential with the settings that the entry's script finds. Raises as `create` does."""
         egress = self._current.generation.egress
         return await completed(egress, context.provider, context.integration, mode, held, context.config)
 
-    async def check(self, mode: AuthMode, held: Mapping[str, Any], context: Context, *, verified: bool) -> None:
+    async def check(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext, *, verified: bool) -> None:
         """Check now, not at the first proxied call, that requests can carry the credential and, if `verified`, that the
         provider accepts it.
 
         Raises as `create` does.
         """
         base = base_url(context.provider, context.config, mode, held)
-        placement(mode, held, context.toward(base.origin))
+        placement(mode, held, context.for_destinations(base.origin))
         if verified:
             await Verifier(self._current.generation.egress).verify(mode, held, context)
 
@@ -223,7 +223,7 @@ class Creator:
         return {**row.config, **self._store.open_or_nothing(row.secret_config)}
 
 
-def _places(context: Context, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
+def _places(context: AuthContext, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
     """Return every address of the entry, filled with these settings; None for an address with a missing setting."""
     found: list[str | None] = []
     for key in (*ADDRESSES, "proxy.base_url"):

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode
 from gateway.auth.provider_answers import short
 from gateway.auth.revocation import RevocationOutcome, revocable, revoke
@@ -24,7 +24,7 @@ from gateway.generation import Current
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
-from gateway.refresh.auth_exchange import Dialogues, mode_for
+from gateway.refresh.auth_exchange import AuthDialogueRunner, mode_for
 from gateway.store import Store
 
 # ── Revokes a credential's tokens at its provider, for deleted connections and for those never completed.
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 class Revoker:
     """Revokes tokens; tries once more after a second if the provider is unavailable."""
 
-    def __init__(self, current: Current, dialogues: Dialogues) -> None:
+    def __init__(self, current: Current, dialogues: AuthDialogueRunner) -> None:
         self._current = current
         self._dialogues = dialogues
 
@@ -59,7 +59,7 @@ class Revoker:
             return []
         try:
             mode = mode_for(provider, held, ref)
-            return await self._ended(mode, held, Context(provider, integration, config, metadata))
+            return await self._ended(mode, held, AuthContext(provider, integration, config, metadata))
         except (GatewayError, TokenRefused, TokenUnavailable) as fault:
             return [self.failed(ref, fault.message if isinstance(fault, GatewayError) else str(fault))]
 
@@ -68,7 +68,7 @@ class Revoker:
         log.warning("revocation_failed", connection_id=ref.connection_id, detail=reason)
         return RevocationOutcome("credential", "failed", short(reason))
 
-    async def _ended(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> list[RevocationOutcome]:
+    async def _ended(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> list[RevocationOutcome]:
         tokens = revocable(context, mode.revocable(held))
         if not tokens:
             return []

@@ -69,7 +69,7 @@ class ConnectionDiagnosis:
     action: SuggestedAction
 
 
-def story(
+def diagnose_connection(
     row: Connection,
     changes: Sequence[Change],
     provider: Provider | None,

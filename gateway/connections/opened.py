@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from gateway.auth.context import Context, chosen, filled, filled_json, revealed
+from gateway.auth.context import AuthContext, chosen, filled, filled_json, revealed
 from gateway.auth.mode import AuthMode, Signer
 from gateway.auth.request_templates import RequestTemplates, Signers
 from gateway.catalog.provider import Provider
@@ -24,7 +24,7 @@ from gateway.catalog.value import BadValue
 from gateway.errors import InvalidRequest
 from gateway.http.body_members import BodyMembers
 from gateway.http.origin import Address, parse_address
-from gateway.http.references import MASK, without
+from gateway.http.references import MASK, mask_secrets
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.records.provider_call import SHORTEST, ClientIdentity
@@ -93,7 +93,7 @@ class Opened:
         if self.secret_base is not None and path:  # also masks a credential that is too short to search for by itself
             instead = "/" + _PLACEHOLDER.sub(MASK, self.secret_base.partition("://")[2].partition("/")[2])
             reference = reference.replace(path, instead).replace(unquote(path), instead)
-        return without(reference, self.url_secrets) if self.url_secrets else reference
+        return mask_secrets(reference, self.url_secrets) if self.url_secrets else reference
 
 
 def ready(
@@ -109,11 +109,11 @@ def ready(
     Raises InvalidRequest ``unresolved_setting`` if a setting is missing or invalid.
     """
     config = {**connection.config, **secret_config}
-    context = Context(provider, integration, config, connection.metadata)
+    context = AuthContext(provider, integration, config, connection.metadata)
     base = base_url(provider, config, mode, held)
     origins = frozenset(_origins(base, integration, provider, config))
     # The operator chose the integration's own origins. All others may come from a setting and are checked.
-    context = context.toward(*(origins - {*integration.allowed_origins}))
+    context = context.for_destinations(*(origins - {*integration.allowed_origins}))
     place = placement(mode, held, context)
     secret_base = _secret_base(provider, config)
     return Opened(
@@ -171,7 +171,7 @@ def _address(provider: Provider, url: str) -> Address:
         ) from fault
 
 
-def placement(mode: AuthMode, held: Mapping[str, Any], context: Context) -> Placement:
+def placement(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> Placement:
     """Return the entry's headers and query, rendered. Templates that name the credential become slots, others defaults.
 
     Templates that name parts of the request are left for a signer. If there are any, templates with a time or a random

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from multidict import CIMultiDict
 
 from gateway import clock
-from gateway.auth.context import Context, revealed
+from gateway.auth.context import AuthContext, revealed
 from gateway.auth.mode import AuthMode, GrantingMode
 from gateway.auth.provider_answers import refusal_text, short
 from gateway.catalog.provider import Provider
@@ -39,7 +39,7 @@ LABELS: Final = ("email", "preferred_username", "name")  # claims of an ID token
 LONGEST: Final = 255
 
 
-class Asking(Protocol):
+class AccountSource(Protocol):
     @property
     def provider(self) -> Provider: ...
 
@@ -49,7 +49,7 @@ class Asking(Protocol):
     async def account_answer(self) -> Any: ...
 
 
-async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
+async def account_of(asking: AccountSource, held: Mapping[str, Any]) -> Account:
     """Return the account as far as it is known. An unreadable answer or a missing scope is not an error."""
     form, raw, found = asking.provider.account, held.get("raw"), Account()
     if form is not None:
@@ -101,7 +101,7 @@ class Verifier:
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
 
-    async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> None:
+    async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> None:
         """Check the credential: it passes if one of the entry's endpoints answers 2xx as expected, or the entry names none.
 
         A grant is refused only for a 401 or an unexpected 2xx, and only if it cannot be refreshed: its scopes may not cover
@@ -125,7 +125,7 @@ class Verifier:
         raise refusal(context, worst, _secrets(mode, held, context))
 
     async def _ask(
-        self, spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: Context
+        self, spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
     ) -> Reply:
         request, body = built(spec, endpoint, mode, held, context)
         at = clock.now()
@@ -177,7 +177,7 @@ def _holds(found: Any, wanted: object) -> bool:
 
 
 def built(
-    spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: Context
+    spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
 ) -> tuple[UpstreamRequest, bytes | None]:
     """Return the request with the credential, signed if the mode signs requests, and its body."""
     credential = mode.values(held)
@@ -187,7 +187,7 @@ def built(
     address = parse_address(url)
     target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
     request = UpstreamRequest(spec.method, address.scheme, address.host, address.port, target)
-    context = context.toward(url)
+    context = context.for_destinations(url)
     placed = placement(mode, held, context)
     body, kind = _body(spec, context, credential)
     request.headers = CIMultiDict(_headers(spec, context, credential, placed, kind))
@@ -198,7 +198,7 @@ def built(
     return request, body
 
 
-def refusal(context: Context, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
+def refusal(context: AuthContext, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
     """Return the error for the caller, with the provider's text, secrets masked."""
     words = scrubbed(refusal_text(reply), tuple(secrets))
     name = context.provider.display_name
@@ -216,7 +216,7 @@ def refusal(context: Context, reply: Reply, secrets: Iterable[str]) -> InvalidRe
 
 def _headers(
     spec: Verification,
-    context: Context,
+    context: AuthContext,
     credential: Mapping[str, Secret],
     placed: Placement,
     kind: str | None,
@@ -230,7 +230,9 @@ def _headers(
     return {**fields, **own, **dict(placed.slots)}
 
 
-def _body(spec: Verification, context: Context, credential: Mapping[str, Secret]) -> tuple[bytes | None, str | None]:
+def _body(
+    spec: Verification, context: AuthContext, credential: Mapping[str, Secret]
+) -> tuple[bytes | None, str | None]:
     """Return the body and its content type: text unchanged, an object as JSON, or as a form if `headers` say so."""
     named = next((value for name, value in spec.headers.items() if name.lower() == "content-type"), None)
     if spec.data is None:
@@ -243,7 +245,7 @@ def _body(spec: Verification, context: Context, credential: Mapping[str, Secret]
     return json.dumps(filled).encode(), named or "application/json"
 
 
-def _secrets(mode: AuthMode, held: Mapping[str, Any], context: Context) -> tuple[str, ...]:
+def _secrets(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> tuple[str, ...]:
     known = revealed(mode.values(held))
     username, password = known.get("username"), known.get("password")
     pair = (f"{username}:{password}",) if username is not None and password is not None else ()

@@ -11,7 +11,7 @@ from gateway.api.request_body import wrong_query
 from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.console_page import View
 from gateway.records.audit import AuditAction, AuditFilter, UseFilter
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.runtime import RUNTIME
 
 ROWS: Final = 50
@@ -33,7 +33,7 @@ async def audit(request: web.Request, environment: str) -> View:
         since=since,
         until=until,
         action=asked["action"] or None,
-        key_ids=one_or_any(key_id),
+        key_ids=single_or_any_set(key_id),
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
         end_user_id=asked["end_user"] or None,
@@ -46,7 +46,7 @@ async def audit(request: web.Request, environment: str) -> View:
         environment,
         since or ends - USES_WITHIN,
         ends,
-        key_ids=one_or_any(key_id),
+        key_ids=single_or_any_set(key_id),
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
         limit=MOST_USES,

@@ -17,7 +17,7 @@ from gateway.console.charts import Part, parts
 from gateway.console.console_page import WITHIN, Live, View, console_path
 from gateway.console.failure_causes import BY_REFUSED_CLIENT, cause_at, cause_of
 from gateway.errors import InvalidRequest, NotFound
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store import Store
@@ -90,10 +90,10 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
         kind=next((kind for kind in KINDS if kind == asked["kind"]), None),
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
-        key_ids=one_or_any(asked_number(asked, "key")),
+        key_ids=single_or_any_set(asked_number(asked, "key")),
         status=status,
         failed=True if asked["failed"] else None,
-        error_codes=one_or_any(asked["code"] or None),
+        error_codes=single_or_any_set(asked["code"] or None),
         path=asked["path"] or None,
         text=asked["text"] or None,
         tool=asked["tool"] or None,

@@ -44,7 +44,7 @@ AUDITED: Final = (  # audited actions, besides calls, that the holder of a stole
 
 
 @dataclass(frozen=True, slots=True)
-class IncidentWish:
+class IncidentSubject:
     """The subject of a report: an integration, a key with all that it minted, or that key's calls to the integration."""
 
     environment: str
@@ -54,9 +54,9 @@ class IncidentWish:
     key_id: int | None = None
 
 
-def wish(
+def incident_subject(
     environment: str, *, integration_id: str | None, key_id: int | None, since: datetime | None, until: datetime | None
-) -> IncidentWish:
+) -> IncidentSubject:
     """Return the subject; without a time, of the last 24 hours. Raises InvalidRequest."""
     if integration_id is None and key_id is None:
         raise InvalidRequest("invalid_query_params", "Name an integration or a key.")
@@ -66,11 +66,11 @@ def wish(
         raise InvalidRequest("invalid_query_params", "'until' must be later than 'since'.")
     if until - since > LONGEST_SPAN:
         raise InvalidRequest("invalid_query_params", f"A report has {LONGEST_SPAN.days} days at most.")
-    return IncidentWish(environment, since, until, integration_id, key_id)
+    return IncidentSubject(environment, since, until, integration_id, key_id)
 
 
 async def report(
-    runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONNECTIONS, most_keys: int = KEYS
+    runtime: Runtime, asked: IncidentSubject, *, most: int = MOST_CONNECTIONS, most_keys: int = KEYS
 ) -> dict[str, Any]:
     """Return the report as JSON values. `connections` has the `most` most used ones, `keys` the `most_keys` oldest.
     Raises NotFound for an unknown key."""
@@ -111,7 +111,7 @@ async def report(
     }
 
 
-async def _records(runtime: Runtime, asked: IncidentWish, key_ids: frozenset[int]) -> list[SealedRecord]:
+async def _records(runtime: Runtime, asked: IncidentSubject, key_ids: frozenset[int]) -> list[SealedRecord]:
     """Return the audit records of the keys or of the integration, the newest first."""
     found = []
     for action in AUDITED:
@@ -130,7 +130,7 @@ async def _records(runtime: Runtime, asked: IncidentWish, key_ids: frozenset[int
 
 
 def _call_filter(
-    asked: IncidentWish,
+    asked: IncidentSubject,
     key_ids: frozenset[int],
     limit: int,
     *,
@@ -165,7 +165,7 @@ def _folded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(alike.values())
 
 
-async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
+async def _keys(runtime: Runtime, asked: IncidentSubject) -> list[MintedKey]:
     """Return the key and all its descendants."""
     if asked.key_id is None:
         return []
@@ -175,7 +175,7 @@ async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
     return found
 
 
-def _by_connection(asked: IncidentWish, page: UsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:
+def _by_connection(asked: IncidentSubject, page: UsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:
     found: dict[ConnectionRef, tuple[int, int]] = {}
     for use, calls, failed in page.uses:
         ref = ConnectionRef(asked.environment, use.integration_id, use.connection_id)
@@ -203,7 +203,7 @@ def _key(one: MintedKey) -> dict[str, Any]:
 
 
 async def revoke_all(
-    runtime: Runtime, asked: IncidentWish, found: Mapping[str, Any], by: str, *, keys: bool = True, connections: bool
+    runtime: Runtime, asked: IncidentSubject, found: Mapping[str, Any], by: str, *, keys: bool = True, connections: bool
 ) -> list[str]:
     """If `keys`, revoke the report's key and its descendants; if `connections`, delete its connections here and at
     their providers. Return one line with the result for the keys and one for each connection."""

@@ -7,7 +7,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.console.asked_query import asked, asked_moment, asked_number, asked_of
 from gateway.console.console_page import SignedIn, View, console_path
-from gateway.console.incident_report import IncidentWish, report, revoke_all, wish
+from gateway.console.incident_report import IncidentSubject, incident_subject, report, revoke_all
 from gateway.errors import InvalidRequest
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
@@ -16,10 +16,10 @@ FIELDS: Final = ("integration", "key", "since", "until")
 AT_ONCE: Final = 25  # connections that one form deletes: each needs calls to its provider
 
 
-def _wish(environment: str, given: dict[str, str]) -> IncidentWish:
+def _subject(environment: str, given: dict[str, str]) -> IncidentSubject:
     """Return the subject of the report. Raises InvalidRequest."""
     now = clock.now()
-    return wish(
+    return incident_subject(
         environment,
         integration_id=given["integration"] or None,
         key_id=asked_number(given, "key"),
@@ -33,7 +33,7 @@ async def incident(request: web.Request, environment: str) -> View:
     given = asked(request, FIELDS)
     found: dict[str, Any] | None = None
     if given["integration"] or given["key"]:
-        found = await report(request.app[RUNTIME], _wish(environment, given))
+        found = await report(request.app[RUNTIME], _subject(environment, given))
     data = {
         "title": "Incident",
         "asked": given,
@@ -50,7 +50,7 @@ async def revoke(request: web.Request, who: SignedIn, environment: str, fields: 
     target = given["key"] or given["integration"]
     if fields.get("typed", "") != target or not target:
         raise InvalidRequest("invalid_body", f"Nothing was ended: type {target or 'what the report is about'}.")
-    runtime, wanted = request.app[RUNTIME], _wish(environment, given)
+    runtime, wanted = request.app[RUNTIME], _subject(environment, given)
     found = await report(runtime, wanted)
     left = [one for one in found["connections"] if one["state"] != "deleted"]
     some = {**found, "connections": left[:AT_ONCE]}

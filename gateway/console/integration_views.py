@@ -13,7 +13,7 @@ from gateway.api.request_body import checked
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
-from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
+from gateway.catalog.refresh_tokens import advice_on_refresh_token, refresh_scope
 from gateway.console.alarms import store_healthy
 from gateway.console.asked_query import asked, asked_number
 from gateway.console.authorization_sums import AuthorizationSum, authorization_sums, what_helps
@@ -140,7 +140,7 @@ def _findings(generation: Generation, one: Integration, refused: FailureCause | 
     if needed is not None:
         asked = needed in scopes
         what = f"The scope '{needed}', without which no refresh token is given, is {'' if asked else 'not '}asked for."
-        yield {"ok": asked, "what": what, "do": "" if asked else what_brings_one(provider, scopes)}
+        yield {"ok": asked, "what": what, "do": "" if asked else advice_on_refresh_token(provider, scopes)}
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
         what = f"Register exactly this callback address there: {generation.config.callback_url}"

@@ -15,7 +15,7 @@ from gateway.console.call_views import rows
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import Environment, MintedKey
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.records.operation import OperationFilter
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import whole_number
@@ -73,7 +73,7 @@ def _shown(key: MintedKey) -> dict[str, Any]:
 
 async def key(request: web.Request, environment: str) -> View:
     one = await _found(request, environment, request.query.get("id", ""))
-    its = OperationFilter(environment, key_ids=one_or_any(one.id), limit=RECENT)
+    its = OperationFilter(environment, key_ids=single_or_any_set(one.id), limit=RECENT)
     operations = await request.app[RUNTIME].store.call_log.find(its)
     asked = {name: request.query.get(name, "").strip()[:2000] for name in ("method", "path", "host")}
     data = {

@@ -63,13 +63,13 @@ class OidcIssuer:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PendingSignIn:
     """A started sign-in. `cookie`: 43 random characters, a dot, and the Unix second of the start."""
 
     cookie: Secret
 
     @classmethod
-    def new(cls) -> "Begun":
+    def new(cls) -> "PendingSignIn":
         return cls(Secret(f"{secrets.token_urlsafe(32)}.{int(clock.now().timestamp())}"))
 
     def part(self, what: str) -> str:
@@ -158,7 +158,7 @@ def _broken(why: str) -> GatewayError:
     )
 
 
-async def address_to(egress: Egress, config: ConsoleOidcConfig, begun: Begun, redirect_uri: str) -> str:
+async def address_to(egress: Egress, config: ConsoleOidcConfig, begun: PendingSignIn, redirect_uri: str) -> str:
     """Return the URL for the browser's sign-in. Raises Unavailable."""
     issuer = await issuer_of(egress, config)
     query = {
@@ -175,7 +175,7 @@ async def address_to(egress: Egress, config: ConsoleOidcConfig, begun: Begun, re
 
 
 async def claims_of(
-    egress: Egress, config: ConsoleOidcConfig, begun: Begun, query: Mapping[str, str], redirect_uri: str
+    egress: Egress, config: ConsoleOidcConfig, begun: PendingSignIn, query: Mapping[str, str], redirect_uri: str
 ) -> Mapping[str, Any]:
     """Exchange the code of the callback; return the claims of its ID token. Raises SignInRefused, Unavailable."""
     if not begun.alive or not hmac.compare_digest(query.get("state", "").encode(), begun.part("state").encode()):
@@ -191,7 +191,7 @@ async def claims_of(
 
 
 async def _id_token(
-    egress: Egress, config: ConsoleOidcConfig, issuer: OidcIssuer, begun: Begun, code: str, redirect_uri: str
+    egress: Egress, config: ConsoleOidcConfig, issuer: OidcIssuer, begun: PendingSignIn, code: str, redirect_uri: str
 ) -> str:
     headers = {"Accept": "application/json"}
     params = {

@@ -22,7 +22,7 @@ from gateway.config.model import ConsoleConfig
 from gateway.console.console_page import SignedIn, View, check_enabled, console_path, console_url, render
 from gateway.console.oidc import (
     SIGN_IN_S,
-    Begun,
+    PendingSignIn,
     SignInRefused,
     address_to,
     claims_of,
@@ -158,7 +158,7 @@ async def to_identity_provider(request: web.Request) -> web.StreamResponse:
     config = generation.config.console.oidc
     if config.issuer is None:
         raise NotFound("not_found", "gateway.yaml names no identity provider for the console (console.oidc).")
-    begun = Begun.new()
+    begun = PendingSignIn.new()
     try:
         address = await address_to(generation.egress, config, begun, console_path(request, "callback"))
     except GatewayError as fault:
@@ -175,7 +175,7 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
     config = generation.config.console
     if config.oidc.issuer is None:
         raise NotFound("not_found", "gateway.yaml names no identity provider for the console (console.oidc).")
-    begun = Begun(Secret(request.cookies.get(_flow_cookie_name(request), "")[:LONGEST_LINK]))
+    begun = PendingSignIn(Secret(request.cookies.get(_flow_cookie_name(request), "")[:LONGEST_LINK]))
     try:
         claims = await claims_of(
             generation.egress, config.oidc, begun, request.query, console_path(request, "callback")

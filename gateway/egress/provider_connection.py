@@ -29,7 +29,7 @@ from gateway.egress.provider_exchange import (
 from gateway.egress.tls import closed_cleanly
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.answer_head import AnswerHead, Malformed
-from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
+from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 
 # ── A request's body on its way out: framed as declared, at the provider's pace, and never longer than declared.
 
@@ -188,7 +188,7 @@ class ProviderConnection(asyncio.Protocol):
         self._behind_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
-        self._parts: PartByPart | None = None  # splits input that is expensive to parse
+        self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
 
     @property
     def peer(self) -> str | None:
@@ -309,8 +309,8 @@ class ProviderConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._parts is not None:
             self._parts.add(data)
-        elif len(data) > PART_BYTES and is_dear(data):
-            self._parts = PartByPart(data, self._received, self._all_parts_fed, self.transport)
+        elif len(data) > PART_BYTES and is_slow_to_parse(data):
+            self._parts = IncrementalFeeder(data, self._received, self._all_parts_fed, self.transport)
         else:
             self._received(data)
 

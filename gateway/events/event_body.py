@@ -47,7 +47,7 @@ _HOP_BY_HOP: Final = frozenset(
 )
 
 
-class _Patient(json.JSONDecoder):
+class _PurePythonDecoder(json.JSONDecoder):
     """Parses like `json.loads`, but in Python, so that other threads can run; the C code blocks them until it is done."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class _Patient(json.JSONDecoder):
 
 MOST_FIELDS: Final = 10_000
 PATIENT_BYTES: Final = 1 << 20
-PATIENT: Final = _Patient()
+PATIENT: Final = _PurePythonDecoder()
 WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -34,7 +34,7 @@ class WebhookHandling:
 
 
 @dataclass(frozen=True, slots=True)
-class Reception:
+class WebhookResult:
     """The result of receiving a webhook. `reply`: the JSON answer; `queued`: whether it was queued for the application."""
 
     reply: Mapping[str, Any]
@@ -47,7 +47,7 @@ def takes_webhooks(provider: Provider) -> bool:
     return provider.webhook_routing_script is not None or (how is not None and checkable(how))
 
 
-def checked_with(
+def verification_secrets(
     provider: Provider, webhook_secrets: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
     """Return the secrets that verify this provider's webhooks; empty: forged webhooks cannot be recognized."""
@@ -62,7 +62,7 @@ def handling_of(integration: Integration, provider: Provider) -> WebhookHandling
     if not takes_webhooks(provider) and not integration.allow_unsigned_webhooks:
         return None
     script = provider.webhook_routing_script
-    secrets = checked_with(provider, integration.webhook_secrets, integration.client_secret)
+    secrets = verification_secrets(provider, integration.webhook_secrets, integration.client_secret)
     if not secrets and integration.forward_webhooks and not integration.allow_unsigned_webhooks:
         raise SignatureRefused("the integration has no secret", no_secret=True)
     return WebhookHandling(signed_webhook if script is None else WEBHOOK_ROUTING[script], secrets)
@@ -75,7 +75,7 @@ async def receive(
     message: IncomingWebhook,
     how: WebhookHandling,
     limits: WebhooksConfig,
-) -> Reception:
+) -> WebhookResult:
     """Verify `message` and queue it once, even if it is sent again. Raises SignatureRefused, Unavailable."""
     given = message, provider.webhook_signature, how.secrets
     sender = f"{integration.environment}/{integration.integration_id}"
@@ -83,9 +83,9 @@ async def receive(
     routing = how.script(*given) if small else await off_loop(sender, how.script, *given)
     done = {"status": "success"}
     if routing.reply is not None:
-        return Reception(routing.reply)
+        return WebhookResult(routing.reply)
     if not integration.forward_webhooks:
-        return Reception(done)
+        return WebhookResult(done)
     connections = await store.webhooks.queue_webhook(
         integration,
         _kept(message, provider.webhook_signature),
@@ -97,7 +97,7 @@ async def receive(
     )
     whose = {"environment": integration.environment, "integration": integration.integration_id}
     log.info("webhook_taken", **whose, connections=connections, again=connections is None, signed=bool(how.secrets))
-    return Reception(done, queued=connections is not None)
+    return WebhookResult(done, queued=connections is not None)
 
 
 def _origins(routing: Routing) -> Sequence[str]:

@@ -12,7 +12,7 @@ from typing import Final
 RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
 
 
-def cut(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:
+def abort_connection(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:
     """Reset the connection and drop the bytes that are not sent yet.
 
     A plain close sends FIN, which is the proper end of an HTTP/1.0 answer without a length (RFC 9112 §6.3). If the
@@ -27,7 +27,7 @@ def cut(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None
     transport.abort()
 
 
-def untaken(transport: asyncio.WriteTransport) -> int:
+def unread_bytes(transport: asyncio.WriteTransport) -> int:
     """Return how many bytes the client has not read yet: the bytes in our write buffer and in the socket buffer.
 
     The socket buffer may hold megabytes, so our own buffer shrinks only now and then while a slow client reads.

@@ -24,12 +24,12 @@ class BodyMembers:
     slots: Mapping[str, Any] = field(default_factory=dict, repr=False)
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def fit(self, method: str, content_type: str, content_encoding: str) -> bool:
+    def can_add_to(self, method: str, content_type: str, content_encoding: str) -> bool:
         """Return whether members can be added to such a body: a JSON or form body without content coding."""
         media = media_type(content_type)
         return method in WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
-    def put_into(self, content_type: str, body: bytes) -> bytes:
+    def add_to_body(self, content_type: str, body: bytes) -> bytes:
         """Return `body` with the members added, or unchanged if it is not a JSON object or form. All other members keep their
         bytes and are not parsed into objects: time is linear in the length of the body, and memory little more than that.
         """

@@ -12,7 +12,7 @@ _FORMS: Final = {pattern: re.compile(pattern.removesuffix("$")) for pattern in _
 _PLAIN: Final = string.ascii_letters + string.digits + " "
 
 
-def misfit(text: str, pattern: str) -> str | None:
+def id_fault(text: str, pattern: str) -> str | None:
     """Return why `text` does not match `pattern`, for example ``holds 'ü'; allowed are …``; None if it matches.
 
     `pattern`: CONNECTION_ID or PROVIDER_CONFIG_KEY.

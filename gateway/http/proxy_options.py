@@ -8,7 +8,7 @@ from typing import Final
 from multidict import CIMultiDictProxy
 
 from gateway.errors import InvalidRequest, Issue
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
+from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.http.origin import Address, parse_address
 from gateway.http.retry import MAX_RETRIES
 from gateway.http.url import has_dot_segment
@@ -66,8 +66,8 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
         return values[0] if values else ""
 
     free = bound_to is None
-    integration_id = field("Provider-Config-Key", lambda text: misfit(text, PROVIDER_CONFIG_KEY), required=free)
-    connection_id = field("Connection-Id", lambda text: misfit(text, CONNECTION_ID), required=free)
+    integration_id = field("Provider-Config-Key", lambda text: id_fault(text, PROVIDER_CONFIG_KEY), required=free)
+    connection_id = field("Connection-Id", lambda text: id_fault(text, CONNECTION_ID), required=free)
     if bound_to is not None:
         for name, said, bound in zip(NAMING, (integration_id, connection_id), bound_to, strict=True):
             if said and said != bound:

@@ -119,7 +119,7 @@ MASK: Final = "***"
 _ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that was encoded twice
 
 
-def without(reference: str, secrets: Collection[str]) -> str:
+def mask_secrets(reference: str, secrets: Collection[str]) -> str:
     """Return `reference` with `secrets` masked in any percent-encoding, also in a URL encoded inside the URL."""
     seen, starts = _read(reference)
     wanted = {form for one in secrets for form in (_read(one)[0], _alike(one.encode(errors="surrogateescape")))}

@@ -117,7 +117,7 @@ class Rules:
         """Return whether this answer asks for another attempt."""
         return status >= 400 and (any(status in some for some in self.statuses) or self._used_up(_lower(fields)))
 
-    def provider_wait_s(self, status: int, fields: Fields, now: datetime) -> float | None:
+    def requested_wait_s(self, status: int, fields: Fields, now: datetime) -> float | None:
         """Return the longest wait in seconds that the answer asks for; None if it names none.
 
         The entry's fields count only on answers about a rate limit: many providers send them with every answer, and a 502

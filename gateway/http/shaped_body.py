@@ -23,7 +23,7 @@ _NOT_TEXT: Final = (
 )
 
 
-def is_dear(body: bytes, select: ParsedResult | None) -> bool:
+def needs_thread(body: bytes, select: ParsedResult | None) -> bool:
     """Return whether shaping the body would block the event loop for too long."""
     return len(body) > INLINE_BYTES or (select is not None and not is_quick(select, body))
 

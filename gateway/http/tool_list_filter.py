@@ -62,7 +62,7 @@ class StreamEventFilter:
         self._held = bytearray()
         self._begun = False
 
-    def is_dear(self, piece: bytes) -> bool:
+    def needs_thread(self, piece: bytes) -> bool:
         """Return whether `feed` with this piece would block the event loop for too long."""
         return len(self._held) + len(piece) > DEAR_BYTES
 

@@ -16,7 +16,7 @@ UNFINISHED_S: Final = 600.0  # creating a file takes milliseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenRecord:
     """A record that is not released. `living`: its writer is alive. `sealed` is empty while there is no reply."""
 
     living: bool
@@ -24,12 +24,12 @@ class Open:
     sealed: bytes = field(repr=False)
 
 
-def open_records(folder: Path) -> list[Open]:
+def open_records(folder: Path) -> list[OpenRecord]:
     """Return the open records of all files, including files of the previous format. Blocks."""
     found = []
     for path in all_files(folder):
         living = not is_dead(path)  # checked before reading, so that the writer's last record is not missed
-        found += [Open(living, about, sealed) for about, sealed in read(path)]
+        found += [OpenRecord(living, about, sealed) for about, sealed in read(path)]
     return found
 
 

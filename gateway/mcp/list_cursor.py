@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.catalog.api_operations import ApiOperation
-from gateway.catalog.pagination import BadWay, PaginationOptions, applies, ways_of
+from gateway.catalog.pagination import InvalidPagination, PaginationOptions, applies, ways_of
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
 from gateway.connections.opened import Opened
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
-from gateway.http.paging.next_page import Place, taken_apart
-from gateway.http.paging.resume_position import OffLimits, aim
+from gateway.http.paging.next_page import Place, parse_page
+from gateway.http.paging.resume_position import OffLimits, point_at_page
 from gateway.http.url import name_of
 from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.vault import Tokens, VaultError
@@ -90,8 +90,8 @@ def page_behind(
         options = PaginationOptions(path, names, {})
         ways = ways_of(proxy.paginate, proxy.paginate_alternatives or (), options)
         here = Place(base.scheme, base.host, base.port, base.path + target, None)
-        turn = taken_apart(body, fields, ways, here)
-    except (BadWay, UpstreamFailed, ValueError):
+        turn = parse_page(body, fields, ways, here)
+    except (InvalidPagination, UpstreamFailed, ValueError):
         return None
     if not len(turn.records):
         return None
@@ -105,7 +105,7 @@ def _target(opened: Opened, target: str, following: Position, shown_at: str) -> 
     else:
         request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + target, base_path=base.path)
         try:
-            aim(request, following, {base.origin})
+            point_at_page(request, following, {base.origin})
         except (OffLimits, ValueError):
             return None
         if request.origin != base.origin or not request.target.startswith(base.path):

@@ -18,7 +18,7 @@ from gateway.egress.page_memory import NoPageMemory
 from gateway.errors import GatewayError
 from gateway.http.json_select import UnfitExpression, parsed
 from gateway.http.passed_head import CONNECT_URL_FIELD
-from gateway.http.shaped_body import is_dear
+from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.key_tools import KeyTools
@@ -173,7 +173,7 @@ class ToolRun:
             return failure("The provider's answer broke off. Nothing of it is shown.")
         media_type = answer.headers.get(hdrs.CONTENT_TYPE, "")
         reason = _reason(answer.status)
-        share, dear = self._asked.caller.share, is_dear(answer.body, select)
+        share, dear = self._asked.caller.share, needs_thread(answer.body, select)
         body, behind = answer.body, None
         if lists.pages and 200 <= answer.status < 300 and (opened := self._opened(sent.connection)) is not None:
             fields = [(name, value) for name, value in answer.headers.items()]

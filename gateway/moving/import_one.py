@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
@@ -180,7 +180,7 @@ class ConnectionImporter:
             held, config, account = await self._with_token_and_settings(
                 moved, integration, provider, mode, held, config
             )
-        context = Context(provider, integration, config, moved.metadata)
+        context = AuthContext(provider, integration, config, moved.metadata)
         new = _new(moved, ref, mode, held, context, account)
         over = self._wish.on_conflict == "replace"
         stored = await self._runtime.store.connections.put_moved(new, moved.past, over=over, now=clock.now())
@@ -202,7 +202,7 @@ class ConnectionImporter:
         """Return credential, settings and account, with a first token if the connection has none, and the settings that the
         entry's script finds if it has none of them. Calls the provider only for these, or for a verification."""
         creator, url = self._runtime.creator, self._runtime.generation.public_url
-        context = Context(provider, integration, config, moved.metadata, url)
+        context = AuthContext(provider, integration, config, moved.metadata, url)
         held, account = await creator.obtained(mode, held, context), Account()
         asked = tuple(provider.account.settings) if provider.account is not None else ()
         lacks = not any(map(config.get, (*(provider.connection_configuration or ()), *asked)))
@@ -234,7 +234,7 @@ def with_site(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _new(
-    moved: Moved, ref: ConnectionRef, mode: AuthMode, held: Mapping[str, Any], context: Context, account: Account
+    moved: Moved, ref: ConnectionRef, mode: AuthMode, held: Mapping[str, Any], context: AuthContext, account: Account
 ) -> NewConnection:
     now = clock.now()
     granted_at, refreshed_at = moved.past.granted_at or now, moved.past.last_refreshed_at or now

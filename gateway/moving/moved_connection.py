@@ -19,7 +19,7 @@ from gateway.api.shapes import (
     end_user,
     tags_asked,
 )
-from gateway.records.connection import Connection, EndUser, Lifespan, Past, RefreshFailure
+from gateway.records.connection import Connection, EndUser, ImportedHistory, Lifespan, RefreshFailure
 from gateway.records.states import State
 from gateway.store import Store
 from gateway.timestamps import iso
@@ -44,7 +44,7 @@ class Moved:
     tags: Mapping[str, str] | None = None
     end_user: EndUser | None = None
     webhook_url_override: str | None = None
-    past: Past = field(default_factory=Past)
+    past: ImportedHistory = field(default_factory=ImportedHistory)
     own: bool = False
     shown: bool = False
     line: int | None = None
@@ -192,7 +192,7 @@ def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
         tags=tags,
         end_user=user,
         webhook_url_override=body.webhook_url_override,
-        past=_past(body.past) if body.past else Past(),
+        past=_past(body.past) if body.past else ImportedHistory(),
         own=body.past is not None,
     )
 
@@ -241,10 +241,10 @@ def _past_json(one: Connection) -> dict[str, Any]:
     return body
 
 
-def _past(body: PastBody) -> Past:
+def _past(body: PastBody) -> ImportedHistory:
     failure = RefreshFailure(**body.failure.model_dump()) if body.failure else None
     same = body.model_dump(exclude={"failure", "dies_at", "keep_alive_at"})
-    return Past(**same, failure=failure, life=Lifespan(body.dies_at, body.keep_alive_at))
+    return ImportedHistory(**same, failure=failure, life=Lifespan(body.dies_at, body.keep_alive_at))
 
 
 def _folded(given: Mapping[str, Any]) -> dict[str, Any]:

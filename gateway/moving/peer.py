@@ -15,7 +15,7 @@ from gateway.errors import GatewayError
 from gateway.http.retry import seconds_until
 from gateway.http.strict_json import parse
 from gateway.moving.moved_connection import Moved, SourceRefused, UnusableConnection, moved_of
-from gateway.records.connection import Past
+from gateway.records.connection import ImportedHistory
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
@@ -310,7 +310,7 @@ def _moved(one: PeerConnection, row: Mapping[str, Any]) -> Moved:
         "end_user": _end_user(user) if isinstance(user, dict) else None,
     }
     found = moved_of(body)
-    past = Past(created_at=moment(row.get("created_at")), last_fetched_at=moment(row.get("last_fetched_at")))
+    past = ImportedHistory(created_at=moment(row.get("created_at")), last_fetched_at=moment(row.get("last_fetched_at")))
     return replace(found, past=past, shown=True)
 
 

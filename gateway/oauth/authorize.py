@@ -32,7 +32,7 @@ def challenge(verifier: str) -> str:
 SCOPE: Final = "openid"
 
 
-def wanted(scopes: Sequence[str], params: Mapping[str, str]) -> bool:
+def requests_id_token(scopes: Sequence[str], params: Mapping[str, str]) -> bool:
     """Return whether `scopes`, or a ``scope`` among the entry's and the caller's `params`, request an ID token.
 
     The response type is always ``code``, so the callback itself never holds an ID token.
@@ -45,7 +45,7 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(32)
 
 
-def accepted(sent: str, answer: Mapping[str, Any]) -> bool:
+def nonce_acceptable(sent: str, answer: Mapping[str, Any]) -> bool:
     """Return whether a token answer's ``id_token`` has the nonce that was sent.
 
     Returns True also if the answer has no ID token or no readable nonce: some providers (LinkedIn) leave the nonce out,

@@ -56,7 +56,7 @@ class Browser:
         return digest(self._value.reveal())
 
     @property
-    def has_it(self) -> bool:
+    def may_use_session(self) -> bool:
         """Whether this browser may use the session: it is open to any browser, belongs to this one, or to none yet."""
         return not self._session.for_one_browser or self._session.browser_digest in {None, self.digest}
 
@@ -65,7 +65,7 @@ class Browser:
         """Whether a person has confirmed in this browser, as far as the session stores it."""
         return self._session.browser_digest == self.digest
 
-    def brings_back(self, outcome: Outcome) -> bool:
+    def may_return_outcome(self, outcome: Outcome) -> bool:
         """Return whether this browser may return to the application with the outcome.
 
         With a code challenge the outcome proves who connected, so an outcome of another browser is not returned.

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from gateway.auth import modes
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
 from gateway.generation import Generation
@@ -145,6 +145,6 @@ def grants(
         return {"list": [], "sentence": words(typed, app=app, name=one.name)}
     defaults = session.defaults.get(one.key, {})
     fixed = (defaults.get("connection_config") or {}).get("oauth_scopes_override")
-    scopes = scope_list(fixed) if fixed else again or Context(one.provider, one.integration).scopes
+    scopes = scope_list(fixed) if fixed else again or AuthContext(one.provider, one.integration).scopes
     texts = granted([*scopes, *scope_list(defaults.get("user_scopes") or user_scope or "")], words)
     return {"list": texts, "sentence": None if texts else words("granted_unnamed", name=one.name)}

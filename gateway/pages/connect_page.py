@@ -159,7 +159,7 @@ async def leave(request: web.Request) -> web.StreamResponse:
 async def _session(request: web.Request) -> ConnectSession:
     """Return the page's session. Raises Unauthorized, or Forbidden, also if the session belongs to another browser."""
     session = await session_of(request)
-    if not is_embedded(request) and not Browser(request, session).has_it:
+    if not is_embedded(request) and not Browser(request, session).may_use_session:
         raise bound_to_other_browser()
     return session
 

@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.authorization.flows import AuthorizationStart, state_in
-from gateway.authorization.results import LIFETIME, Arrived, CallbackFailed, Choice
+from gateway.authorization.results import LIFETIME, CallbackFailed, Choice, ConnectedResult
 from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
 from gateway.http.url import members
 from gateway.middleware.facts import REQUEST_ID
@@ -91,7 +91,7 @@ def set_flow_cookie(answer: web.Response, name: str, value: str) -> None:
 async def _to_confirmation(
     request: web.Request, session: ConnectSession, integration_id: str, asked: FlowOptions
 ) -> web.Response:
-    if not Browser(request, session).has_it:
+    if not Browser(request, session).may_use_session:
         raise bound_to_other_browser()
     token = await request.app[RUNTIME].flows.ask(session, integration_id, asked)
     words = words_for(request, asked.lang)
@@ -158,9 +158,9 @@ async def site(request: web.Request) -> web.Response:
     return answer
 
 
-async def _told(request: web.Request, came: Arrived | Choice) -> web.Response:
+async def _told(request: web.Request, came: ConnectedResult | Choice) -> web.Response:
     words = words_for(request, came.lang)
-    if isinstance(came, Arrived):
+    if isinstance(came, ConnectedResult):
         return await _arrived(request, came, words)
     answer = connect_page(
         request,
@@ -196,7 +196,7 @@ async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
     )
 
 
-async def _arrived(request: web.Request, came: Arrived, words: PageWords) -> web.Response:
+async def _arrived(request: web.Request, came: ConnectedResult, words: PageWords) -> web.Response:
     ref = came.connection.ref
     made = Outcome(
         environment=ref.environment,

@@ -31,7 +31,7 @@ async def result(request: web.Request) -> web.StreamResponse:
         else:
             session_digest = held_digest(request)
             session = await runtime.sessions.known(session_digest)
-            if session is not None and not Browser(request, session).has_it:
+            if session is not None and not Browser(request, session).may_use_session:
                 raise bound_to_other_browser()
         page = await result_page(request, session_digest, session, key, words)
         if page is not None:
@@ -49,7 +49,7 @@ async def to_application(request: web.Request) -> web.StreamResponse:
     try:
         session = await session_of(request)
         browser = Browser(request, session)
-        if not browser.has_it:
+        if not browser.may_use_session:
             raise bound_to_other_browser()
     except GatewayError as fault:
         return expired(request, fault, words)
@@ -57,7 +57,7 @@ async def to_application(request: web.Request) -> web.StreamResponse:
     outcomes = await _outcomes(request, session.digest, key)
     if session.bound and not browser.confirmed:  # this browser must not return outcomes of another browser
         outcomes = []
-    own = {one.connection_id for one in outcomes if browser.brings_back(one)}
+    own = {one.connection_id for one in outcomes if browser.may_return_outcome(one)}
     made = [one for one in outcomes if one.succeeded and one.connection_id in own]
     failures = [one for one in outcomes if not one.succeeded]
     if session.return_url is not None:
@@ -123,7 +123,7 @@ async def connected_page(
         and session is not None
         and session.return_url is not None
         and not is_embedded(request)
-        and Browser(request, session).brings_back(made)
+        and Browser(request, session).may_return_outcome(made)
     ):
         address = await application_address(request, session, made, made.integration_id)
         return connect_page(request, "connect/onward.html", words, url=address)

@@ -80,7 +80,7 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
     """Read the whole body if the signature covers it or the entry adds members to it. Raises BodyTooLarge."""
     placement, upstream = request[CONNECTION].placement, request[UPSTREAM]
     kind, coding = (upstream.headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
-    members = placement.body if placement.body and placement.body.fit(request.method, kind, coding) else None
+    members = placement.body if placement.body and placement.body.can_add_to(request.method, kind, coding) else None
     signed = placement.signer is not None and placement.signer.wants_body(upstream)
     if not request.body_exists or not (signed or members):
         return
@@ -93,7 +93,7 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
             close=True,
         )
     if members is not None:
-        put = members.put_into
+        put = members.add_to_body
         upload.replace(
             put(kind, body) if len(body) <= INLINE_BYTES else await off_loop(request[CALLER].share, put, kind, body)
         )
@@ -291,8 +291,8 @@ class Attempts:
         rules = self._rules()
         if not rules.wanted(exchange.status, exchange.headers):
             return False
-        provider_wait_s = rules.provider_wait_s(exchange.status, exchange.headers, clock.now())
-        return await self._waited(provider_wait_s, exchange)
+        requested_wait_s = rules.requested_wait_s(exchange.status, exchange.headers, clock.now())
+        return await self._waited(requested_wait_s, exchange)
 
     async def _newer_credential(self) -> bool:
         """Refresh the token after a 401; return whether the request now has a newer token and may be sent again."""

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.egress.client import Timeouts
-from gateway.http.abort import cut
+from gateway.http.abort import abort_connection
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import CALLER
 from gateway.runtime import RUNTIME
@@ -131,7 +131,7 @@ class ExchangeWatch:
         if transport is None or transport.is_closing():
             self._task.cancel("the caller has left")
         elif self._key_is_over():
-            cut(transport)
+            abort_connection(transport)
             self._plan()
         elif self._total_s is not None and self.left_s <= 0:
             self._end(ExchangeTimeout(self._total_s, total=True))

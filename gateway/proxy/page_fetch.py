@@ -61,9 +61,9 @@ class PageAttempts(Attempts):
             return self._upload.fault is None and self._upload.kept
         return super()._may_repeat(sent=sent)
 
-    def provider_wait_s(self, exchange: ProviderExchange) -> float | None:
+    def requested_wait_s(self, exchange: ProviderExchange) -> float | None:
         """Return the seconds after which the provider wants a retry, or None if it does not say."""
-        return self._rules().provider_wait_s(exchange.status, exchange.headers, clock.now())
+        return self._rules().requested_wait_s(exchange.status, exchange.headers, clock.now())
 
     async def _waited(self, provider_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
         """Wait as for any attempt. A failed first page is passed on, unless the provider says when to retry."""
@@ -207,7 +207,7 @@ class PageReader:
     async def _refusal(self, exchange: ProviderExchange, attempts: PageAttempts) -> UpstreamFailed:
         """Return the error for a refused page, with the beginning of the provider's own text."""
         refusal: dict[str, Any] = {"status": exchange.status}
-        wait = attempts.provider_wait_s(exchange)
+        wait = attempts.requested_wait_s(exchange)
         if wait is not None:
             refusal["retry_at"] = (clock.now() + timedelta(seconds=wait)).isoformat(timespec="milliseconds")
         try:

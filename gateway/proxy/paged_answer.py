@@ -16,9 +16,9 @@ from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.http.headers import Fields
 from gateway.http.origin import covers
-from gateway.http.paging.next_page import Circle, PageTurn, Place, place_of, taken_apart
+from gateway.http.paging.next_page import CycleDetector, PageResult, Place, parse_page, place_of
 from gateway.http.paging.page_document import NO_RECORDS, Records
-from gateway.http.paging.resume_position import OffLimits, aim, written
+from gateway.http.paging.resume_position import OffLimits, encode_position, point_at_page
 from gateway.http.passed_head import ATTEMPTS, NOT_RENDERED
 from gateway.middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM
 from gateway.middleware.key_limits import check
@@ -175,7 +175,7 @@ class _PagedCall:
         self._request = request
         self._paging = request[PAGING]
         self._base_path = request[UPSTREAM].base_path
-        self._circle = Circle()
+        self._circle = CycleDetector()
         if self._paging.start is not None:
             self._circle.closed(self._paging.start.at)
 
@@ -183,11 +183,11 @@ class _PagedCall:
     def enough(self) -> bool:
         return self._paging.pages is not None and self.pages >= self._paging.pages
 
-    async def first(self, exchange: ProviderExchange) -> PageTurn:
+    async def first(self, exchange: ProviderExchange) -> PageResult:
         content, headers = await self.reader.page(exchange)
         return await self._turned(content, headers)
 
-    async def following(self, position: Position) -> PageTurn:
+    async def following(self, position: Position) -> PageResult:
         """Return the page at `position`, requested with the current credential."""
         request = self._request
         live, ref = request.app[RUNTIME].live, request[CONNECTION].connection.ref
@@ -197,7 +197,7 @@ class _PagedCall:
         for name in _CONDITIONS:
             upstream.headers.popall(name, None)
         try:
-            aim(upstream, position, opened.allowed_origins | {opened.base.origin}, self._paging.path)
+            point_at_page(upstream, position, opened.allowed_origins | {opened.base.origin}, self._paging.path)
         except OffLimits as fault:
             raise _off_limits(fault.origin) from fault
         await _check(request[CALLER], upstream)
@@ -208,7 +208,7 @@ class _PagedCall:
         content, headers = await self.reader.page()
         return await self._turned(content, headers, position)
 
-    def passed(self, page: PageTurn) -> None:
+    def passed(self, page: PageResult) -> None:
         self.pages += 1
         self.records += len(page.records)
         self._cursor_seen = self._cursor_seen or page.unseen is None
@@ -218,7 +218,7 @@ class _PagedCall:
     def progress(self, following: Position | None) -> dict[str, Any]:
         fields: dict[str, Any] = {"pages": self.pages, "records": self.records}
         if following is not None:
-            text = written(resumable(following, self._listed), self._paging.request_digest)
+            text = encode_position(resumable(following, self._listed), self._paging.request_digest)
             cursor = generation_of(self._request).page_cursors.seal(text)
             if len(cursor) <= CURSOR_CHARS:
                 fields["cursor"] = cursor
@@ -234,18 +234,18 @@ class _PagedCall:
             )
         return fields if self.fault is None else {**fields, "error": error_of(self.fault)}
 
-    async def _turned(self, content: bytearray | None, headers: Fields, position: Position | None = None) -> PageTurn:
+    async def _turned(self, content: bytearray | None, headers: Fields, position: Position | None = None) -> PageResult:
         upstream = self._request[UPSTREAM]
         body = None if self._listed is None else self._listed.now
         at = Place(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
         ways = self._paging.ways if position is None else [position.way]
         if content is None:
-            return PageTurn(NO_RECORDS, ways[0], None)
+            return PageResult(NO_RECORDS, ways[0], None)
         large, share = len(content) > INLINE_BYTES, self._request[CALLER].share
         if not large:
-            page = taken_apart(content, headers, ways, at)
+            page = parse_page(content, headers, ways, at)
         else:
-            page = await off_loop(share, taken_apart, content, headers, ways, at)
+            page = await off_loop(share, parse_page, content, headers, ways, at)
             content.clear()  # the records are slices of the text made from it
             self.reader.holds(len(page.records.text))
         digest = ""
@@ -253,11 +253,11 @@ class _PagedCall:
             digest = await off_loop(share, lambda: page.records.digest) if large else page.records.digest
         return self._checked(page, digest)
 
-    def _checked(self, page: PageTurn, digest: str) -> PageTurn:
+    def _checked(self, page: PageResult, digest: str) -> PageResult:
         """Return `page` without a next page that must not be requested: one that came before, or a forbidden address."""
         if page.way.type == "offset":
             if digest and self._circle.closed(digest):
-                return PageTurn(
+                return PageResult(
                     NO_RECORDS, page.way, None, _circling(f"it ignores '{page.way.offset_name_in_request}'")
                 )
             return page
@@ -274,7 +274,7 @@ class _PagedCall:
         return page
 
 
-def _misnamed(page: PageTurn) -> UpstreamFailed:
+def _misnamed(page: PageResult) -> UpstreamFailed:
     return UpstreamFailed(
         "page_unreadable",
         f"The provider's page has nothing at '{page.way.cursor_path_in_response}' (cursor_path_in_response), but has "

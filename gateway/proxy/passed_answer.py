@@ -11,7 +11,7 @@ from aiohttp.helpers import rfc822_formatted_time
 from gateway import clock
 from gateway.connections.opened import Opened
 from gateway.egress.provider_exchange import ProviderExchange
-from gateway.http.abort import cut
+from gateway.http.abort import abort_connection
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, MalformedAnswer, decoded_fields, response_fields
 from gateway.http.origin import Address
@@ -95,7 +95,7 @@ class PassedAnswer(web.StreamResponse):
         """
         self.cut = True
         framed = hdrs.CONTENT_LENGTH in self.headers or hdrs.TRANSFER_ENCODING in self.headers
-        cut(self._req.transport if self._req is not None else None, reset=not framed)
+        abort_connection(self._req.transport if self._req is not None else None, reset=not framed)
 
 
 class SwitchedAnswer(PassedAnswer):

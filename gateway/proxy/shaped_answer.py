@@ -57,7 +57,7 @@ async def shaped_answer(
 
     Raises UpstreamFailed ``answer_not_shaped``, and Unavailable ``busy`` if memory is short.
     """
-    from gateway.http.shaped_body import is_dear, shaped_body  # imported with the first such call
+    from gateway.http.shaped_body import needs_thread, shaped_body  # imported with the first such call
 
     wish, kind = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
     if is_live(exchange.headers):
@@ -68,7 +68,7 @@ async def shaped_answer(
         if LISTED_TOOLS in request:
             whole = await filtered(request, whole)
         arguments = kind, whole, wish.select, wish.max_bytes
-        if is_dear(whole, wish.select):
+        if needs_thread(whole, wish.select):
             shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
         else:
             shaped = shaped_body(*arguments)
@@ -181,7 +181,7 @@ class FilteredEvents:
             return None
         part = next(self._parts, None)
         if part is not None:
-            dear = self._filter.is_dear(part)
+            dear = self._filter.needs_thread(part)
             return iter((await off_loop(self._share, self._filter.feed, part) if dear else self._filter.feed(part),))
         self._parts = await self._body.next()
         if self._parts is not None:

@@ -189,7 +189,7 @@ MOVED = "moved_in"  # reason of the first history entry of an imported connectio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class ImportedHistory:
     """Dates and state before the import. None: not known, so the import sets it. `state` None: active."""
 
     created_at: datetime | None = None

@@ -5,6 +5,6 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def one_or_any(value: T | None) -> frozenset[T]:
+def single_or_any_set(value: T | None) -> frozenset[T]:
     """Return the set of one value; for None the empty set, which matches any value."""
     return frozenset() if value is None else frozenset((value,))

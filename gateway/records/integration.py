@@ -13,7 +13,7 @@ DROP: Final = "drop"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ApiManagedRow:
     """The row of an integration created through the API: its identity and version, and when it was written."""
 
     uid: str
@@ -58,7 +58,7 @@ class Integration:
     allow_unsigned_webhooks: bool = False
     trace_headers: TraceHeaders | None = None
     custom: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    made: Made | None = None
+    made: ApiManagedRow | None = None
 
     @property
     def webhook_secrets(self) -> tuple[Secret, ...]:

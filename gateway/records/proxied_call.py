@@ -105,7 +105,7 @@ Kind = Literal["cursor", "link", "offset", "graphql"]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PagingScheme:
     """A provider's paging scheme, complete enough to follow. The names are those of a catalog entry.
 
     `in_body`: lists are requested by POST, and the names in the request are dotted paths in its JSON body.
@@ -133,7 +133,7 @@ class Position:
     A cursor or offset for a body is JSON text. `body_digest`: of the body that the caller sent with such a call.
     """
 
-    way: Way
+    way: PagingScheme
     at: str
     body_digest: str = ""
 
@@ -150,7 +150,7 @@ class Paging:
     """
 
     pages: int | None
-    ways: Sequence[Way]
+    ways: Sequence[PagingScheme]
     start: Position | None
     marks: bool
     request_digest: str

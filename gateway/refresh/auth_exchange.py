@@ -81,7 +81,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-class Dialogues:
+class AuthDialogueRunner:
     """Sends the calls that a dialogue yields, and passes the replies back to it."""
 
     def __init__(self, current: Current, exchange: TokenExchange) -> None:

@@ -12,7 +12,7 @@ from gateway.generation import Current
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.refresh.backoff import NOT_REFRESHABLE
 from gateway.refresh.save_tokens import log_fields
-from gateway.refresh.schedule import outlives_its_token
+from gateway.refresh.schedule import refreshable_after_expiry
 from gateway.store import Store
 
 AT_ONCE: Final = 100  # opened before the event loop runs again
@@ -26,7 +26,7 @@ def ended(now: datetime) -> RefreshFailure:
     return RefreshFailure(NOT_REFRESHABLE, WORDS, True, now, 1)
 
 
-class Ends:
+class EndedConnectionRecorder:
     """Records connections that end with their access token, in the one process that keeps connections alive."""
 
     def __init__(self, store: Store, current: Current) -> None:
@@ -66,4 +66,4 @@ class Ends:
             return False
         except Unavailable:
             return None
-        return held["type"] in mode.types() and not outlives_its_token(provider, held)
+        return held["type"] in mode.types() and not refreshable_after_expiry(provider, held)

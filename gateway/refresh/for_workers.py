@@ -14,7 +14,7 @@ from gateway.egress.client import Egress, RetiredEgress, Timeouts
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard, IPNetwork
 from gateway.refresh.exchange_message import EgressRoute, Request, fault_as_json, reply_as_json
-from gateway.refresh.token_exchange import Journals, exchanged
+from gateway.refresh.token_exchange import Journals, send_journalled
 
 GONE: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # the former is Linux's
 
@@ -62,7 +62,7 @@ class ExchangesForWorkers:
             def now() -> datetime:
                 return request.asked_at + timedelta(seconds=clock.monotonic() - received_at)
 
-            reply = await exchanged(
+            reply = await send_journalled(
                 self.journals,
                 self._egress(request.route),
                 request.call,

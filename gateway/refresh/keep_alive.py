@@ -19,7 +19,7 @@ from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError
 from gateway.generation import Current, Generation
 from gateway.records.connection import Connection
-from gateway.refresh.ending_connections import Ends
+from gateway.refresh.ending_connections import EndedConnectionRecorder
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.schedule import UNUSED_FROM, UNUSED_SPREAD, idle_limit, lifespan, limited
 from gateway.store import Store
@@ -42,7 +42,7 @@ class KeepAlive:
         self._refresher = refresher
         self._current = current
         self._owner = uuid.uuid4().hex
-        self._ends = Ends(store, current)
+        self._ends = EndedConnectionRecorder(store, current)
         self._planned_for: Generation | None = None
 
     async def run(self) -> None:

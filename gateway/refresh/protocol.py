@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode, Dialogue
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
@@ -31,7 +31,7 @@ from gateway.records.provider_call import scrubbed
 from gateway.records.states import REJECTED, Happening
 from gateway.records.trace import refresh_in_hand
 from gateway.refresh import backoff, decision
-from gateway.refresh.auth_exchange import Attempt, Dialogues, mode_for
+from gateway.refresh.auth_exchange import Attempt, AuthDialogueRunner, mode_for
 from gateway.refresh.backoff import ROTATION_LOST
 from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, next_step
 from gateway.refresh.ending_connections import ended
@@ -39,14 +39,14 @@ from gateway.refresh.save_tokens import (
     LEASE,
     LOOK_AGAIN_S,
     TOKEN_CALL_S,
-    Pair,
+    RefreshedTokens,
     commit,
+    has_same_credential,
     is_over,
     keep_lease,
     log_fields,
     repeat_last,
-    rescue,
-    same,
+    save_after_lost_lease,
     token_digest,
 )
 from gateway.store import Store
@@ -71,7 +71,7 @@ TAKEN_UP: Final = frozenset({Holder.HERE_DEAD, Holder.HERE_ENDED})
 CLAIMING: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN})
 
 
-class Standing:
+class FactCollector:
     """Collects the facts for the next step. Reads files of this machine only if an intent is open."""
 
     def __init__(self, store: Store, current: Current) -> None:
@@ -133,13 +133,13 @@ class LeaseOver(Exception):
 class TokenSource:
     """Gets the new pair for a claim. Only the lease's holder uses it."""
 
-    def __init__(self, store: Store, dialogues: Dialogues) -> None:
+    def __init__(self, store: Store, dialogues: AuthDialogueRunner) -> None:
         self._store = store
         self._dialogues = dialogues
 
     async def pair(
-        self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: Context
-    ) -> tuple[Pair, Release]:
+        self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: AuthContext
+    ) -> tuple[RefreshedTokens, Release]:
         """Return the new pair, and the function to call once the database has it. The journal has the reply by then, if
         possible.
 
@@ -149,16 +149,23 @@ class TokenSource:
         earlier = await self._store.journal.earlier_replies(row) if row.intent is not None else EarlierReplies()
         if earlier.credential is not None:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
-            return Pair(context.provider, kept, earlier.credential.values, earlier.credential.expires_at), _nothing
+            return RefreshedTokens(
+                context.provider, kept, earlier.credential.values, earlier.credential.expires_at
+            ), _nothing
         await self._store.journal.prepare(row.ref.environment)
         await clock.give_way()  # yield here, not after the reply, which must reach the journal quickly
         if is_over(claim):
             raise LeaseOver
         attempt, fresh = await self._exchanged(row, mode, kept, context, earlier.replies)
-        return Pair(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
+        return RefreshedTokens(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
 
     async def _exchanged(
-        self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context, replies: Sequence[Recorded]
+        self,
+        row: Connection,
+        mode: AuthMode,
+        kept: Mapping[str, Any],
+        context: AuthContext,
+        replies: Sequence[Recorded],
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
@@ -207,13 +214,13 @@ class RefreshProtocol:
     """
 
     def __init__(
-        self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics, note: RecordOperation
+        self, store: Store, current: Current, dialogues: AuthDialogueRunner, metrics: Metrics, note: RecordOperation
     ) -> None:
         self._store = store
         self._current = current
         self._note_operation = note
         self._asker = TokenSource(store, dialogues)
-        self.standing = Standing(store, current)
+        self.fact_collector = FactCollector(store, current)
         self._metrics = metrics
 
     async def refresh(self, seen: Connection, *, force: bool) -> Connection:
@@ -226,10 +233,10 @@ class RefreshProtocol:
         while True:
             owner = await self._store.holders.new_owner()
             row, claimed_at = await self._claimed(seen, owner, force)
-            if not same(row, seen):
+            if not has_same_credential(row, seen):
                 return row
             refreshed = await self._refreshed(row, owner, claimed_at)
-            if refreshed is not None and not same(refreshed, seen):
+            if refreshed is not None and not has_same_credential(refreshed, seen):
                 return refreshed
             # Another process took the lease and is still refreshing: wait for its result.
 
@@ -256,7 +263,7 @@ class RefreshProtocol:
                 # Refused before; with `force` only if refused just now, by another process.
                 raise backoff.refusal(row, failure, now)
             intent = token_digest(self._store, row)
-            facts = await self.standing.facts(row)
+            facts = await self.fact_collector.facts(row)
             step, asked_at = next_step(facts), clock.monotonic()
             if step in CLAIMING:
                 held = facts.lease is LeaseState.HELD
@@ -269,7 +276,7 @@ class RefreshProtocol:
             elif row is not seen:  # the row in memory may be old
                 await self._not_now(row, step, now)
             known, row = row, await self._read(seen.ref)
-            if not same(row, seen):
+            if not has_same_credential(row, seen):
                 return row, asked_at
             # Another process is refreshing.
             if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):
@@ -304,7 +311,7 @@ class RefreshProtocol:
                 integration = self._current.generation.integrations.get(*row.ref[:2])
                 provider, mode, kept = self._entry(row)
                 config = {**row.config, **self._store.open(row.secret_config)}
-                context = Context(provider, integration, config, row.metadata)
+                context = AuthContext(provider, integration, config, row.metadata)
                 pair, release = await self._asker.pair(claim, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
                 return await self._failed(row, owner, fault)
@@ -322,7 +329,7 @@ class RefreshProtocol:
                 raise
             saved = await commit(self._store, row, owner, pair)
         if saved is None:
-            saved = await rescue(self._store, row, pair)
+            saved = await save_after_lost_lease(self._store, row, pair)
         release()
         if saved is not None:
             took_ms = round((clock.monotonic() - started) * 1000)

@@ -20,7 +20,7 @@ from gateway.observe.metrics import REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.operation import RecordOperation
 from gateway.records.trace import RefreshTrace, refresh_in_hand, trace_in_hand
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
 from gateway.store import Store
@@ -44,7 +44,7 @@ Waiting = OrderedDict[ConnectionRef, QueueTurn]
 
 
 @dataclass(slots=True)
-class Line:
+class IntegrationQueue:
     """The queue of one integration."""
 
     running: set[ConnectionRef] = field(default_factory=set)
@@ -73,7 +73,7 @@ class RefreshQueue:
 
     def __init__(self, *, urgent: int = URGENT, behind: int = BEHIND, pace_s: float = PACE_S) -> None:
         self._urgent, self._behind, self._pace_s = urgent, behind, pace_s
-        self._lines: dict[tuple[str, str], Line] = {}
+        self._lines: dict[tuple[str, str], IntegrationQueue] = {}
         self._next_behind = 0.0
         self._closed = False
 
@@ -81,7 +81,7 @@ class RefreshQueue:
         """Wait for this connection's turn; `release` ends it. Raises CancelledError if the turn was cancelled."""
         if self._closed and not urgent:
             raise asyncio.CancelledError
-        line = self._lines.setdefault(ref[:2], Line())
+        line = self._lines.setdefault(ref[:2], IntegrationQueue())
         turn = QueueTurn(asyncio.get_running_loop().create_future(), ends_at)
         (line.urgent if urgent else line.behind)[ref] = turn
         self._admit(line)
@@ -124,7 +124,7 @@ class RefreshQueue:
                 turn.come.cancel()
             line.behind.clear()
 
-    def _admit(self, line: Line) -> None:
+    def _admit(self, line: IntegrationQueue) -> None:
         while line.urgent and len(line.running) - len(line.running_behind) < self._urgent:
             self._begin(line, line.urgent)
         while line.behind and len(line.running_behind) < self._behind:
@@ -139,12 +139,12 @@ class RefreshQueue:
             self._next_behind = now + pause_s(waiting, last.ends_at - now, self._pace_s)
             line.running_behind.add(self._begin(line, line.behind))
 
-    def _go_on(self, line: Line) -> None:
+    def _go_on(self, line: IntegrationQueue) -> None:
         line.paced = False
         self._admit(line)
 
     @staticmethod
-    def _begin(line: Line, waiting: Waiting) -> ConnectionRef:
+    def _begin(line: IntegrationQueue, waiting: Waiting) -> ConnectionRef:
         ref, turn = waiting.popitem(last=False)
         line.running.add(ref)
         if not turn.come.done():
@@ -168,7 +168,7 @@ class Refresher:
         self,
         store: Store,
         current: Current,
-        dialogues: Dialogues,
+        dialogues: AuthDialogueRunner,
         metrics: Metrics,
         note: RecordOperation = lambda _: None,
     ) -> None:
@@ -221,9 +221,11 @@ class Refresher:
 
     async def next_step(self, row: Connection) -> RefreshStep:
         """Return what this node may do with `row`, as it is in the store now."""
-        return await self._protocol.standing.step(row)
+        return await self._protocol.fact_collector.step(row)
 
-    def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
+    def start_background_refresh(
+        self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]
+    ) -> None:
         """Start a refresh as `start` does, unless one is running, and call `then` when it has finished."""
         if connection.ref not in self._running:
             self.start(connection).add_done_callback(then)

@@ -76,7 +76,7 @@ SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RefreshedTokens:
     """A new token pair: the token endpoint's reply (`fresh`) and the credential before it (`kept`)."""
 
     provider: Provider
@@ -104,7 +104,7 @@ class Pair:
         return timedelta(seconds=policy.reuse_grace_s) if policy and policy.reuse_grace_s else None
 
 
-async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Connection | None:
+async def commit(store: Store, row: Connection, owner: str, pair: RefreshedTokens) -> Connection | None:
     """Store the new pair and return the row; None if another process holds the lease or was quicker.
 
     Storage errors are retried. The lease is not released before, since the refresh token in the row is spent.
@@ -132,7 +132,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
             await asyncio.sleep(next(waits))
 
 
-async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None:
+async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTokens) -> Connection | None:
     """Store our pair after a lost lease and return the row; None if the process that took the lease stored a newer one."""
     log.warning("refresh_lease_was_lost", **log_fields(row.ref))
     waits = repeat_last(LOOK_AGAIN_S)
@@ -161,7 +161,7 @@ def token_digest(store: Store, row: Connection) -> str:
     return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
 
 
-def same(there: Connection, row: Connection) -> bool:
+def has_same_credential(there: Connection, row: Connection) -> bool:
     """Return whether `there` still has the credential of `row`; a connection recreated under its id has another `uid`."""
     return (there.uid, there.version) == (row.uid, row.version)
 

@@ -14,7 +14,7 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.auth.oauth2 import OAuth2, exchanges_itself
 from gateway.catalog.provider import Provider
-from gateway.catalog.refresh_tokens import what_brings_one
+from gateway.catalog.refresh_tokens import advice_on_refresh_token
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 
@@ -214,7 +214,7 @@ def needs_a_live_token(provider: Provider, held: Mapping[str, Any]) -> bool:
     return exchanges_itself(provider) and not held.get("refresh_token")
 
 
-def outlives_its_token(provider: Provider, held: Mapping[str, Any]) -> bool:
+def refreshable_after_expiry(provider: Provider, held: Mapping[str, Any]) -> bool:
     """Return whether `held` can be refreshed after its access token has expired."""
     mode = modes()[provider.auth_mode]
     return mode.refreshable(held, provider) and not needs_a_live_token(provider, held)
@@ -231,7 +231,7 @@ def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
 def refresh_token_advice(provider: Provider, integration: Integration | None) -> str:
     """Return the advice on how to get a refresh token, by the entry and the scopes that the integration asks for."""
     own = integration.scopes if integration is not None else None
-    return what_brings_one(provider, own if own is not None else provider.default_scopes or ())
+    return advice_on_refresh_token(provider, own if own is not None else provider.default_scopes or ())
 
 
 def _refreshes(provider: Provider, held: Mapping[str, Any]) -> bool:

@@ -64,7 +64,7 @@ class ParentLink:
                 )
 
 
-class ThroughParent:
+class ParentExchange:
     """Sends exchanges through the parent, on the `route` of the configuration in use."""
 
     def __init__(self, parent: ParentLink, route: Callable[[], EgressRoute]) -> None:

@@ -113,7 +113,7 @@ class Journals:
         self._writers.clear()
 
 
-class InProcess:
+class LocalExchange:
     """Sends exchanges in this process: calls in flight die with it. `egress` returns the one in use."""
 
     def __init__(self, journals: Journals, egress: Callable[[], Egress]) -> None:
@@ -127,7 +127,7 @@ class InProcess:
     async def ask(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
-        asking = exchanged(
+        asking = send_journalled(
             self._journals, self._egress(), call, entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes
         )
         return await asking
@@ -136,7 +136,7 @@ class InProcess:
         self._journals.released(attempt)
 
 
-async def exchanged(
+async def send_journalled(
     journals: Journals,
     egress: Egress,
     call: ProviderCall,

@@ -19,13 +19,13 @@ from yarl import URL
 from gateway import clock
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError, InvalidRequest, Unavailable
-from gateway.http.abort import cut, untaken
+from gateway.http.abort import abort_connection, unread_bytes
 from gateway.http.request_head import check_head
 from gateway.middleware.access_log import PATH_LIMIT
 from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, answer, new_id, unhandled
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.who_calls import masked
-from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
+from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_answer import CollectedAnswer, Room
 from gateway.records.proxied_call import ExchangeRecord
@@ -131,7 +131,7 @@ class ClientProtocol(RequestHandler):
         self.head_since = 0.0
         self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
         self._due = b""  # bytes of an answer on the fast path that are sent before the loop's turn is over
-        self._parts: PartByPart | None = None  # splits input that is expensive to parse
+        self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
         self._held_back = False  # reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
         self.handed: FastPathHandover | None = None  # state of a request that the chain takes over from the fast path
@@ -220,12 +220,12 @@ class ClientProtocol(RequestHandler):
     def _cut_if_unread(self, now: float) -> None:
         """Cut a client that leaves an answer unread. For a proxied answer the exchange's own time limits hold."""
         assert self.transport is not None
-        unread = untaken(self.transport)
+        unread = unread_bytes(self.transport)
         current = self._current_request
         if unread != self._unread or self._upgraded or (current is not None and UPSTREAM in current):
             self._unread, self._unread_since = unread, now
         elif now - self._unread_since >= self._server.answer_idle_s:
-            cut(self.transport)
+            abort_connection(self.transport)
 
     def _turn_away(self) -> None:
         """Refuse a connection above `server.limits.connections`: send the refusal and close, without reading anything."""
@@ -247,8 +247,8 @@ class ClientProtocol(RequestHandler):
     def data_received(self, data: bytes) -> None:
         if self._parts is not None and data:
             self._parts.add(data)
-        elif len(data) > PART_BYTES and not self._upgraded and self.transport is not None and is_dear(data):
-            self._parts = PartByPart(data, self._received, self._all_parts_fed, self.transport)
+        elif len(data) > PART_BYTES and not self._upgraded and self.transport is not None and is_slow_to_parse(data):
+            self._parts = IncrementalFeeder(data, self._received, self._all_parts_fed, self.transport)
         else:
             self._received(data)
 
@@ -355,7 +355,7 @@ class ClientProtocol(RequestHandler):
         """Cut the connection after a broken answer of the fast path: the caller must not see a clean end."""
         self._fast_exchange = None
         self.send_queued()
-        cut(self.transport, reset=False)  # the framing shows that the answer is incomplete
+        abort_connection(self.transport, reset=False)  # the framing shows that the answer is incomplete
 
     def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
         """Let the chain continue with the fast path request, from the bytes received so far."""
@@ -508,7 +508,7 @@ class ClientProtocol(RequestHandler):
         else:
             log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
         if request.writer.output_size > 0:
-            cut(self.transport)
+            abort_connection(self.transport)
             raise ConnectionError("an answer has begun to leave")
         response = answer(request, fault)
         response.force_close()

@@ -18,7 +18,7 @@ from gateway.app.compose import OWN_MIDDLEWARES, SEATED
 from gateway.config import ClientLimitsConfig
 from gateway.console.lazy_console import console_alone
 from gateway.errors import StartRefused
-from gateway.http.abort import cut
+from gateway.http.abort import abort_connection
 from gateway.observe.metrics import TURNED_AWAY, Sample
 from gateway.runtime import RUNTIME
 from gateway.server.client_protocol import ClientProtocol
@@ -225,7 +225,7 @@ class GatewayRunner(web.AppRunner):
                     if isinstance(connection, ClientProtocol):
                         connection.stopped = True
                         connection.send_queued()
-                    cut(connection.transport)
+                    abort_connection(connection.transport)
                 return
             await asyncio.sleep(min(LOOK_AGAIN_S, self._drain_s))
 

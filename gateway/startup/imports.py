@@ -46,7 +46,7 @@ class Deferred:
         return (self.real(),)
 
 
-class _Lent(ModuleType):
+class _LazyModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -56,7 +56,7 @@ class _Lent(ModuleType):
 @contextmanager
 def lazy_imports(*names: str) -> Iterator[None]:
     """Give imports from the modules `names` Deferreds within the block; modules already loaded stay as they are."""
-    ours = {name: _Lent(name) for name in names if name not in sys.modules}
+    ours = {name: _LazyModule(name) for name in names if name not in sys.modules}
     sys.modules.update(ours)
     try:
         yield

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connecting import SessionTerms
-from gateway.records.connection import MOVED, Connection, ConnectionRef, Mark, NewConnection, Past, Sealed
+from gateway.records.connection import MOVED, Connection, ConnectionRef, ImportedHistory, Mark, NewConnection, Sealed
 from gateway.records.event import Event
 from gateway.records.states import FAILOVER, Happening, State
 from gateway.store.audit.audit_trail import AuditTrail
@@ -49,7 +49,7 @@ from gateway.vault import Damaged, UnknownKey
 DATES = ("created_at", "granted_at", "last_refreshed_at", "last_fetched_at")
 
 
-async def give_past(db: AsyncConnection, row_id: int, past: Past, *, now: datetime) -> None:
+async def give_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *, now: datetime) -> None:
     """Write the past of a moved connection, in the caller's transaction and after its row. Its history begins with the
     move."""
     state = past.state or State.ACTIVE
@@ -177,7 +177,7 @@ class ConnectionStore:
             return bool((await db.execute(select(exists().where(*mine, *other)))).scalar())
 
     async def put_moved(
-        self, new: NewConnection, past: Past, *, over: bool, now: datetime
+        self, new: NewConnection, past: ImportedHistory, *, over: bool, now: datetime
     ) -> tuple[Connection, bool] | None:
         """Store `new`, moved here from another gateway, with its `past`. Returns it, and whether it was created.
 

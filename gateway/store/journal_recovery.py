@@ -18,7 +18,7 @@ import structlog
 
 from gateway import clock
 from gateway.journal import Entry, ProcessMarker, Recorded, new_attempt, new_key, opened
-from gateway.journal.reader import Open, all_files, markers, open_records, read, unfinished_files
+from gateway.journal.reader import OpenRecord, all_files, markers, open_records, read, unfinished_files
 from gateway.journal.segment import is_dead
 from gateway.journal.slot_files import process_of as slot_file_process
 from gateway.records.connection import Connection, ConnectionRef, Sealed
@@ -217,7 +217,7 @@ class RefreshJournal:
         ends = value["expires_at"]
         return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
 
-    async def _reply(self, row: Connection, one: Open) -> Recorded | None:
+    async def _reply(self, row: Connection, one: OpenRecord) -> Recorded | None:
         """Return the recorded reply; None if there is none yet, or it is unreadable."""
         try:
             key = await self._opened(row, KEY, bytes.fromhex(one.about["key"])) if one.sealed else None

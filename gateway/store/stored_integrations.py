@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import ConnectionRef, Sealed
-from gateway.records.integration import Integration, Made
+from gateway.records.integration import ApiManagedRow, Integration
 from gateway.secret import Secret
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import record_change
@@ -65,7 +65,7 @@ class IntegrationStore:
 
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:
         """Store `new` and return it as stored; None if an integration with its key exists."""
-        made = Made(uuid.uuid4().hex, 1, now, now)
+        made = ApiManagedRow(uuid.uuid4().hex, 1, now, now)
         stored = replace(new, made=made)
         entry = _entry(AuditAction.INTEGRATION_CREATED, new, now, provider=new.provider)
 
@@ -150,7 +150,7 @@ class IntegrationStore:
         async with self._transactions.read() as db:
             return list((await db.execute(asked)).mappings())
 
-    def _columns(self, integration: Integration, made: Made) -> dict[str, Any]:
+    def _columns(self, integration: Integration, made: ApiManagedRow) -> dict[str, Any]:
         hidden = {name: value.reveal() for name in HIDDEN if (value := getattr(integration, name)) is not None}
         plain = {name: value for name in PLAIN if (value := getattr(integration, name)) is not None}
         # The hosts are sealed with the secrets, so that a write into the database cannot redirect the secrets.
@@ -169,7 +169,7 @@ class IntegrationStore:
         }
 
     async def _record(self, row: RowMapping) -> Integration:
-        made = Made(row["uid"], row["version"], row["created_at"], row["updated_at"])
+        made = ApiManagedRow(row["uid"], row["version"], row["created_at"], row["updated_at"])
         sealed = Sealed(row["secrets"], **_place(row["environment"], made))
         await self._keys.learn(sealed)
         secrets = self._vault.open_json(sealed)
@@ -203,7 +203,7 @@ def _opened(secrets: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: secrets[name] for name in PLAIN if name in secrets}, **hidden}
 
 
-def _place(environment: str, made: Made) -> dict[str, Any]:
+def _place(environment: str, made: ApiManagedRow) -> dict[str, Any]:
     """Return the place that the integration's secrets are bound to: the row, not the key, which may change."""
     return {
         "environment": environment,

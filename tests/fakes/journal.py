@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.journal import Entry
-from gateway.journal.reader import Open, open_records
+from gateway.journal.reader import OpenRecord, open_records
 from gateway.journal.segment import BEGUN, REPLY, Segment
 from gateway.records.provider_call import ProviderCall, Reply
 
@@ -43,5 +43,5 @@ def left(folder: Path) -> list[tuple[dict[str, Any], bytes]]:
     return [(one.about, one.sealed) for one in open_records(folder)]
 
 
-def living(folder: Path) -> list[Open]:
+def living(folder: Path) -> list[OpenRecord]:
     return [one for one in open_records(folder) if one.living]

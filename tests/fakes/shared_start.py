@@ -14,7 +14,7 @@ from sqlalchemy.util import LRUCache
 from gateway import resources
 from gateway.app import lifetime
 from gateway.catalog import load_catalog
-from gateway.catalog.checks import KnownWords
+from gateway.catalog.checks import ExternalNames
 from gateway.config import Fault
 from gateway.pages.templates import Templates
 
@@ -31,7 +31,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[tuple[object, object], tuple[list[load_catalog.Row], list[str]]] = {}
 
     def read_once(
-        folder: Path, files: Sequence[Path], words: KnownWords, earlier: Mapping[str, bytes], keys: list[str]
+        folder: Path, files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
     ) -> Iterator[load_catalog.Row]:
         if folder != shipped or earlier:
             return read(folder, files, words, earlier, keys)

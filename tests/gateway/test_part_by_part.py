@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.egress.provider_connection import ProviderConnection
-from gateway.part_by_part import MOST_LINES, PART_BYTES, PartByPart, is_dear
+from gateway.part_by_part import MOST_LINES, PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.server.client_protocol import ClientProtocol
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
@@ -29,7 +29,7 @@ class Transport(asyncio.Transport):
 async def test_others_have_a_turn_between_two_parts() -> None:
     data, over = b"x" * (3 * PART_BYTES + 1), asyncio.Event()
     fed: list[bytes] = []
-    PartByPart(data, fed.append, over.set, Transport())
+    IncrementalFeeder(data, fed.append, over.set, Transport())
     turns = 0
     async with asyncio.timeout(PATIENCE_S):
         while not over.is_set():
@@ -43,7 +43,7 @@ async def test_others_have_a_turn_between_two_parts() -> None:
 
 async def test_what_is_added_comes_behind_and_what_is_left_can_be_taken_back() -> None:
     fed: list[bytes] = []
-    parts = PartByPart(b"a" * (PART_BYTES + 1), fed.append, lambda: None, Transport())
+    parts = IncrementalFeeder(b"a" * (PART_BYTES + 1), fed.append, lambda: None, Transport())
     parts.add(b"b" * PART_BYTES)
     await asyncio.sleep(0)
     assert fed == [b"a" * PART_BYTES]
@@ -63,7 +63,7 @@ async def test_what_was_fed_too_early_comes_again_before_the_rest() -> None:
         else:
             fed.append(part)
 
-    parts = PartByPart(b"a" * PART_BYTES + b"b", feed, over.set, Transport())
+    parts = IncrementalFeeder(b"a" * PART_BYTES + b"b", feed, over.set, Transport())
     await over.wait()
     assert fed == [b"", b"againb"]
 
@@ -76,7 +76,7 @@ async def test_a_part_that_cannot_be_fed_ends_the_connection() -> None:
     def feed(part: bytes) -> None:
         raise ZeroDivisionError(len(part))
 
-    PartByPart(b"a" * (2 * PART_BYTES), feed, lambda: None, transport)
+    IncrementalFeeder(b"a" * (2 * PART_BYTES), feed, lambda: None, transport)
     for _ in range(3):
         await asyncio.sleep(0)
     assert transport.paused
@@ -95,7 +95,7 @@ async def test_a_part_that_cannot_be_fed_ends_the_connection() -> None:
     ],
 )
 def test_data_with_many_lines_is_expensive(data: bytes, dear: bool) -> None:
-    assert is_dear(data) == dear
+    assert is_slow_to_parse(data) == dear
 
 
 @pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])

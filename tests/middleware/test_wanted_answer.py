@@ -147,19 +147,19 @@ async def test_empty_headers_are_absent(tmp_path: Path) -> None:
 async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more(tmp_path: Path) -> None:
     from aiohttp import web
 
-    from gateway.http.paging.resume_position import digest_of, written
-    from gateway.records.proxied_call import Position, Way
+    from gateway.http.paging.resume_position import digest_of, encode_position
+    from gateway.records.proxied_call import PagingScheme, Position
 
     async with paged(tmp_path, lambda _request: web.json_response({"items": []})) as list_:
         await imported(list_.gateway, "c1")
         digest = digest_of("dev", "tracker", "c1", list_.lists.url, "/list")
-        link = Way("link", link_path_in_response_body="next", response_path="items")
+        link = PagingScheme("link", link_path_in_response_body="next", response_path="items")
         tokens = list_.gateway.runtime.generation.page_cursors
-        elsewhere = tokens.seal(written(Position(link, "https://evil.example:443/x"), digest))
+        elsewhere = tokens.seal(encode_position(Position(link, "https://evil.example:443/x"), digest))
         answer = await list_.call(since=elsewhere)
         assert issues(answer) == [("gateway-paginate-from",)]
         assert "may not be sent" in answer.error["message"]
-        here = tokens.seal(written(Position(link, f"{list_.lists.url}/v1/x?page=2"), digest))
+        here = tokens.seal(encode_position(Position(link, f"{list_.lists.url}/v1/x?page=2"), digest))
         assert (await list_.call(since=here)).trailer["complete"]
         assert list_.lists.seen == ["/v1/x?page=2"]
 

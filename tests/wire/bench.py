@@ -17,7 +17,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from gateway.egress.write_batch import WriteBatch
-from gateway.http.abort import cut
+from gateway.http.abort import abort_connection
 from gateway.http.passed_head import guarded
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.patience import PATIENCE_S
@@ -112,7 +112,7 @@ class Caller:
         return Answer(head, body, "closed" if body.framing == "close" else "framed", tuple(interim))
 
     def reset(self) -> None:
-        cut(self.writer.transport)
+        abort_connection(self.writer.transport)
 
     async def rest(self) -> bytes:
         """Return all bytes until the connection ends, in any way."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.catalog.folder import Heirs
+from gateway.catalog.folder import InheritedEntries
 from gateway.catalog.yaml_file import read
 from tools.catalog_from_facts.yaml_text import evidence_lines
 from tools.evidence.assess import evidence_of, of_heir
@@ -30,7 +30,7 @@ def text_with_evidence(name: str, text: str, values: Mapping[str, Mapping[str, A
 
 def entry_evidence(name: str, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the `evidence` that the entry's file must contain."""
-    heirs = Heirs(values, {})
+    heirs = InheritedEntries(values, {})
     whole, base = heirs.whole(name), values[name].get("alias")
     if base is None:
         return evidence_of(name, whole)

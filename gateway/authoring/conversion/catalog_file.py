@@ -9,8 +9,8 @@ import yaml
 
 from gateway.authoring.conversion.convert import Converting
 from gateway.authoring.conversion.notes import Note, Notes, Place
-from gateway.catalog.checks import Finding, KnownWords
-from gateway.catalog.folder import KEY, CannotInherit, Heirs, provider_in
+from gateway.catalog.checks import ExternalNames, Finding
+from gateway.catalog.folder import KEY, CannotInherit, InheritedEntries, provider_in
 from gateway.catalog.render import carries_credential
 from gateway.catalog.template import TemplateError
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read
@@ -89,7 +89,7 @@ class Converted:
     notes: tuple[ConversionReport, ...]
 
 
-def converted(path: Path, words: KnownWords, shipped: Mapping[str, Mapping[str, Any]]) -> list[Converted]:
+def converted(path: Path, words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]) -> list[Converted]:
     """Convert every entry of `path`, in the order of the file. `shipped`: shipped entries, which an ``alias`` may name too.
 
     Raises UnreadableFile, NotACatalog.
@@ -117,7 +117,7 @@ def _converted(
     entries: Mapping[str, Any],
     path: Path,
     document: CatalogDocument,
-    words: KnownWords,
+    words: ExternalNames,
     shipped: Mapping[str, Mapping[str, Any]],
 ) -> Converted:
     if not isinstance(entries[name], Mapping):
@@ -159,7 +159,7 @@ def _heir(values: dict[str, Any], whole: Expanded) -> dict[str, Any]:
 
 
 def _repaired(
-    name: str, values: dict[str, Any], words: KnownWords, shipped: Mapping[str, Mapping[str, Any]], notes: Notes
+    name: str, values: dict[str, Any], words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]], notes: Notes
 ) -> dict[str, Any]:
     """Return `values` without the optional parts that our checks refuse; each is reported as lost."""
     for _ in range(MOST_REPAIRS):
@@ -179,10 +179,10 @@ def _repaired(
 
 
 def _findings(
-    name: str, values: dict[str, Any], words: KnownWords, shipped: Mapping[str, Mapping[str, Any]]
+    name: str, values: dict[str, Any], words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]
 ) -> Sequence[Finding]:
     try:
-        whole = Heirs({name: values}, shipped).whole(name)
+        whole = InheritedEntries({name: values}, shipped).whole(name)
     except CannotInherit as wrong:
         return [(("alias",), str(wrong))]
     return provider_in(name, whole, words)[1]

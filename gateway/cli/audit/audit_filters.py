@@ -42,7 +42,7 @@ def filters(command: F) -> F:
 def filter_of(given: Mapping[str, Any], **more: Any) -> "AuditFilter":
     """Return the filter for the options in `given`. Raises UsageError."""
     from gateway.records.audit import AuditFilter
-    from gateway.records.filters import one_or_any
+    from gateway.records.filters import single_or_any_set
 
     if given["end_user"] and not given["environment"]:
         raise click.UsageError("--end-user needs --environment: one id may be two people in two environments.")
@@ -51,7 +51,7 @@ def filter_of(given: Mapping[str, Any], **more: Any) -> "AuditFilter":
         since=moment(given["since"], "since"),
         until=moment(given["until"], "until"),
         action=given["action"],
-        key_ids=one_or_any(given["key"]),
+        key_ids=single_or_any_set(given["key"]),
         integration_id=given["integration"],
         connection_id=given["connection"],
         end_user_id=given["end_user"],

@@ -10,7 +10,7 @@ import click
 from gateway.cli.audit.audit_filters import moment
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def uses(
         if end <= begin:
             raise click.UsageError("--until must be later than --since.")
         wanted = UseFilter(
-            environment_of(runtime, environment), begin, end, one_or_any(key), integration, connection, limit
+            environment_of(runtime, environment), begin, end, single_or_any_set(key), integration, connection, limit
         )
         found = uses_shown(wanted, await runtime.store.uses.find(wanted))
         if as_json:

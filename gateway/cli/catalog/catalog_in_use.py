@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import resources
-from gateway.catalog.checks import KnownWords
+from gateway.catalog.checks import ExternalNames
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, Values
 from gateway.catalog.yaml_file import CatalogFault
@@ -22,9 +22,9 @@ def linted(folders: Sequence[Path]) -> list[CatalogFault]:
     return lint(folders, scripts=SCRIPTS, modes=known_modes(), below=below)
 
 
-def words() -> KnownWords:
+def words() -> ExternalNames:
     """Return the auth modes and scripts that an entry may name here."""
-    return KnownWords(known_modes(), SCRIPTS)
+    return ExternalNames(known_modes(), SCRIPTS)
 
 
 def shipped_values() -> Mapping[str, Mapping[str, Any]]:

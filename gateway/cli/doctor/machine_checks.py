@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.catalog.refresh_tokens import what_brings_one
+from gateway.catalog.refresh_tokens import advice_on_refresh_token
 from gateway.cli.doctor.findings import DoctorFinding, ExaminedGateway, Level, ok
 from gateway.cli.terminal import program
 from gateway.config.exposed import SQLITE, open_files
-from gateway.config.store_url import unguarded
+from gateway.config.store_url import is_unverified_remote
 from gateway.journal.place import NO_FOLDER, journal_beside, journal_of_node
 from gateway.journal.segment import Segment
 from gateway.store.preflight import check_database, ending_with_token
@@ -72,7 +72,7 @@ def refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         has = "has no refresh token and ends" if number == 1 else "have no refresh token and end"
         message = f"{counted(number, 'connection')} {has} with its access token, the next on {first} UTC"
         asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes or ()
-        how = what_brings_one(one.provider, asked)
+        how = advice_on_refresh_token(one.provider, asked)
         yield DoctorFinding("warn", "refresh tokens", message, examined.where(*one.place), how, one.name)
 
 
@@ -115,7 +115,7 @@ def database(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         )
     if revision is not None:
         yield ok("encryption key", "the encryption keys open everything in the database")
-    if unguarded(config.store.url):
+    if is_unverified_remote(config.store.url):
         yield DoctorFinding(
             "warn",
             "store",

@@ -12,8 +12,8 @@ from typing import Any, Final
 from gateway.errors import UpstreamFailed
 from gateway.http.body_members import BodyMembers
 from gateway.http.headers import media_type
-from gateway.http.paging.page_document import Odd, PageDocument, Records
-from gateway.records.proxied_call import Position, Way
+from gateway.http.paging.page_document import NonScalar, PageDocument, Records
+from gateway.records.proxied_call import PagingScheme, Position
 
 JSON: Final = "application/json"
 STALE: Final = (
@@ -29,7 +29,7 @@ _VARIABLES: Final = "variables."
 _READING: Final = frozenset({"query", "fragment"})
 
 
-def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[Way]) -> list[Way]:
+def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[PagingScheme]) -> list[PagingScheme]:
     """Return the `ways` that fit this body; a GraphQL way fits only if its variable is in the query.
 
     Raises ValueError; its message continues a sentence that begins with the header's name.
@@ -52,7 +52,7 @@ def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[
     return _with_variable(body, query, ways)
 
 
-def first_body(body: bytes, ways: Sequence[Way], limit: int | None) -> bytes:
+def first_body(body: bytes, ways: Sequence[PagingScheme], limit: int | None) -> bytes:
     """Return the body for the first page: with the page size, and with the first offset if it is known."""
     if limit is not None:
         names = [way.limit_name_in_request for way in ways if way.limit_name_in_request is not None]
@@ -60,7 +60,7 @@ def first_body(body: bytes, ways: Sequence[Way], limit: int | None) -> bytes:
     way = ways[0]
     if len(ways) == 1 and way.type == "offset" and way.offset_start_value is not None:
         assert way.offset_name_in_request is not None
-        if PageDocument(body).value(way.offset_name_in_request) is Odd.MISSING:
+        if PageDocument(body).value(way.offset_name_in_request) is NonScalar.MISSING:
             body = _put(body, way.offset_name_in_request, way.offset_start_value)
     return body
 
@@ -81,14 +81,14 @@ def digest_of_body(body: bytes) -> str:
 def _put(body: bytes, name: str, value: Any) -> bytes:
     for step in reversed(name.split(".")):
         value = {step: value}
-    return BodyMembers(slots=value).put_into(JSON, body)
+    return BodyMembers(slots=value).add_to_body(JSON, body)
 
 
-def _moving(way: Way) -> Iterator[str]:
+def _moving(way: PagingScheme) -> Iterator[str]:
     return (name for name in (way.cursor_name_in_request, way.offset_name_in_request) if name is not None)
 
 
-def _names(way: Way) -> Iterator[str]:
+def _names(way: PagingScheme) -> Iterator[str]:
     yield from _moving(way)
     if way.limit_name_in_request is not None:
         yield way.limit_name_in_request
@@ -100,12 +100,12 @@ def _is_blocked(document: PageDocument, name: str) -> bool:
     parents = [".".join(steps[:count]) for count in range(1, len(steps))]
     return any(
         isinstance(document.records(parent), Records)
-        or document.value(parent) not in (None, Odd.MISSING, Odd.CONTAINER)
+        or document.value(parent) not in (None, NonScalar.MISSING, NonScalar.CONTAINER)
         for parent in parents
     )
 
 
-def _variable(way: Way) -> str | None:
+def _variable(way: PagingScheme) -> str | None:
     """Return the variable of a GraphQL request that changes from page to page."""
     names = [name for name in _moving(way) if name.startswith(_VARIABLES)]
     return names[0].removeprefix(_VARIABLES) if names else None
@@ -122,7 +122,7 @@ def _query_members(body: bytes) -> int:
     return counted[-1]
 
 
-def _with_variable(body: bytes, query: Any, ways: Sequence[Way]) -> list[Way]:
+def _with_variable(body: bytes, query: Any, ways: Sequence[PagingScheme]) -> list[PagingScheme]:
     if not isinstance(query, str):
         raise ValueError("needs a GraphQL request with its document in query; a stored document cannot be checked")
     if _query_members(body) > 1:

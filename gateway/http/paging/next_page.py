@@ -12,10 +12,10 @@ from gateway.authority import DEFAULT_PORTS, origin_of
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
 from gateway.http.origin import ABSOLUTE, parse_authority
-from gateway.http.paging.page_document import NO_RECORDS, Odd, PageDocument, Records, Value
+from gateway.http.paging.page_document import NO_RECORDS, NonScalar, PageDocument, Records, Value
 from gateway.http.references import links_in
 from gateway.http.url import has_dot_segment, name_of
-from gateway.records.proxied_call import Position, Way
+from gateway.records.proxied_call import PagingScheme, Position
 
 # ── The address of the next page: found in a Link field (RFC 8288), and resolved against the current page's address
 # (RFC 3986 §5).
@@ -118,7 +118,7 @@ def _upgraded(place: Place, page: Place) -> Place:
 # ── Detects a cycle of pages of any length, with one page in memory (Brent's algorithm).
 
 
-class Circle:
+class CycleDetector:
     """Detects that pages repeat: a provider that ignores or misreads a cursor sends the same pages forever."""
 
     __slots__ = ("_kept", "_left", "_power")
@@ -151,7 +151,7 @@ MOST_REASON: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class PageTurn:
+class PageResult:
     """One page. `way`: the pagination method used, with the path of the records. `next` None: this is the last page.
 
     `refused`: why the next page, which exists, cannot be fetched. `unseen`: set if the page has nothing at the cursor's
@@ -159,41 +159,45 @@ class PageTurn:
     """
 
     records: Records
-    way: Way
+    way: PagingScheme
     next: Position | None
     refused: UpstreamFailed | None = None
     unseen: Sequence[str] | None = None
 
 
-def taken_apart(content: bytes | bytearray, headers: Fields, ways: Sequence[Way], page: Place) -> PageTurn:
+def parse_page(content: bytes | bytearray, headers: Fields, ways: Sequence[PagingScheme], page: Place) -> PageResult:
     """Parse a page's content with the best of `ways`. Raises UpstreamFailed."""
     document = PageDocument(content)
-    return turn(document, headers, choose(document, headers, ways), page)
+    return read_page(document, headers, choose(document, headers, ways), page)
 
 
-def choose(document: PageDocument, headers: Fields, ways: Sequence[Way]) -> Way:
+def choose(document: PageDocument, headers: Fields, ways: Sequence[PagingScheme]) -> PagingScheme:
     """Return the way that fits the first page best; on a tie, the first. Raises UpstreamFailed."""
     if len(ways) == 1:
         return ways[0]
     return max(ways, key=lambda way: _fit(document, headers, way))
 
 
-def turn(document: PageDocument, headers: Fields, way: Way, page: Place) -> PageTurn:
+def read_page(document: PageDocument, headers: Fields, way: PagingScheme, page: Place) -> PageResult:
     """Read records and next position from `document`, fetched from `page`. Raises UpstreamFailed if it does not fit `way`."""
     if way.type == "graphql":
-        return _connection_turn(document, way)
+        return _read_connection_page(document, way)
     records, way = _records(document, way)
     try:
         following = _next(document, headers, way, page, len(records))
     except UpstreamFailed as fault:
-        return PageTurn(records, way, None, fault)
+        return PageResult(records, way, None, fault)
     unseen = None
-    if way.type == "cursor" and following is None and document.value(way.cursor_path_in_response or "") is Odd.MISSING:
+    if (
+        way.type == "cursor"
+        and following is None
+        and document.value(way.cursor_path_in_response or "") is NonScalar.MISSING
+    ):
         unseen = [name for name in document.texts() if _LIKE_A_CURSOR.search(name) and not _NO_CURSOR.search(name)]
-    return PageTurn(records, way, None if following is None else Position(way, following), unseen=unseen)
+    return PageResult(records, way, None if following is None else Position(way, following), unseen=unseen)
 
 
-def _fit(document: PageDocument, headers: Fields, way: Way) -> tuple[int, int]:
+def _fit(document: PageDocument, headers: Fields, way: PagingScheme) -> tuple[int, int]:
     """Return how well the page fits `way`: a score for the records, then one for the reference to the next page."""
     if way.response_path:
         held = 2 * isinstance(document.records(way.response_path), Records)
@@ -214,10 +218,10 @@ def _fit(document: PageDocument, headers: Fields, way: Way) -> tuple[int, int]:
 
 
 def _present(document: PageDocument, path: str | None) -> bool:
-    return path is not None and document.value(path) is not Odd.MISSING
+    return path is not None and document.value(path) is not NonScalar.MISSING
 
 
-def _records(document: PageDocument, way: Way) -> tuple[Records, Way]:
+def _records(document: PageDocument, way: PagingScheme) -> tuple[Records, PagingScheme]:
     path = way.response_path
     found = document.records(path or "")
     if isinstance(found, Records):
@@ -248,7 +252,7 @@ def _only_array(document: PageDocument) -> Records | None:
     return next(iter(arrays.values())) if len(arrays) == 1 else None
 
 
-def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count: int) -> str | None:
+def _next(document: PageDocument, headers: Fields, way: PagingScheme, page: Place, count: int) -> str | None:
     """Return where the next page is; None on the last page. Raises UpstreamFailed if it exists but cannot be requested."""
     more = _more(document, way)
     if more is False:
@@ -264,15 +268,15 @@ def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count:
     return following
 
 
-def _more(document: PageDocument, way: Way) -> bool | None:
+def _more(document: PageDocument, way: PagingScheme) -> bool | None:
     """Return the value of the has-more flag; None if the page has none."""
     if way.has_more_path_in_response is None:
         return None
     value = document.value(way.has_more_path_in_response)
-    return None if value is Odd.MISSING else value not in _NO
+    return None if value is NonScalar.MISSING else value not in _NO
 
 
-def _next_cursor(document: PageDocument, way: Way) -> str | None:
+def _next_cursor(document: PageDocument, way: PagingScheme) -> str | None:
     assert way.cursor_path_in_response is not None
     return _text(document.value(way.cursor_path_in_response), f"its cursor ({way.cursor_path_in_response})")
 
@@ -298,7 +302,7 @@ PAGE_INFO: Final = "pageInfo"
 _SELECT: Final = f"Select '{PAGE_INFO} {{ endCursor hasNextPage }}' beside its nodes"
 
 
-def _connection_turn(document: PageDocument, way: Way) -> PageTurn:
+def _read_connection_page(document: PageDocument, way: PagingScheme) -> PageResult:
     """Read a page by its GraphQL connection. The result's `way` names the connection; later pages use the same one."""
     refused = document.records("errors")
     if isinstance(refused, Records) and len(refused):
@@ -313,14 +317,14 @@ def _connection_turn(document: PageDocument, way: Way) -> PageTurn:
     way = replace(way, response_path=path)
     more = document.value(f"{path}.{PAGE_INFO}.hasNextPage")
     if more is False:
-        return PageTurn(records, way, None)
+        return PageResult(records, way, None)
     try:
         following = _json_at(document, f"{path}.{PAGE_INFO}.endCursor") if more is True else None
     except UpstreamFailed as fault:
-        return PageTurn(records, way, None, fault)
+        return PageResult(records, way, None, fault)
     if following is None:
-        return PageTurn(records, way, None, _refusal(f"does not show whether more follows in '{path}'. {_SELECT}"))
-    return PageTurn(records, way, Position(way, following))
+        return PageResult(records, way, None, _refusal(f"does not show whether more follows in '{path}'. {_SELECT}"))
+    return PageResult(records, way, Position(way, following))
 
 
 def _connection_path(document: PageDocument) -> str:
@@ -335,7 +339,7 @@ def _connection_path(document: PageDocument) -> str:
     )
 
 
-def _next_link(document: PageDocument, headers: Fields, way: Way, page: Place) -> str | None:
+def _next_link(document: PageDocument, headers: Fields, way: PagingScheme, page: Place) -> str | None:
     link = _header_link(headers, way)
     if not link and way.link_path_in_response_body is not None:
         path = way.link_path_in_response_body
@@ -350,14 +354,14 @@ def _next_link(document: PageDocument, headers: Fields, way: Way, page: Place) -
         ) from fault
 
 
-def _header_link(headers: Fields, way: Way) -> str | None:
+def _header_link(headers: Fields, way: PagingScheme) -> str | None:
     if way.link_rel_in_response_header is None:
         return None
     lines = (value for name, value in headers if name.lower() == "link")
     return link_of(way.link_rel_in_response_header, lines)
 
 
-def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None:
+def _next_offset(way: PagingScheme, page: Place, count: int, *, more: bool) -> str | None:
     """Return the next offset, counted from this page's offset. A short page may be filtered: only an empty page is the end."""
     by_page = way.offset_calculation_method == "per-page"
     if not count:
@@ -367,7 +371,7 @@ def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None
     return str(offset_of(way, page) + (1 if by_page else count))
 
 
-def offset_of(way: Way, page: Place) -> int:
+def offset_of(way: PagingScheme, page: Place) -> int:
     """Return the offset that `page` was requested with, from its query or its body; else the start value."""
     if way.in_body:
         value = PageDocument(page.body or b"{}").value(way.offset_name_in_request or "")
@@ -381,7 +385,7 @@ def offset_of(way: Way, page: Place) -> int:
 
 
 def _text(value: Value, what: str) -> str | None:
-    if value is Odd.MISSING or value in _END:
+    if value is NonScalar.MISSING or value in _END:
         return None
     if not isinstance(value, str):
         raise _refusal(f"has a value that is not text as {what}")

@@ -63,15 +63,15 @@ _INDEX: Final = re.compile(r"-?[0-9]{1,9}")
 _FROM: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers as they are written
 
 
-class Odd(Enum):
+class NonScalar(Enum):
     """What a path may lead to, other than a scalar."""
 
     MISSING = "nothing"
     CONTAINER = "an array or an object"
 
 
-Value = str | bool | None | Odd
-"""The value of a scalar in a page, or `Odd`. A number stays the text it is written as."""
+Value = str | bool | None | NonScalar
+"""The value of a scalar in a page, or `NonScalar`. A number stays the text it is written as."""
 
 Into = Callable[[int], int]
 """A callback that reads the value at a position and returns where it ends."""
@@ -85,16 +85,16 @@ class PageDocument:
         self._text = content.decode("latin-1")
         self._start = len(_BOM) if content.startswith(_BOM) else 0
         self._arrays: dict[int, tuple[int, array[int]]] = {}
-        self._found: dict[str, Records | Odd] = {}
+        self._found: dict[str, Records | NonScalar] = {}
 
-    def records(self, path: str) -> Records | Odd:
-        """Return the array at `path` (empty: the page itself); `Odd` if it is no array. Raises UpstreamFailed."""
+    def records(self, path: str) -> Records | NonScalar:
+        """Return the array at `path` (empty: the page itself); `NonScalar` if it is no array. Raises UpstreamFailed."""
         if path not in self._found:
-            found: list[Records | Odd] = [Odd.MISSING]
+            found: list[Records | NonScalar] = [NonScalar.MISSING]
 
             def into(at: int) -> int:
                 if self._text[at : at + 1] != "[":
-                    found[0] = Odd.CONTAINER
+                    found[0] = NonScalar.CONTAINER
                     return self._end(at)
                 end, bounds = self._array_at(at)
                 found[0] = Records(self._text, path, bounds)
@@ -139,12 +139,12 @@ class PageDocument:
         return paths
 
     def value(self, path: str) -> Value:
-        """Return the scalar at `path`, or `Odd`. Raises UpstreamFailed."""
-        found: list[Value] = [Odd.MISSING]
+        """Return the scalar at `path`, or `NonScalar`. Raises UpstreamFailed."""
+        found: list[Value] = [NonScalar.MISSING]
 
         def into(at: int) -> int:
             scalar = SCALAR.match(self._text, at)
-            found[0] = Odd.CONTAINER if scalar is None else _scalar(scalar[0])
+            found[0] = NonScalar.CONTAINER if scalar is None else _scalar(scalar[0])
             return self._end(at)
 
         self._through(path, into)

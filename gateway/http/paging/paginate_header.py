@@ -29,7 +29,7 @@ class PaginateHeader:
     marks: bool = False
 
 
-def parse_wish(text: str) -> PaginateHeader:
+def parse_paginate_header(text: str) -> PaginateHeader:
     """Parse the header's value. Raises ValueError; its message continues a sentence that begins with the header's name."""
     start = _START.match(text)
     if start is None or not (start["what"] == "all" or _COUNT.fullmatch(start["what"])):

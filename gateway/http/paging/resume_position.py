@@ -10,10 +10,10 @@ from urllib.parse import quote
 from gateway.http.origin import covers
 from gateway.http.paging.next_page import place_of
 from gateway.http.url import with_query
-from gateway.records.proxied_call import Position, UpstreamRequest, Way
+from gateway.records.proxied_call import PagingScheme, Position, UpstreamRequest
 
 VERSION: Final = 1
-_KNOWN: Final = frozenset(field.name for field in fields(Way))
+_KNOWN: Final = frozenset(field.name for field in fields(PagingScheme))
 
 
 class OffLimits(Exception):
@@ -30,7 +30,7 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def written(position: Position, request_digest: str) -> str:
+def encode_position(position: Position, request_digest: str) -> str:
     """Return the position as text; the caller encrypts it before sending it out."""
     way = {name: value for name, value in asdict(position.way).items() if value is not None}
     of_body = {"body": position.body_digest} if position.body_digest else {}
@@ -39,16 +39,19 @@ def written(position: Position, request_digest: str) -> str:
 
 
 def read(text: str, request_digest: str) -> Position:
-    """Parse the output of `written`. Raises ValueError; its message continues a sentence that begins with the header's name."""
+    """Parse the output of `encode_position`. Raises ValueError, whose message continues a sentence that begins with the
+    header's name."""
     position = json.loads(text)
     if position.get("v") != VERSION or not position["way"].keys() <= _KNOWN:
         raise ValueError("was made by another version of the gateway; begin again")
     if position["for"] != request_digest:
         raise ValueError("belongs to another request; send the path, query and connection of the first request")
-    return Position(Way(**position["way"]), position["at"], position.get("body", ""))
+    return Position(PagingScheme(**position["way"]), position["at"], position.get("body", ""))
 
 
-def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str], first_path: str = "") -> None:
+def point_at_page(
+    upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str], first_path: str = ""
+) -> None:
     """Set the address of `upstream` to the page at `position`; `list_body` handles positions in a body. `first_path`: path
     of the caller's request, below the base address.
 

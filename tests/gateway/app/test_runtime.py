@@ -31,7 +31,7 @@ from gateway.records.connecting import Outcome
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import DeliveryState
 from gateway.records.operation import OperationFilter
-from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.runtime import RUNTIME, Runtime, generation_of
 from tests.fakes.collector import collecting
 from tests.fakes.gateways import RunningGateway
@@ -340,7 +340,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
     begun = asyncio.create_task(telling.json("DELETE", "/integrations/made", expect=200))
     await until(lambda: begun_ends)
     await reloaded(telling)
-    again = asyncio.create_task(telling.runtime.made.go_on())  # joins the deletion in progress
+    again = asyncio.create_task(telling.runtime.made.resume_deletions())  # joins the deletion in progress
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(begun, again)
@@ -536,7 +536,7 @@ async def test_a_part_that_is_said_to_hold_nothing_holds_nothing(telling: Runnin
         for name, value in vars(part).items():
             if isinstance(value, FunctionType | MethodType | Current) or any(value is one for one in parts):
                 continue
-            if isinstance(value, Revoker | Dialogues):
+            if isinstance(value, Revoker | AuthDialogueRunner):
                 found += holds(value)
             else:
                 found.append(f"{type(part).__name__}.{name}")

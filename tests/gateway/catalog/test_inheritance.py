@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from gateway.catalog.folder import CannotInherit, Heirs, merged
+from gateway.catalog.folder import CannotInherit, InheritedEntries, merged
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.yaml_file import CatalogFaults
@@ -139,7 +139,7 @@ def test_lint_of_a_folder_alone_knows_what_it_inherits_from(tmp_path: Path) -> N
 
 
 def test_inheritance_works_without_files() -> None:
-    heirs = Heirs({"a": {"alias": "b", "x": 1}, "b": {"alias": "b", "y": 2}}, {"b": {"name": "b", "z": 3}})
+    heirs = InheritedEntries({"a": {"alias": "b", "x": 1}, "b": {"alias": "b", "y": 2}}, {"b": {"name": "b", "z": 3}})
     assert heirs.whole("a") == {"alias": "b", "x": 1, "y": 2, "z": 3}
     with pytest.raises(CannotInherit):
-        Heirs({"a": {"alias": 7}}, {}).whole("a")
+        InheritedEntries({"a": {"alias": 7}}, {}).whole("a")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.catalog.pagination import BadWay, PaginationOptions, applies, ways_of
+from gateway.catalog.pagination import InvalidPagination, PaginationOptions, applies, ways_of
 from gateway.catalog.provider_parts import Paginate
-from gateway.records.proxied_call import Way
+from gateway.records.proxied_call import PagingScheme
 
 CURSOR = Paginate(type="cursor", cursor_path_in_response="next", cursor_name_in_request="after", response_path="items")
 OFFSET = Paginate(type="offset", offset_name_in_request="startAt", response_path="values", applies_to="old resources")
@@ -18,16 +18,18 @@ SEARCH = Paginate(
 ALTERNATIVES = (OFFSET, SEARCH)
 
 
-def ways(path: str = "/x", query: tuple[str, ...] = (), paginate: Paginate | None = CURSOR, **fields: str) -> list[Way]:
+def ways(
+    path: str = "/x", query: tuple[str, ...] = (), paginate: Paginate | None = CURSOR, **fields: str
+) -> list[PagingScheme]:
     return ways_of(paginate, ALTERNATIVES if paginate else (), PaginationOptions(path, query, fields))
 
 
-def types(*found: Way) -> list[str]:
+def types(*found: PagingScheme) -> list[str]:
     return [way.type for way in found]
 
 
 def test_every_field_of_an_entry_is_followed() -> None:
-    assert {field.name for field in fields(Way)} == set(Paginate.model_fields) - {"applies_to", "note"}
+    assert {field.name for field in fields(PagingScheme)} == set(Paginate.model_fields) - {"applies_to", "note"}
 
 
 def test_without_a_hint_all_rules_may_apply_the_entrys_first() -> None:
@@ -44,7 +46,7 @@ def test_parameter_of_the_caller_selects_the_rule() -> None:
 
 
 def test_the_callers_type_chooses() -> None:
-    assert ways(type="offset") == [Way("offset", offset_name_in_request="startAt", response_path="values")]
+    assert ways(type="offset") == [PagingScheme("offset", offset_name_in_request="startAt", response_path="values")]
 
 
 def test_the_callers_fields_lie_over_the_entrys() -> None:
@@ -57,7 +59,7 @@ def test_the_callers_fields_lie_over_the_entrys() -> None:
 
 def test_complete_header_fields_replace_the_entrys() -> None:
     alone = ways(type="offset", offset_name_in_request="skip")
-    assert alone == [Way("offset", offset_name_in_request="skip")]
+    assert alone == [PagingScheme("offset", offset_name_in_request="skip")]
 
 
 @pytest.mark.parametrize("paginate", [None, CURSOR])
@@ -71,13 +73,13 @@ def test_a_provider_without_an_entry_is_paged_by_the_header_alone(paginate: Pagi
         "response_path": "a.b",
     }
     expected: dict[str, Any] = {**result, "offset_start_value": 1}
-    assert ways(paginate=paginate, **result) == [Way(**expected)]
+    assert ways(paginate=paginate, **result) == [PagingScheme(**expected)]
 
 
 def test_a_name_may_be_cut_off_at_an_underscore() -> None:
     cut = ways(paginate=None, type="cursor", cursor_path="n", cursor_name="c", has_more="m", limit_name="l")
     assert cut == [
-        Way(
+        PagingScheme(
             "cursor",
             cursor_path_in_response="n",
             cursor_name_in_request="c",
@@ -110,7 +112,7 @@ def test_a_name_may_be_cut_off_at_an_underscore() -> None:
     ],
 )
 def test_every_fault_is_reported(result: dict[str, str], faults: list[str]) -> None:
-    with pytest.raises(BadWay) as wrong:
+    with pytest.raises(InvalidPagination) as wrong:
         ways(paginate=None, **result)
     assert len(wrong.value.faults) == len(faults)
     for fault, said in zip(faults, wrong.value.faults, strict=True):
@@ -120,7 +122,7 @@ def test_every_fault_is_reported(result: dict[str, str], faults: list[str]) -> N
 def test_incomplete_alternative_is_ignored() -> None:
     halves = (Paginate(type="offset"), Paginate(type="link", link_rel_in_response_header="next"))
     assert types(*ways_of(CURSOR, halves, PaginationOptions("/", (), {}))) == ["cursor", "link"]
-    with pytest.raises(BadWay, match="no offset_name_in_request"):
+    with pytest.raises(InvalidPagination, match="no offset_name_in_request"):
         ways_of(None, halves[:1], PaginationOptions("/", (), {}))
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
+from gateway.catalog.refresh_tokens import advice_on_refresh_token, refresh_scope
 from tests.fakes.providers import provider
 
 
@@ -13,7 +13,7 @@ def test_the_entry_names_the_scope_or_has_it_among_its_defaults() -> None:
 
 
 def advice(asked: tuple[str, ...] = (), **entry: Any) -> str:
-    return what_brings_one(provider(**entry), asked)
+    return advice_on_refresh_token(provider(**entry), asked)
 
 
 def test_advice_names_scope_then_consent_then_app() -> None:

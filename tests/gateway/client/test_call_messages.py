@@ -4,7 +4,7 @@ import pytest
 
 from gateway.client.calls import Options, Params, fields, proxied, wish, written
 from gateway.client.client_errors import seconds
-from gateway.http.paging.paginate_header import parse_wish
+from gateway.http.paging.paginate_header import parse_paginate_header
 
 BASE = "https://gw.example.com/prefix"
 
@@ -98,10 +98,10 @@ def test_the_gateway_reads_what_the_client_writes() -> None:
         "limit_name_in_request": "page[size]",
         "offset_start_value": 1,
     }
-    read = parse_wish(wish(3, 50, way))
+    read = parse_paginate_header(wish(3, 50, way))
     assert (read.pages, read.limit, read.marks) == (3, 50, True)
     assert read.fields == {name: str(value) for name, value in way.items()}
-    assert parse_wish(wish(None, None, None)).pages is None
+    assert parse_paginate_header(wish(None, None, None)).pages is None
 
 
 @pytest.mark.parametrize("value", ["ü", "a\nb", "\x7f"])

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.connections.cache_entries import ENTRY_BYTES, CacheEntries, Kept
+from gateway.connections.cache_entries import ENTRY_BYTES, CacheEntries, CacheEntry
 from gateway.connections.opened import Opened
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.store.connection_rows import connection_of
@@ -19,7 +19,7 @@ OPENED = cast("Opened", object())
 TTL_S = 600.0
 
 
-def kept(name: str = "a", **fields: Any) -> Kept:
+def kept(name: str = "a", **fields: Any) -> CacheEntry:
     ref = ConnectionRef("dev", "jira", name)
     sealed = Sealed(b"", environment="dev", table="connections", row="u", column="credential", version=1)
     row = Connection(
@@ -33,10 +33,10 @@ def kept(name: str = "a", **fields: Any) -> Kept:
         created_at=NOW,
         updated_at=NOW,
     )
-    return Kept(row, **fields)
+    return CacheEntry(row, **fields)
 
 
-def put(entries: CacheEntries, one: Kept, most: int = 9, most_bytes: int = 1 << 30) -> Kept:
+def put(entries: CacheEntries, one: CacheEntry, most: int = 9, most_bytes: int = 1 << 30) -> CacheEntry:
     entries.put(one, ttl_s=TTL_S, most=most, most_bytes=most_bytes)
     return one
 
@@ -138,8 +138,8 @@ def test_oldest_entry_is_evicted_when_the_byte_limit_is_reached() -> None:
     assert entries.bytes_held == 0
 
 
-def with_metadata(name: str, metadata: dict[str, Any]) -> Kept:
-    return Kept(replace(kept(name).connection, metadata=metadata))
+def with_metadata(name: str, metadata: dict[str, Any]) -> CacheEntry:
+    return CacheEntry(replace(kept(name).connection, metadata=metadata))
 
 
 def test_estimated_size_of_an_entry_is_its_real_size() -> None:
@@ -152,7 +152,7 @@ def test_estimated_size_of_an_entry_is_its_real_size() -> None:
         before = tracemalloc.get_traced_memory()[0]
         for number in range(2000):
             row = connection_of(stored(number, ciphertext, more))
-            put(entries, Kept(row, used_at=number + 0.5), most=10_000)
+            put(entries, CacheEntry(row, used_at=number + 0.5), most=10_000)
             del row
         took = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()

@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway import clock, config
 from gateway.api.connection_json import state_and_story
 from gateway.app import generations
-from gateway.connections.diagnosis import ConnectionDiagnosis, story
+from gateway.connections.diagnosis import ConnectionDiagnosis, diagnose_connection
 from gateway.records.connection import ConnectionRef
 from gateway.records.states import RESTORED, Change, State
 from gateway.store.history import KEPT
@@ -180,7 +180,7 @@ async def told(running: RunningGateway, *more: Change) -> ConnectionDiagnosis:
     assert row is not None
     changes = await running.runtime.store.history.of(row.id)
     row = replace(row, state=more[-1].state if more[-1].reason != RESTORED else row.state)
-    return story(row, [*changes, *more], running.runtime.generation.catalog.get("tracker"), clock.now())
+    return diagnose_connection(row, [*changes, *more], running.runtime.generation.catalog.get("tracker"), clock.now())
 
 
 @pytest.mark.parametrize("ended_before", [False, True])

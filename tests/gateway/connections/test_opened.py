@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.auth import modes
-from gateway.auth.context import Context
+from gateway.auth.context import AuthContext
 from gateway.connections.opened import base_url, placement
 from gateway.errors import InvalidRequest
 from gateway.records.integration import Integration
@@ -21,7 +21,7 @@ def placed(held: dict[str, Any], config: dict[str, Any] | None = None, **proxy: 
     entry = provider(
         auth_mode=held["type"], connection_config=settings, proxy={"base_url": "https://api.example.com", **proxy}
     )
-    return placement(modes()[held["type"]], held, Context(entry, INTEGRATION, config or {}, {"team": 7}))
+    return placement(modes()[held["type"]], held, AuthContext(entry, INTEGRATION, config or {}, {"team": 7}))
 
 
 def test_oauth_sends_a_bearer_token_unless_headers_say_otherwise() -> None:

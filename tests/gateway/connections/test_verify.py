@@ -27,7 +27,7 @@ def refused(before: Account, now: Account) -> bool:
     return False
 
 
-class Asking:
+class FakeAccountSource:
     def __init__(self, answer: Any = None, config: dict[str, str] | None = None, **entry: Any) -> None:
         self.provider = provider(proxy={"base_url": "https://api.example.com"}, **entry)
         self.config = config or {}
@@ -47,35 +47,43 @@ ENDPOINT = {"endpoint": "/me", "id": "data.id", "label": ["data.mail", "data.nam
 @pytest.mark.parametrize(
     ("asking", "raw", "account"),
     [
-        (Asking({"data": {"id": 7, "name": "Ada"}}, account=ENDPOINT), {}, Account("7", "Ada")),
-        (Asking(None, account=ENDPOINT), {}, Account()),
-        (Asking(None, account=ENDPOINT), {"id_token": id_token(sub="s", name="Ada")}, Account("s", "Ada")),
+        (FakeAccountSource({"data": {"id": 7, "name": "Ada"}}, account=ENDPOINT), {}, Account("7", "Ada")),
+        (FakeAccountSource(None, account=ENDPOINT), {}, Account()),
+        (FakeAccountSource(None, account=ENDPOINT), {"id_token": id_token(sub="s", name="Ada")}, Account("s", "Ada")),
         (
-            Asking({"mail": "ada@x"}, account={"endpoint": "/me", "label": ["mail"]}),
+            FakeAccountSource({"mail": "ada@x"}, account={"endpoint": "/me", "label": ["mail"]}),
             {"id_token": id_token(sub="s", name="Ada")},
             Account("s", "ada@x"),
         ),
-        (Asking({"mail": "ada@x"}, account={"endpoint": "/me", "label": ["mail"]}), {}, Account(None, "ada@x")),
-        (Asking(account={"id": "team.id", "label": ["team.name"]}), {"team": {"id": "T1"}}, Account("T1", None)),
         (
-            Asking(),
+            FakeAccountSource({"mail": "ada@x"}, account={"endpoint": "/me", "label": ["mail"]}),
+            {},
+            Account(None, "ada@x"),
+        ),
+        (
+            FakeAccountSource(account={"id": "team.id", "label": ["team.name"]}),
+            {"team": {"id": "T1"}},
+            Account("T1", None),
+        ),
+        (
+            FakeAccountSource(),
             {"id_token": id_token(sub="s", email="ada@example.com", name="Ada")},
             Account("s", "ada@example.com"),
         ),
-        (Asking(config={"accountId": "a1"}), {}, Account("a1", None)),
-        (Asking({"data": {"id": True, "mail": ["x"]}}, account=ENDPOINT), {}, Account()),
-        (Asking(["x"], account=ENDPOINT), {}, Account()),
-        (Asking(), {"id_token": "not.a"}, Account()),
+        (FakeAccountSource(config={"accountId": "a1"}), {}, Account("a1", None)),
+        (FakeAccountSource({"data": {"id": True, "mail": ["x"]}}, account=ENDPOINT), {}, Account()),
+        (FakeAccountSource(["x"], account=ENDPOINT), {}, Account()),
+        (FakeAccountSource(), {"id_token": "not.a"}, Account()),
     ],
 )
 async def test_the_account_that_authorized_is_found_where_it_is_reported(
-    asking: Asking, raw: dict[str, Any], account: Account
+    asking: FakeAccountSource, raw: dict[str, Any], account: Account
 ) -> None:
     assert await account_of(asking, {"raw": raw}) == account
 
 
 async def test_a_credential_without_an_answer_tells_nothing() -> None:
-    assert await account_of(Asking(), {"type": "API_KEY"}) == Account()
+    assert await account_of(FakeAccountSource(), {"type": "API_KEY"}) == Account()
 
 
 def test_another_account_is_refused_by_name() -> None:

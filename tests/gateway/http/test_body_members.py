@@ -15,7 +15,7 @@ MEMBERS = BodyMembers({"auth": {"key": "k&1"}}, {"version": 2, "auth": {"mode": 
 
 def test_slots_replace_and_defaults_stand_in_at_any_depth() -> None:
     sent = {"auth": {"key": "forged", "mode": "mine"}, "q": "caf\u00e9"}
-    assert json.loads(MEMBERS.put_into("application/json; charset=utf-8", json.dumps(sent).encode())) == {
+    assert json.loads(MEMBERS.add_to_body("application/json; charset=utf-8", json.dumps(sent).encode())) == {
         "version": 2,
         "auth": {"mode": "mine", "key": "k&1"},
         "q": "caf\u00e9",
@@ -23,7 +23,7 @@ def test_slots_replace_and_defaults_stand_in_at_any_depth() -> None:
 
 
 def test_a_form_has_nested_names_in_brackets() -> None:
-    made = MEMBERS.put_into(FORM, b"auth%5Bkey%5D=forged&q=a+b&q=%ff&version=1")
+    made = MEMBERS.add_to_body(FORM, b"auth%5Bkey%5D=forged&q=a+b&q=%ff&version=1")
     assert parse_qsl(made.decode(), encoding="latin-1") == [
         ("q", "a b"),
         ("q", "\xff"),
@@ -35,7 +35,7 @@ def test_a_form_has_nested_names_in_brackets() -> None:
 
 @pytest.mark.parametrize("body", [b"[1]", b"not json", b'"text"', b""])
 def test_what_is_no_object_stays_as_it_is(body: bytes) -> None:
-    assert MEMBERS.put_into("application/vnd.api+json", body) == body
+    assert MEMBERS.add_to_body("application/vnd.api+json", body) == body
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_is_no_object_stays_as_it_is(body: bytes) -> None:
     ],
 )
 def test_only_bodies_that_can_be_read_are_touched(method: str, kind: str, coding: str, fits: bool) -> None:
-    assert MEMBERS.fit(method, kind, coding) is fits
+    assert MEMBERS.can_add_to(method, kind, coding) is fits
 
 
 JSON = "application/json"
@@ -71,26 +71,26 @@ def laid(under: Any, over: Any) -> Any:
 @given(slots=objects, defaults=objects, sent=objects, pretty=st.booleans(), plain=st.booleans())
 def test_any_object_gets_the_members(slots: Any, defaults: Any, sent: Any, pretty: bool, plain: bool) -> None:
     body = json.dumps(sent, indent=2 if pretty else None, ensure_ascii=plain).encode()
-    made = BodyMembers(slots, defaults).put_into(JSON, body)
+    made = BodyMembers(slots, defaults).add_to_body(JSON, body)
     assert json.loads(made) == laid(laid(defaults, sent), slots)
 
 
 def test_a_name_that_comes_twice_or_in_escapes_does_not_hide_from_the_slots() -> None:
     body = b'{"q":1.50,"\\u0061uth":{"key":"forged","key":"again"},"auth":{"key":"forged"},"q":2e400}'
-    made = BodyMembers({"auth": {"key": "k"}}).put_into(JSON, body)
+    made = BodyMembers({"auth": {"key": "k"}}).add_to_body(JSON, body)
     assert made == b'{"q":1.50,"q":2e400,"auth":{"key":"k"}}'
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
 def test_json_in_any_of_its_old_encodings_gets_the_members(encoding: str) -> None:
-    assert json.loads(BodyMembers({"a": 1}).put_into(JSON, '{"b":"é"}'.encode(encoding))) == {"a": 1, "b": "é"}
+    assert json.loads(BodyMembers({"a": 1}).add_to_body(JSON, '{"b":"é"}'.encode(encoding))) == {"a": 1, "b": "é"}
 
 
 @pytest.mark.parametrize(
     "body", [b'{"a":1', b'{"a":1}x', b'{"a":\xff}', b'{"b":"\xff"}', b'{"a"}', b"{,}", b'{"a":1,}']
 )
 def test_what_is_not_json_stays_as_it_is(body: bytes) -> None:
-    assert MEMBERS.put_into(JSON, body) == body
+    assert MEMBERS.add_to_body(JSON, body) == body
 
 
 @pytest.mark.parametrize("kind", [JSON, FORM])
@@ -100,6 +100,6 @@ def test_what_is_not_json_stays_as_it_is(body: bytes) -> None:
 def test_a_body_costs_time_in_proportion_to_its_length(kind: str, piece: bytes) -> None:
     def work(size: int) -> Callable[[], object]:
         body = (b"" if kind == FORM else b"{") + piece * (size // len(piece)) + (b"" if kind == FORM else b'"z":1}')
-        return lambda: MEMBERS.put_into(kind, body)
+        return lambda: MEMBERS.add_to_body(kind, body)
 
     assert_linear(work, 1 << 18)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
+from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
     ],
 )
 def test_the_character_and_the_allowed_ones_are_named(text: str, pattern: str, result: str | None) -> None:
-    assert misfit(text, pattern) == result
+    assert id_fault(text, pattern) == result

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.http.origin import Address
-from gateway.http.references import Rewriter, without
+from gateway.http.references import Rewriter, mask_secrets
 from tests.fakes.scaling import assert_linear
 
 INTO = Rewriter(Address("https", "api.example.com", 443, "/v1"), "https://gw.example.com/proxy")
@@ -93,21 +93,21 @@ def test_targets_behind_a_quote_without_an_end_are_rewritten() -> None:
     ],
 )
 def test_a_secret_is_masked_in_every_spelling(reference: str, shown: str) -> None:
-    assert without(reference, ["42:a+b"]) == shown
+    assert mask_secrets(reference, ["42:a+b"]) == shown
 
 
 def test_a_secret_with_percent_signs_is_found_as_it_is_and_encoded() -> None:
     for spelt in ("50%25x", "50%2525x", "50%252525x"):
-        assert without(f"/{spelt}/y", ["50%25x"]) == "/***/y"
+        assert mask_secrets(f"/{spelt}/y", ["50%25x"]) == "/***/y"
 
 
 def test_secrets_that_overlap_are_masked_once() -> None:
-    assert without("/abcdef/", ["abcd", "cdef"]) == "/***/"
+    assert mask_secrets("/abcdef/", ["abcd", "cdef"]) == "/***/"
 
 
 def test_masking_costs_time_in_proportion() -> None:
     def work(size: int) -> Callable[[], object]:
         reference = "%25" * (size // 8) + "%41a" * (size // 8)
-        return lambda: without(reference, ["a" * 40])
+        return lambda: mask_secrets(reference, ["a" * 40])
 
     assert_linear(work, 65_536)

@@ -66,26 +66,26 @@ def test_a_quota_that_is_used_up_asks_for_another_attempt_whatever_the_error() -
 @pytest.mark.parametrize("text", ["90", "90.0", format_datetime(LATER, usegmt=True), "Friday, 20-Nov-26 12:01:30 GMT"])
 @pytest.mark.parametrize("status", [429, 502])
 def test_retry_after_counts_as_seconds_and_as_a_date(text: str, status: int) -> None:
-    assert Rules().provider_wait_s(status, [("RETRY-AFTER", text)], NOW) == 90
+    assert Rules().requested_wait_s(status, [("RETRY-AFTER", text)], NOW) == 90
 
 
 @pytest.mark.parametrize("text", ["", "-1", "soon", "1e3", "6m0s", "Fri, 99 Nov 2026", "9" * 400])
 def test_what_is_no_time_is_no_wait(text: str) -> None:
-    assert Rules().provider_wait_s(503, [("Retry-After", text)], NOW) is None
+    assert Rules().requested_wait_s(503, [("Retry-After", text)], NOW) is None
 
 
 def test_the_longest_of_what_was_reported_counts() -> None:
     rules = Rules.of(after=["x-after"], at="X-Reset")
     reset = str(int(LATER.timestamp()))
-    assert rules.provider_wait_s(429, [("Retry-After", "1"), ("X-After", "7"), ("x-reset", reset)], NOW) == 90
-    assert rules.provider_wait_s(429, [("Retry-After", "1"), ("X-After", "7")], NOW) == 7
+    assert rules.requested_wait_s(429, [("Retry-After", "1"), ("X-After", "7"), ("x-reset", reset)], NOW) == 90
+    assert rules.requested_wait_s(429, [("Retry-After", "1"), ("X-After", "7")], NOW) == 7
 
 
 def test_a_quotas_reset_says_nothing_about_a_broken_gateway() -> None:
     rules = Rules.of(at="x-reset", remaining="x-left")
     lines = [("x-reset", str(int(LATER.timestamp()))), ("x-left", "57")]
-    assert rules.provider_wait_s(502, lines, NOW) is None
-    assert rules.provider_wait_s(502, [lines[0], ("x-left", "0")], NOW) == 90
+    assert rules.requested_wait_s(502, lines, NOW) is None
+    assert rules.requested_wait_s(502, [lines[0], ("x-left", "0")], NOW) == 90
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from gateway import clock
 from gateway.clock import Offset
 from gateway.errors import NotFound
 from gateway.integrations.registry import Integrations, ManagedIntegrations
-from gateway.records.integration import Integration, Made
+from gateway.records.integration import ApiManagedRow, Integration
 from gateway.secret import Secret
 
 
@@ -62,7 +62,7 @@ def test_an_unknown_key_is_answered_with_the_nearest() -> None:
 
 
 def test_a_client_is_in_use_since_it_changed(later: Callable[[float], None]) -> None:
-    made = Made("u1", 1, clock.now(), clock.now() - timedelta(days=1))
+    made = ApiManagedRow("u1", 1, clock.now(), clock.now() - timedelta(days=1))
     managed = ManagedIntegrations([replace(one("slack"), made=made), replace(one("jira"), made=made)])
     first = Integrations([one("jira"), one("github")], managed)
     started = first.client_since("dev", "jira")

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from gateway.http.json_select import UnfitExpression, parsed, selected, values_in
-from gateway.http.shaped_body import is_dear
+from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.tool_results import provider_result
 from gateway.records.proxied_call import ExchangeRecord
@@ -216,7 +216,7 @@ def test_an_answer_of_millions_of_values_is_not_multiplied() -> None:
 )
 def test_an_expression_of_many_steps_leaves_the_event_loop_and_has_a_bound(expression: str) -> None:
     found, body = parsed(expression), b"[" + b"1," * 30_000 + b"1]"
-    assert is_dear(body, found)
+    assert needs_thread(body, found)
     with pytest.raises(UnfitExpression, match="too large"):
         selected(found, [1], 16 * values_in(body))
 
@@ -231,7 +231,7 @@ def test_an_expression_of_too_many_steps_is_refused(expression: str) -> None:
 
 def test_an_ordinary_selection_stays_on_the_event_loop() -> None:
     body = json.dumps({"issues": [{"key": "A", "fields": {"status": {"name": "open"}}}] * 100}).encode()
-    assert not is_dear(body, parsed("issues[?key == 'A'].{key: key, state: fields.status.name}"))
+    assert not needs_thread(body, parsed("issues[?key == 'A'].{key: key, state: fields.status.name}"))
 
 
 def test_long_texts_count_as_several_values() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.oauth.authorize import accepted, wanted
+from gateway.oauth.authorize import nonce_acceptable, requests_id_token
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_typed_in import arrive, depart
@@ -35,15 +35,15 @@ def id_token(claims: Any) -> str:
     ],
 )
 def test_another_nonce_is_refused_and_none_at_all_is_not(token: object, is_accepted: bool) -> None:
-    assert accepted("mine", {"access_token": "a", "id_token": token}) is is_accepted
-    assert accepted("mine", {"access_token": "a"})
+    assert nonce_acceptable("mine", {"access_token": "a", "id_token": token}) is is_accepted
+    assert nonce_acceptable("mine", {"access_token": "a"})
 
 
 def test_an_id_token_is_requested_by_the_scope_openid() -> None:
-    assert wanted(("openid", "email"), {})
-    assert wanted((), {"scope": "email openid"})
-    assert wanted((), {"scope": "email,openid"})
-    assert not wanted(("email",), {"scope": "my_openid"})
+    assert requests_id_token(("openid", "email"), {})
+    assert requests_id_token((), {"scope": "email openid"})
+    assert requests_id_token((), {"scope": "email,openid"})
+    assert not requests_id_token(("email",), {"scope": "my_openid"})
 
 
 @pytest.fixture

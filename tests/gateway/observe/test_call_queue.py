@@ -15,7 +15,7 @@ from gateway.errors import Unavailable
 from gateway.observe import call_queue, logs
 from gateway.observe.call_queue import BATCH, BOUND, LINES, MORE_FAILURES, WHOLE, CallQueue, as_event, as_line
 from gateway.records.audit import UseCount
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.records.operation import Operation, OperationFilter
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.store.call_log.call_log_store import CallLogBounds
@@ -444,7 +444,7 @@ async def test_at_twelve_thousand_calls_a_second_the_log_stays_within_its_bounds
             await queue.flush()
     assert most <= BOUND + MORE_FAILURES
     assert (tmp_path / "gateway.calls.db").stat().st_size <= bound * 1.1
-    page = await stored.find(OperationFilter("dev", error_codes=one_or_any("upstream_timeout"), limit=1000))
+    page = await stored.find(OperationFilter("dev", error_codes=single_or_any_set("upstream_timeout"), limit=1000))
     found = [one.operation.request_id for one in page.operations][::-1]
     assert found == failed[-len(found) :]  # the newest failures that the size limit kept, without gaps
     assert len(found) > 500

@@ -17,7 +17,7 @@ from gateway.records.connection import Connection, ConnectionRef, Lease
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.refresh.decision import Holder
 from gateway.refresh.save_tokens import token_digest
-from gateway.refresh.token_exchange import ExchangeLost, InProcess
+from gateway.refresh.token_exchange import ExchangeLost, LocalExchange
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.journal import JournalFile, left
 from tests.fakes.patience import PATIENCE_S
@@ -167,7 +167,7 @@ async def test_an_exchange_that_is_lost_leaves_what_it_recorded(
         raise ExchangeLost("unreachable", "the parent has ended.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(InProcess, "ask", lambda _self, *args, **options: lost(*args, **options))
+        patch.setattr(LocalExchange, "ask", lambda _self, *args, **options: lost(*args, **options))
         assert (await called(running))[0] == 503
     assert len([sealed for _, sealed in left(folder(running)) if sealed]) == 1
     assert (await called(running))[0] == 200

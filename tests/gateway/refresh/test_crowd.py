@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.connections.cache_entries import Kept
+from gateway.connections.cache_entries import CacheEntry
 from gateway.records.connection import ConnectionRef, Mark
 from gateway.refresh.schedule import WIDTH_S
 from tests.fakes.gateways import RunningGateway
@@ -17,7 +17,7 @@ def ref(name: str) -> ConnectionRef:
     return ConnectionRef("dev", "tracker", name)
 
 
-def kept(running: RunningGateway, name: str) -> Kept:
+def kept(running: RunningGateway, name: str) -> CacheEntry:
     found = running.runtime.live._kept.get(ref(name))
     assert found is not None
     return found

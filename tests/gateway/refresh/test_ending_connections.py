@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from gateway import clock
 from gateway.catalog.provider import Provider
-from gateway.catalog.refresh_tokens import what_brings_one
+from gateway.catalog.refresh_tokens import advice_on_refresh_token
 from gateway.records.connection import ConnectionRef, Lifespan
 from gateway.refresh.keep_alive import KeepAlive
 from gateway.refresh.schedule import lifespan
@@ -287,7 +287,7 @@ def entry_with(**changes: Any) -> Provider:
     ],
 )
 def test_the_advice_knows_what_was_requested(entry: dict[str, Any], asked: list[str], words: str) -> None:
-    assert what_brings_one(entry_with(**entry), asked).startswith(words)
+    assert advice_on_refresh_token(entry_with(**entry), asked).startswith(words)
 
 
 async def test_doctor_names_the_integrations_whose_connections_end(

@@ -21,7 +21,7 @@ from gateway.journal import Entry, new_key, opened
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.refresh.exchange_message import EgressRoute, Request
 from gateway.refresh.for_workers import ExchangesForWorkers
-from gateway.refresh.through_parent import ParentLink, ThroughParent
+from gateway.refresh.through_parent import ParentExchange, ParentLink
 from gateway.refresh.token_exchange import ExchangeLost
 from gateway.secret import Secret
 from tests.fakes.journal import left, living
@@ -339,5 +339,5 @@ async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch
     monkeypatch.setattr(parent, "ask", ask)
     route = EgressRoute((), None, 5.0, 10)
     call = ProviderCall("https://a.example/token")
-    await ThroughParent(parent, lambda: route).ask(call, entry, 2, timeout_s=3.0, limit_bytes=4)
+    await ParentExchange(parent, lambda: route).ask(call, entry, 2, timeout_s=3.0, limit_bytes=4)
     assert asked == [Request(call, route, entry, 2, 3.0, 4, at)]

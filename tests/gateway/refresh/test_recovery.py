@@ -23,8 +23,8 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.states import State
 from gateway.refresh.protocol import FENCE
 from gateway.refresh.recovery import unfinished
-from gateway.refresh.save_tokens import LEASE, Pair, rescue, token_digest
-from gateway.refresh.token_exchange import ExchangeLost, InProcess
+from gateway.refresh.save_tokens import LEASE, RefreshedTokens, save_after_lost_lease, token_digest
+from gateway.refresh.token_exchange import ExchangeLost, LocalExchange
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, document, tracker_entry, write_entry
@@ -246,8 +246,10 @@ async def test_a_paused_process_that_returns_after_the_loss_was_reported_stores_
     assert (await called(other))[0] == 424
     provider = other.runtime.generation.catalog.get("tracker")
     assert provider is not None
-    pair = Pair(provider, killed.store.open(killed.row.credential), fresh, datetime.now(UTC) + timedelta(hours=1))
-    saved = await rescue(killed.store, killed.row, pair)
+    pair = RefreshedTokens(
+        provider, killed.store.open(killed.row.credential), fresh, datetime.now(UTC) + timedelta(hours=1)
+    )
+    saved = await save_after_lost_lease(killed.store, killed.row, pair)
     assert saved is not None
     assert (saved.version, saved.state) == (2, State.ACTIVE)
     assert tracker.calls["refresh_token"] == 0
@@ -269,7 +271,7 @@ async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_
         raise ExchangeLost("timeout", "no answer within 28 s.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(InProcess, "ask", lambda _self, *args, **options: lost(*args, **options))
+        patch.setattr(LocalExchange, "ask", lambda _self, *args, **options: lost(*args, **options))
         assert (await called(machine))[0] == 503
     status, shown, _ = await called(other)
     assert (status, shown["error"]["payload"].get("reason")) == (503, "refresh_interrupted")

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from gateway.records.connection import MOVED, Lifespan, Past, RefreshFailure
+from gateway.records.connection import MOVED, ImportedHistory, Lifespan, RefreshFailure
 from gateway.records.states import State
 from gateway.store import Store
 from tests.gateway.store.conftest import NOW, REF, new
@@ -13,7 +13,7 @@ EARLIER = NOW - timedelta(days=30)
 async def test_dates_state_and_failure_are_as_they_were_and_the_history_begins_with_the_move(store: Store) -> None:
     failure = RefreshFailure("invalid_grant", "gone", True, EARLIER, 2)
     life = Lifespan(NOW + timedelta(days=5), None)
-    past = Past(
+    past = ImportedHistory(
         created_at=EARLIER,
         granted_at=EARLIER,
         state=State.NEEDS_REAUTH,
@@ -34,16 +34,16 @@ async def test_dates_state_and_failure_are_as_they_were_and_the_history_begins_w
 
 
 async def test_without_a_past_it_is_active_as_of_now(store: Store) -> None:
-    arrived = await store.connections.put_moved(new(REF), Past(), over=False, now=NOW)
+    arrived = await store.connections.put_moved(new(REF), ImportedHistory(), over=False, now=NOW)
     assert arrived is not None
     assert (arrived[0].state, arrived[0].state_reason, arrived[0].created_at) == (State.ACTIVE, MOVED, NOW)
 
 
 async def test_existing_connection_is_kept_unless_replacement_is_requested(store: Store) -> None:
     before, _ = await store.connections.put(new(REF), now=EARLIER)
-    assert await store.connections.put_moved(new(REF), Past(), over=False, now=NOW) is None
+    assert await store.connections.put_moved(new(REF), ImportedHistory(), over=False, now=NOW) is None
     assert await store.connections.get(REF) == before
-    replaced = await store.connections.put_moved(new(REF), Past(), over=True, now=NOW)
+    replaced = await store.connections.put_moved(new(REF), ImportedHistory(), over=True, now=NOW)
     assert replaced is not None
     assert (replaced[1], replaced[0].version) == (False, before.version + 1)
 
@@ -56,7 +56,7 @@ async def test_import_sends_no_event(store: Store) -> None:
         return ("primary",)
 
     store.outbox.targets_of = targets
-    await store.connections.put_moved(new(REF), Past(), over=False, now=NOW)
+    await store.connections.put_moved(new(REF), ImportedHistory(), over=False, now=NOW)
     assert result == []
     await store.connections.put(new(REF), now=NOW)
     assert result == ["dev"]

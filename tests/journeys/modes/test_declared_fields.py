@@ -10,7 +10,7 @@ import yaml
 from aiohttp import web
 
 from gateway.authoring.rehearsal.play import rehearse
-from gateway.catalog.checks import KnownWords
+from gateway.catalog.checks import ExternalNames
 from gateway.catalog.folder import provider_in
 from gateway.integrations.declared import SCRIPTS, known_modes
 from tests.fakes.commands import command_output
@@ -176,7 +176,7 @@ async def test_a_rehearsal_fills_a_declared_field(mode: str, far: Far) -> None:
     whole = {"display_name": "Far", "categories": ["other"], **entry}
     whole["proxy"] = {"base_url": "https://api.far.test", **entry["proxy"]}
     text = json.dumps(whole).replace(far.url, "https://auth.far.test")
-    provider, faults = provider_in("far", json.loads(text), KnownWords(known_modes(), SCRIPTS))
+    provider, faults = provider_in("far", json.loads(text), ExternalNames(known_modes(), SCRIPTS))
     assert provider is not None, faults
     found = await rehearse(provider, {})
     wrong = [(step.name, check.what, check.detail) for step in found.steps for check in step.checks if not check.ok]

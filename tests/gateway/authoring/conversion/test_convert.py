@@ -7,7 +7,7 @@ import pytest
 
 from gateway.authoring.conversion.catalog_file import expanded
 from gateway.authoring.conversion.convert import Converting
-from gateway.catalog.checks import KnownWords
+from gateway.catalog.checks import ExternalNames
 from gateway.catalog.folder import provider_in
 from gateway.integrations.declared import SCRIPTS, known_modes
 
@@ -29,7 +29,7 @@ def converted(**fields: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 
 def is_sound(values: Mapping[str, Any]) -> bool:
-    return provider_in("far", values, KnownWords(known_modes(), SCRIPTS))[0] is not None
+    return provider_in("far", values, ExternalNames(known_modes(), SCRIPTS))[0] is not None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from gateway.auth import basic, client_credentials
 from gateway.authoring.rehearsal.play import Rehearsed, rehearse
 from gateway.authoring.rehearsal.samples import NoSample
-from gateway.catalog.checks import KnownWords
+from gateway.catalog.checks import ExternalNames
 from gateway.catalog.folder import provider_in
 from gateway.catalog.provider import Provider
 from gateway.connections.verify import Verifier
@@ -212,7 +212,7 @@ ENTRIES: Mapping[str, dict[str, Any]] = {
 
 
 def provider(entry: Mapping[str, Any]) -> Provider:
-    found, faults = provider_in("far", entry, KnownWords(known_modes(), SCRIPTS))
+    found, faults = provider_in("far", entry, ExternalNames(known_modes(), SCRIPTS))
     assert found is not None, faults
     return found
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from gateway.http.paging.next_page import Circle
+from gateway.http.paging.next_page import CycleDetector
 
 
 @pytest.mark.parametrize("before", [0, 1, 5])
 @pytest.mark.parametrize("around", [1, 2, 3, 7, 100])
 def test_a_circle_is_noticed_within_three_rounds(before: int, around: int) -> None:
-    circle = Circle()
+    circle = CycleDetector()
     for number in range(before):
         assert not circle.closed(f"before {number}")
     result = next(count for count in range(100_000) if circle.closed(f"around {count % around}"))
@@ -16,10 +16,10 @@ def test_a_circle_is_noticed_within_three_rounds(before: int, around: int) -> No
 
 
 def test_the_very_same_page_again_is_noticed_at_once() -> None:
-    circle = Circle()
+    circle = CycleDetector()
     assert [circle.closed(key) for key in ("a", "a")] == [False, True]
 
 
 def test_different_pages_are_no_cycle() -> None:
-    circle = Circle()
+    circle = CycleDetector()
     assert not any(circle.closed(str(number)) for number in range(10_000))

@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 
 from gateway.http.paging.list_body import body_at, check_list_body, digest_of_body, first_body
-from gateway.records.proxied_call import Position, Way
+from gateway.records.proxied_call import PagingScheme, Position
 
-CURSOR = Way("cursor", cursor_path_in_response="next", cursor_name_in_request="page.after", in_body=True)
-OFFSET = Way("offset", offset_name_in_request="options.offset", limit_name_in_request="options.count", in_body=True)
-GRAPHQL = Way("graphql", cursor_name_in_request="variables.after", in_body=True)
+CURSOR = PagingScheme("cursor", cursor_path_in_response="next", cursor_name_in_request="page.after", in_body=True)
+OFFSET = PagingScheme(
+    "offset", offset_name_in_request="options.offset", limit_name_in_request="options.count", in_body=True
+)
+GRAPHQL = PagingScheme("graphql", cursor_name_in_request="variables.after", in_body=True)
 QUERY = "query($after: String) { a(after: $after) { nodes { id } } }"
-PAGES = Way("offset", offset_name_in_request="variables.page", offset_start_value=1, in_body=True)
+PAGES = PagingScheme("offset", offset_name_in_request="variables.page", offset_start_value=1, in_body=True)
 
 
-def checked(body: Any, *ways: Way, kind: str = "application/json", coding: str = "") -> list[Way]:
+def checked(body: Any, *ways: PagingScheme, kind: str = "application/json", coding: str = "") -> list[PagingScheme]:
     return check_list_body(body if isinstance(body, bytes) else json.dumps(body).encode(), kind, coding, ways)
 
 
@@ -37,7 +39,7 @@ def test_objects_on_the_way_are_made() -> None:
 
 
 def test_a_path_of_its_own_gets_the_cursor_alone() -> None:
-    way = Way("cursor", cursor_name_in_request="cursor", in_body=True, next_path_in_request="{path}/continue")
+    way = PagingScheme("cursor", cursor_name_in_request="cursor", in_body=True, next_path_in_request="{path}/continue")
     assert body_at(b'{"path":"/x"}', Position(way, '"c"')) == b'{"cursor":"c"}'
 
 

@@ -7,25 +7,27 @@ import pytest
 
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
-from gateway.http.paging.next_page import PageTurn, Place, choose, offset_of, taken_apart, turn
+from gateway.http.paging.next_page import PageResult, Place, choose, offset_of, parse_page, read_page
 from gateway.http.paging.page_document import PageDocument
-from gateway.records.proxied_call import Way
+from gateway.records.proxied_call import PagingScheme
 
-CURSOR = Way("cursor", cursor_path_in_response="next", cursor_name_in_request="after", response_path="items")
-LINK = Way("link", link_path_in_response_body="links.next", response_path="items")
-HEADER = Way("link", link_rel_in_response_header="next")
-OFFSET = Way(
+CURSOR = PagingScheme("cursor", cursor_path_in_response="next", cursor_name_in_request="after", response_path="items")
+LINK = PagingScheme("link", link_path_in_response_body="links.next", response_path="items")
+HEADER = PagingScheme("link", link_rel_in_response_header="next")
+OFFSET = PagingScheme(
     "offset", offset_name_in_request="start", response_path="items", offset_calculation_method="by-response-size"
 )
-PAGES = Way("offset", offset_name_in_request="page", offset_start_value=1, offset_calculation_method="per-page")
+PAGES = PagingScheme(
+    "offset", offset_name_in_request="page", offset_start_value=1, offset_calculation_method="per-page"
+)
 
 
-def turned(way: Way, page: Any, *, target: str = "/v1/list", headers: Fields | None = None) -> PageTurn:
+def turned(way: PagingScheme, page: Any, *, target: str = "/v1/list", headers: Fields | None = None) -> PageResult:
     content = page if isinstance(page, bytes) else json.dumps(page).encode()
-    return turn(PageDocument(content), headers or [], way, Place("https", "api.example.com", 443, target))
+    return read_page(PageDocument(content), headers or [], way, Place("https", "api.example.com", 443, target))
 
 
-def following(way: Way, page: Any, **more: Any) -> str | None:
+def following(way: PagingScheme, page: Any, **more: Any) -> str | None:
     result = turned(way, page, **more)
     assert result.refused is None
     return None if result.next is None else result.next.at
@@ -56,7 +58,7 @@ def test_what_cannot_be_a_cursor_is_reported_and_the_records_still_count(cursor:
 
 
 def test_a_cursor_may_be_the_last_records_own() -> None:
-    way = Way(
+    way = PagingScheme(
         "cursor",
         cursor_path_in_response="data.-1.id",
         cursor_name_in_request="starting_after",
@@ -115,12 +117,14 @@ def test_a_short_page_does_not_end_a_count_but_an_empty_one_does() -> None:
 
 
 def test_a_flag_ends_a_count_or_carries_it_over_an_empty_page() -> None:
-    by_page = Way("offset", offset_name_in_request="page", response_path="items", offset_calculation_method="per-page",
+    by_page = PagingScheme("offset", offset_name_in_request="page", response_path="items", offset_calculation_method="per-page",
                   has_more_path_in_response="more")  # fmt: skip
     assert following(by_page, {"items": [1], "more": False}) is None
     assert following(by_page, {"items": [1], "more": 0}) is None
     assert following(by_page, {"items": [], "more": True}, target="/l?page=3") == "4"
-    by_size = Way("offset", offset_name_in_request="start", response_path="items", has_more_path_in_response="more")
+    by_size = PagingScheme(
+        "offset", offset_name_in_request="start", response_path="items", has_more_path_in_response="more"
+    )
     result = turned(by_size, {"items": [], "more": True})
     assert result.refused is not None
 
@@ -139,7 +143,7 @@ def test_a_flag_ends_a_count_or_carries_it_over_an_empty_page() -> None:
 )
 def test_records_that_are_not_there_are_reported_with_what_is(path: str | None, page: Any, names: str) -> None:
     with pytest.raises(UpstreamFailed, match=r".+") as raised:
-        turned(Way("offset", offset_name_in_request="o", response_path=path), page)
+        turned(PagingScheme("offset", offset_name_in_request="o", response_path=path), page)
     assert raised.value.code == "page_unreadable"
     assert names in raised.value.message
     assert "response_path=" in raised.value.message
@@ -159,14 +163,14 @@ def test_records_that_are_not_there_are_reported_with_what_is(path: str | None, 
 def test_where_nobody_said_where_the_records_lie_the_only_list_is_meant(
     page: Any, count: int, learned: str | None
 ) -> None:
-    result = turned(Way("offset", offset_name_in_request="o"), page)
+    result = turned(PagingScheme("offset", offset_name_in_request="o"), page)
     assert (len(result.records), result.way.response_path) == (count, learned)
     if result.next is not None:
         assert result.next.way.response_path == learned
 
 
 def test_a_learned_name_holds_for_the_pages_that_follow() -> None:
-    first = turned(Way("offset", offset_name_in_request="o"), {"members": [{}]})
+    first = turned(PagingScheme("offset", offset_name_in_request="o"), {"members": [{}]})
     assert first.next is not None
     with pytest.raises(UpstreamFailed, match="no array at 'members'"):
         turned(first.next.way, {"others": [{}]})
@@ -190,5 +194,5 @@ def test_the_first_page_shows_which_of_several_ways_it_is(page: Any, headers: Fi
 
 
 def test_a_page_is_taken_apart_in_one_go() -> None:
-    result = taken_apart(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], Place("http", "h", 80, "/"))
+    result = parse_page(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], Place("http", "h", 80, "/"))
     assert (list(result.records), result.next and result.next.at) == ([b"1.0"], "n")

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.errors import UpstreamFailed
 from gateway.http.paging import page_document as module
-from gateway.http.paging.page_document import Odd, PageDocument, Records
+from gateway.http.paging.page_document import NonScalar, PageDocument, Records
 from tests.fakes.scaling import assert_linear
 
 
@@ -66,15 +66,15 @@ def test_a_path_leads_through_objects_arrays_and_names_with_dots(path: str, page
 @pytest.mark.parametrize(
     ("path", "page", "odd"),
     [
-        ("a", "{}", Odd.MISSING),
-        ("a.b", '{"a": 1}', Odd.MISSING),
-        ("a.5", '{"a": [1]}', Odd.MISSING),
-        ("a.-2", '{"a": [1]}', Odd.MISSING),
-        ("a", '{"a": null}', Odd.CONTAINER),
-        ("", "{}", Odd.CONTAINER),
+        ("a", "{}", NonScalar.MISSING),
+        ("a.b", '{"a": 1}', NonScalar.MISSING),
+        ("a.5", '{"a": [1]}', NonScalar.MISSING),
+        ("a.-2", '{"a": [1]}', NonScalar.MISSING),
+        ("a", '{"a": null}', NonScalar.CONTAINER),
+        ("", "{}", NonScalar.CONTAINER),
     ],
 )
-def test_what_is_no_array_is_reported_from_what_is_not_there(path: str, page: str, odd: Odd) -> None:
+def test_what_is_no_array_is_reported_from_what_is_not_there(path: str, page: str, odd: NonScalar) -> None:
     assert PageDocument(page.encode()).records(path) is odd
 
 
@@ -86,11 +86,11 @@ def test_what_is_no_array_is_reported_from_what_is_not_there(path: str, page: st
         ("float", "1.50"),
         ("more", True),
         ("none", None),
-        ("list", Odd.CONTAINER),
+        ("list", NonScalar.CONTAINER),
         ("list.-1.id", "9"),
         ("list.0.id", "8"),
-        ("nowhere", Odd.MISSING),
-        ("list.7.id", Odd.MISSING),
+        ("nowhere", NonScalar.MISSING),
+        ("list.7.id", NonScalar.MISSING),
         ("é.ü", "ö😀"),
     ],
 )
@@ -157,6 +157,6 @@ def test_an_empty_step_is_an_empty_name() -> None:
         "1",
         "2",
         "3",
-        Odd.CONTAINER,
-        Odd.CONTAINER,
+        NonScalar.CONTAINER,
+        NonScalar.CONTAINER,
     ]

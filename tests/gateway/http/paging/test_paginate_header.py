@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
+from gateway.http.paging.paginate_header import PaginateHeader, parse_paginate_header
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
     ],
 )  # fmt: skip
 def test_paginate_header_is_parsed(text: str, wish: PaginateHeader) -> None:
-    assert parse_wish(text) == wish
+    assert parse_paginate_header(text) == wish
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_paginate_header_is_parsed(text: str, wish: PaginateHeader) -> None:
 )
 def test_error_in_the_paginate_header_is_located(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=r".+") as raised:
-        parse_wish(text)
+        parse_paginate_header(text)
     assert fault in str(raised.value)

@@ -5,10 +5,10 @@ import json
 import pytest
 from multidict import CIMultiDict
 
-from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read, set_query, written
-from gateway.records.proxied_call import Position, UpstreamRequest, Way
+from gateway.http.paging.resume_position import OffLimits, digest_of, encode_position, point_at_page, read, set_query
+from gateway.records.proxied_call import PagingScheme, Position, UpstreamRequest
 
-CURSOR = Way("cursor", cursor_path_in_response="next", cursor_name_in_request="page[after]")
+CURSOR = PagingScheme("cursor", cursor_path_in_response="next", cursor_name_in_request="page[after]")
 ORIGINS = {"https://api.example.com:443", "https://files.example.com:443"}
 
 
@@ -20,17 +20,17 @@ def upstream(target: str = "/v1/list?x=%2F&page%5Bafter%5D=old&y=") -> UpstreamR
     "position",
     [
         Position(CURSOR, 'a"é😀'),
-        Position(Way("offset", offset_name_in_request="start", offset_start_value=0), "100"),
-        Position(Way("link", link_rel_in_response_header="next"), "https://api.example.com:443/x"),
+        Position(PagingScheme("offset", offset_name_in_request="start", offset_start_value=0), "100"),
+        Position(PagingScheme("link", link_rel_in_response_header="next"), "https://api.example.com:443/x"),
     ],
 )
 def test_position_survives_encoding(position: Position) -> None:
-    assert read(written(position, "d"), "d") == position
+    assert read(encode_position(position, "d"), "d") == position
 
 
 def test_position_is_valid_for_one_call_only() -> None:
     with pytest.raises(ValueError, match="belongs to another request"):
-        read(written(Position(CURSOR, "a"), digest_of("dev", "jira", "u1")), digest_of("dev", "jira", "u2"))
+        read(encode_position(Position(CURSOR, "a"), digest_of("dev", "jira", "u1")), digest_of("dev", "jira", "u2"))
 
 
 def test_calls_differ_where_their_parts_do() -> None:
@@ -39,23 +39,23 @@ def test_calls_differ_where_their_parts_do() -> None:
 
 @pytest.mark.parametrize("change", [{"v": 2}, {"way": {"type": "cursor", "colour": "red"}}])
 def test_one_of_another_version_is_reported(change: dict[str, object]) -> None:
-    body = json.loads(written(Position(CURSOR, "a"), "d")) | change
+    body = json.loads(encode_position(Position(CURSOR, "a"), "d")) | change
     with pytest.raises(ValueError, match="another version"):
         read(json.dumps(body), "d")
 
 
 def test_a_cursor_takes_the_place_of_the_one_before_and_all_else_stays() -> None:
     request = upstream()
-    aim(request, Position(CURSOR, "a/b c&d=é"), ORIGINS)
+    point_at_page(request, Position(CURSOR, "a/b c&d=é"), ORIGINS)
     assert request.target == "/v1/list?x=%2F&y=&page%5Bafter%5D=a%2Fb%20c%26d%3D%C3%A9"
 
 
 def test_a_link_is_followed_where_the_credential_may_travel() -> None:
-    way = Way("link", link_rel_in_response_header="next")
+    way = PagingScheme("link", link_rel_in_response_header="next")
     request = upstream()
-    aim(request, Position(way, "https://files.example.com:443/v1/list?p=2"), ORIGINS)
+    point_at_page(request, Position(way, "https://files.example.com:443/v1/list?p=2"), ORIGINS)
     assert (request.url, request.base_path) == ("https://files.example.com:443/v1/list?p=2", "/v1")
-    aim(request, Position(way, "https://api.example.com:443/other"), ORIGINS)
+    point_at_page(request, Position(way, "https://api.example.com:443/other"), ORIGINS)
     assert (request.url, request.base_path) == ("https://api.example.com:443/other", "")
     for elsewhere in (
         "https://api.example.com.evil.example/x",
@@ -63,7 +63,7 @@ def test_a_link_is_followed_where_the_credential_may_travel() -> None:
         "https://api.example.com:8443/",
     ):
         with pytest.raises(OffLimits):
-            aim(request, Position(way, elsewhere), ORIGINS)
+            point_at_page(request, Position(way, elsewhere), ORIGINS)
 
 
 def test_a_query_is_begun_where_there_is_none() -> None:

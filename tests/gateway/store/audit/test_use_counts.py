@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from gateway.records.audit import UseCount, UseFilter, UseKey
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.store import Store
 
 HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)
@@ -20,10 +20,10 @@ def wanted(since: int, until: int, **more: object) -> UseFilter:
 async def test_what_a_key_did_between_two_times(store: Store) -> None:
     await store.uses.add_many([count(0, "a", 1, 5, 1), count(1, "a", 1, 7), count(1, "b", 1, 2), count(1, "a", 2, 9)])
     await store.uses.add_many([count(1, "a", 1, 3, 2), count(4, "a", 1, 100)])
-    page = await store.uses.find(wanted(0, 2, key_ids=one_or_any(1)))
+    page = await store.uses.find(wanted(0, 2, key_ids=single_or_any_set(1)))
     assert [(use.connection_id, calls, failed) for use, calls, failed in page.uses] == [("a", 15, 3), ("b", 2, 0)]
     assert (page.calls, page.failed, page.connections) == (17, 3, 2)
-    assert (await store.uses.find(wanted(1, 2, key_ids=one_or_any(1), connection_id="a"))).calls == 10
+    assert (await store.uses.find(wanted(1, 2, key_ids=single_or_any_set(1), connection_id="a"))).calls == 10
     assert (await store.uses.find(wanted(5, 9))).uses == []
 
 

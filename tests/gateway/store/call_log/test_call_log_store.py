@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway import clock
-from gateway.records.filters import one_or_any
+from gateway.records.filters import single_or_any_set
 from gateway.records.operation import KINDS, Operation, OperationFilter, StoredOperation
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.store import Store
@@ -110,8 +110,8 @@ CASES: list[dict[str, Any]] = [
     {"connections": frozenset({("jira", "u1"), ("slack", "u2")})},
     {"connections": frozenset()},
     {"connections": frozenset({("jira", "u1")}), "status": (500, 599)},
-    {"key_ids": one_or_any(7)},
-    {"key_ids": one_or_any(7), "status": (400, 499)},
+    {"key_ids": single_or_any_set(7)},
+    {"key_ids": single_or_any_set(7), "status": (400, 499)},
     {"key_ids": frozenset({7, 8})},
     {"key_ids": frozenset({8, 9}), "connection_id": "u1", "error_codes": frozenset({"cut", "never"})},
     {"status": (404, 404)},
@@ -119,12 +119,12 @@ CASES: list[dict[str, Any]] = [
     {"status": (403, 403)},
     {"failed": True},
     {"failed": False},
-    {"error_codes": one_or_any("cut")},
-    {"error_codes": one_or_any("cut"), "connection_id": "u1"},
-    {"error_codes": one_or_any("never")},
+    {"error_codes": single_or_any_set("cut")},
+    {"error_codes": single_or_any_set("cut"), "connection_id": "u1"},
+    {"error_codes": single_or_any_set("never")},
     {"error_codes": frozenset({"cut", "left"})},
-    {"excluded_codes": one_or_any("cut")},
-    {"excluded_codes": frozenset({"cut", "left"}), "key_ids": one_or_any(7)},
+    {"excluded_codes": single_or_any_set("cut")},
+    {"excluded_codes": frozenset({"cut", "left"}), "key_ids": single_or_any_set(7)},
     {"method": "POST"},
     {"path": "/issues/1"},
     {"text": "ISSUES/12"},
