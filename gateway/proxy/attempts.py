@@ -338,11 +338,11 @@ class Attempts:
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
 
-    async def _waited(self, provider_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
+    async def _waited(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
         """Wait for a due retry and renew the credential; return whether to retry."""
         if not self._retries_left:
             return False
-        wait = self._wait_s(provider_wait_s)
+        wait = self._wait_s(requested_wait_s)
         if wait is None or wait >= self._watch.left_s or not self._gate.budget.take(clock.monotonic()):
             return False
         if not await self._key_spends():
@@ -370,8 +370,8 @@ class Attempts:
             return False  # the result so far is passed on
         return True
 
-    def _wait_s(self, provider_wait_s: float | None) -> float | None:
-        return wait_s(provider_wait_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
+    def _wait_s(self, requested_wait_s: float | None) -> float | None:
+        return wait_s(requested_wait_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
 
     def _place(self, opened: Opened) -> None:
         if opened is not self._request[CONNECTION]:

@@ -65,16 +65,16 @@ class PageAttempts(Attempts):
         """Return the seconds after which the provider wants a retry, or None if it does not say."""
         return self._rules().requested_wait_s(exchange.status, exchange.headers, clock.now())
 
-    async def _waited(self, provider_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
+    async def _waited(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
         """Wait as for any attempt. A failed first page is passed on, unless the provider says when to retry."""
-        if provider_wait_s is None and not self._later and self._retried >= self._request[ASKED].retries:
+        if requested_wait_s is None and not self._later and self._retried >= self._request[ASKED].retries:
             return False
-        return await super()._waited(provider_wait_s, exchange)
+        return await super()._waited(requested_wait_s, exchange)
 
-    def _wait_s(self, provider_wait_s: float | None) -> float | None:
+    def _wait_s(self, requested_wait_s: float | None) -> float | None:
         chance = random.random()  # noqa: S311 (spread, not secrecy)
         return wait_s(
-            provider_wait_s,
+            requested_wait_s,
             self._retried + 1,
             chance,
             waited_s=self._waited_s,
