@@ -207,6 +207,8 @@ class AuthContext:
         """
         return replace(self, destinations=urls, of_our_own=of_our_own)
 
+    toward = for_destinations  # former name, for modes of other packages
+
     @property
     def _withheld_from(self) -> str | None:
         """The first address that may not receive the integration's secrets; None if all may."""
@@ -348,3 +350,6 @@ class AuthContext:
                 "gateway.yaml.",
             )
         return self.integration.client_id
+
+
+Context = AuthContext  # former name, for modes of other packages

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from gateway.auth.context import AuthContext
 from gateway.catalog.provider import Provider
@@ -186,11 +186,25 @@ class Granted:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
+# The names of these methods in release 0.2, which modes of other packages may still define.
+FORMER_METHODS: Final = {
+    "set_out": "start_consent",
+    "answered": "has_provider_answer",
+    "arrive": "finish_consent",
+}
+
+
 class GrantingMode(AuthMode):
     """A mode in which the end user consents on the provider's page and returns to the gateway's callback."""
 
     needs_client: ClassVar[bool] = True
     """Whether the operator must have registered the integration with the provider: client ID, app key …"""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for former, name in FORMER_METHODS.items():
+            if former in vars(cls) and name not in vars(cls):
+                setattr(cls, name, vars(cls)[former])
 
     @abstractmethod
     def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
@@ -225,3 +239,10 @@ class TokenExchangeMode(AuthMode):
 
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return True
+
+
+# ── Former names, for modes of other packages: they were in use in release 0.2.
+
+Wish = AuthorizationRequestInput
+SetOut = ConsentRedirect
+ExchangedMode = TokenExchangeMode

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from gateway import auth
 from gateway.auth.api_key import ApiKey
-from gateway.auth.mode import AuthMode
+from gateway.auth.context import AuthContext, Context
+from gateway.auth.mode import AuthMode, Dialogue, Granted, GrantingMode, SetOut, Wish
 from gateway.catalog.provider import Provider
 from gateway.secret import Secret
 
@@ -24,6 +25,29 @@ class Ticket(AuthMode):
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         return {"credentials.ticket": Secret(held["ticket"])}
+
+
+class Former(GrantingMode):
+    """A mode written for an earlier release, under the names of that time."""
+
+    name = "FORMER"
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        return {"type": self.name}
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return {}
+
+    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+        yield from ()
+        return SetOut("https://provider.example/consent", {"destinations": context.toward("x").destinations})
+
+    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+        return "code" in query
+
+    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+        yield from ()
+        return Granted(dict(kept))
 
 
 class Nothing:
@@ -53,6 +77,21 @@ def test_mode_of_another_package_is_added(offered: list[EntryPoint]) -> None:
     mode = auth.modes()["TICKET"]
     assert (mode.types(), mode.revocable({}), mode.momentary) == (("TICKET",), (), False)
     assert len(auth.modes()) == 18
+
+
+def test_mode_for_an_earlier_release_works(offered: list[EntryPoint]) -> None:
+    offered.append(point("FORMER", "Former"))
+    mode = auth.modes()["FORMER"]
+    assert isinstance(mode, GrantingMode)
+    context = AuthContext(cast(Any, None), cast(Any, None))
+    with pytest.raises(StopIteration) as began:
+        next(mode.start_consent(context, cast(Any, None)))
+    redirect = began.value.value
+    assert (redirect.url, redirect.kept) == ("https://provider.example/consent", {"destinations": ("x",)})
+    assert mode.has_provider_answer(context, {"code": "1"})
+    with pytest.raises(StopIteration) as ended:
+        next(mode.finish_consent(context, {"a": 1}, {}))
+    assert ended.value.value.held == {"a": 1}
 
 
 def test_built_in_mode_cannot_be_replaced(offered: list[EntryPoint]) -> None:
