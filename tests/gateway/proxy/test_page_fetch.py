@@ -12,6 +12,7 @@ from aiohttp import web
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import Paged, PagedReply, paged
 from tests.fakes.lists import serving as lists_serving
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import CONNECTION, Files, serving
 
 MIB = 1 << 20
@@ -43,8 +44,10 @@ async def calls(list_: Paged, count: int, **options: Any) -> list[PagedReply]:
 
 async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(3 * MIB)) as list_:
-        memory = list_.gateway.runtime.page_memory
+        runtime = list_.gateway.runtime
+        memory = runtime.page_memory
         memory.limit_bytes = lambda: 64 * MIB
+        object.__setattr__(runtime.generation.config.egress.limits, "wait_s", PATIENCE_S)
         result = await calls(list_, 20)
         assert [one.status for one in result] == [200] * 20
         assert all(one.trailer["complete"] for one in result)

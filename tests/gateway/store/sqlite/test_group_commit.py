@@ -94,7 +94,10 @@ async def test_waiting_writes_are_committed_together(
         assert store.open(connection.credential)["apiKey"] == "k"
 
 
-async def test_a_last_statement_among_several_commits_for_none(store: Store, commits: list[object]) -> None:
+async def test_a_last_statement_among_several_commits_for_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch, commits: list[object]
+) -> None:
+    monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
     refs = [REF._replace(connection_id=f"c{n}") for n in range(3)]
     for ref in refs:
         await store.connections.put(new(ref), now=NOW)
