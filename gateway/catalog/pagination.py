@@ -1,4 +1,4 @@
-"""Combines an entry's `paginate`, its alternatives and the caller's header into the possible pagination methods (`Way`)."""
+"""Combines an entry's `paginate`, its alternatives and the caller's header into the possible pagination methods (`PagingScheme`)."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

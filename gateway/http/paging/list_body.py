@@ -69,7 +69,7 @@ def body_at(body: bytes, position: Position) -> bytes:
     """Return the body that requests the page at `position`; `body` is the body of the first page."""
     way = position.way
     name = way.offset_name_in_request if way.type == "offset" else way.cursor_name_in_request
-    assert name is not None  # a `Way` has all names that its type needs
+    assert name is not None  # a `PagingScheme` has all names that its type needs
     return _put(b"{}" if way.next_path_in_request is not None else body, name, json.loads(position.at))
 
 

@@ -73,7 +73,7 @@ def point_at_page(
             upstream.base_path = ""
         return
     name = way.cursor_name_in_request if way.type == "cursor" else way.offset_name_in_request
-    assert name is not None  # a `Way` has all names that its type needs
+    assert name is not None  # a `PagingScheme` has all names that its type needs
     set_query(upstream, name, position.at)
 
 
