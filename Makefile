@@ -72,7 +72,7 @@ mutate: venv-dev  ## random mutations of requests, read by us, h11 and nginx: SE
 drill: venv-dev  ## the long form of signals under load: SIGHUP, SIGTERM with a successor, 100 streams; with wrk, if there is one
 	@GATEWAY_DRILL=$${GATEWAY_DRILL:-16} $(BIN)/pytest -v -s -p no:xdist --timeout 900 tests/gateway/server/test_under_load.py tests/gateway/server/test_under_wrk.py
 
-selftest: venv-dev  ## kills, cut networks, stalls, a full disk, and what was lost by them: SELFTEST="--kills 1000 --postgres --keep FILE --seed 1"
+selftest: venv-dev  ## kill processes, cut the network, stall, fill the disk, and print what was lost: SELFTEST="--kills 1000 --postgres --keep FILE --seed 1"
 	@$(BIN)/python -m tests.selftest $(SELFTEST)
 
 loss: venv-dev  ## three nodes in network namespaces behind nginx and HAProxy, killed, stopped, cut off, with wrong clocks (root, 40 minutes): LOSS="--only cut"

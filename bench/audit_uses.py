@@ -35,7 +35,7 @@ INSERT: Final = (
 )
 
 
-def made_up(calls: int) -> Iterator[tuple[int, int, str, str, int, int]]:
+def generated_rows(calls: int) -> Iterator[tuple[int, int, str, str, int, int]]:
     """Generate the rows in the order of their keys, so that inserting them takes only a minute."""
     drawn = random.Random(1)
     a_key_and_hour = max(1, calls // CALLS_A_ROW // (KEYS * HOURS))
@@ -51,7 +51,7 @@ async def main(calls: int) -> None:
         store = await open_store(f"sqlite:///{path}", Keyring([os.urandom(32)]), environments={"dev"})
         begun = time.monotonic()
         with closing(sqlite3.connect(path)) as db, db:
-            db.executemany(INSERT, made_up(calls))
+            db.executemany(INSERT, generated_rows(calls))
             rows, total = db.execute("SELECT count(*), sum(calls) FROM credential_uses").fetchone()
         took, size = time.monotonic() - begun, await asyncio.to_thread(lambda: path.stat().st_size)
         out = sys.stdout

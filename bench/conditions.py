@@ -21,7 +21,7 @@ from bench.open_loop import Latency, at_rate
 from bench.ours import Ours
 from bench.result import MANY
 from bench.server import CannotRun, Server, raise_file_limit
-from bench.shapes import MANY_TURNS, NAMES, WARM_S, all_up, measure, one_load, table
+from bench.shapes import MANY_TURNS, NAMES, WARM_S, measure, one_load, running_contenders, table
 
 GET, POST = "GET 1.3 kB", "POST 300 B"
 LATE: Final = 2.0  # limit, as a multiple of Go's p99.9
@@ -81,7 +81,7 @@ def compared(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) 
     sides = (pair.one, pair.other)
     for who, _ in sides:
         if who not in servers:
-            raise CannotRun(f"{pair.words}: there is no {who} here")
+            raise CannotRun(f"{pair.words}: {who} is not available on this machine")
     for who, shape in sides:
         one_load(servers[who], shape, WARM_S)
     for number in range(rounds):
@@ -142,13 +142,16 @@ def conditions(rounds: int, seconds: int) -> list[str]:
     peers: list[Contender] = [peer for peer in PEERS if peer.name in ("nginx", "go", "node", "aiohttp")]
     parts: list[str] = []
     failed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="bench-") as top, all_up(Path(top), [*peers, *CONTENDERS]) as up:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as top,
+        running_contenders(Path(top), [*peers, *CONTENDERS]) as up,
+    ):
         servers = {server.name: server for server in up}
         found = _tried(PAIRS[:-1], lambda pair: compared(pair, servers, rounds, seconds), failed)
         rate, late = latencies(servers, rounds, seconds)
     with tempfile.TemporaryDirectory(prefix="bench-") as top:
         many = Ours("many", usable=MANY_TURNS, connections=MANY_TURNS)
-        with all_up(Path(top), [many]) as up:
+        with running_contenders(Path(top), [many]) as up:
             cold, warm = cold_and_warm(up[0])
             found += _tried(PAIRS[-1:], lambda pair: compared(pair, {"many": up[0]}, rounds, seconds), failed)
     rows, goal = latency_table(late)

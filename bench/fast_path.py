@@ -55,7 +55,7 @@ AT_ONCE: Final = 100
 TOGETHER: Final = 1000
 
 
-class Forgetful(asyncio.Transport):
+class DiscardingTransport(asyncio.Transport):
     """A transport that discards what is written. `written` counts the calls."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Stage:
 
     def __init__(self, fast_path: FastPath, runtime: Runtime, client: ClientProtocol, key: str, agent: str) -> None:
         self.fast_path, self.runtime, self.client = fast_path, runtime, client
-        self.caller, self.provider = Forgetful(), Forgetful()
+        self.caller, self.provider = DiscardingTransport(), DiscardingTransport()
         names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\nConnection-Id: c0\r\n"
         self.names = f"Host: 127.0.0.1:3003\r\n{names}"
         self.agent = f"Host: 127.0.0.1:3003\r\nAuthorization: Bearer {agent}\r\nAccept: application/json\r\n"
@@ -257,7 +257,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fast_path", description="The fast path without sockets.")
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--shape", choices=SHAPES, default="get")
-    parser.add_argument("--profile", action="store_true", help="show where the time goes")
+    parser.add_argument("--profile", action="store_true", help="print a cProfile report")
     asked = parser.parse_args()
     logs.setup("info", terminal=False)
     gc.collect()

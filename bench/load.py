@@ -80,7 +80,7 @@ def _wrk(wrk: str, target: Target, connections: int, seconds: float, turns: int)
     said = subprocess.run([*command, *named, address], capture_output=True, text=True, check=False, env=environ).stdout
     found = re.search(r"^BENCH (.*)$", said, re.MULTILINE)
     if found is None:
-        raise CannotRun(f"wrk said nothing to count: {said[-300:]}")
+        raise CannotRun(f"wrk printed no summary: {said[-300:]}")
     return Load(**json.loads(found[1]))
 
 

@@ -64,7 +64,7 @@ async def _run(target: Target, rate: float, seconds: float) -> list[float]:
     with suppress(TimeoutError):
         await asyncio.wait_for(all_came, PATIENCE_S)
     if len(took) < total:
-        raise CannotRun(f"{total - len(took)} of {total} answers at {rate:.0f} a second were bad or did not come")
+        raise CannotRun(f"{total - len(took)} of {total} requests at {rate:.0f}/s failed or got no answer")
     return took
 
 

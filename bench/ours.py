@@ -1,7 +1,7 @@
 """The gateway under measurement: a real `gateway serve` with key, connection, injection, access log and request log.
 
-It can also run as a plugin of a host application, or on PostgreSQL. `doors` gives other keys and addresses of a running
-one.
+It can also run as a plugin of a host application, or on PostgreSQL. `other_targets` returns targets of a running gateway
+that use other keys, addresses or headers.
 """
 
 import asyncio
@@ -107,8 +107,8 @@ class Ours:
             yield server
 
 
-def doors(server: Server) -> dict[str, Target]:
-    """Return the targets of a running gateway that use another key than the one in gateway.yaml. Raises CannotRun."""
+def other_targets(server: Server) -> dict[str, Target]:
+    """Return targets of a running gateway with another key, address or header, by name. Raises CannotRun."""
     port, named = server.target.port, dict(server.target.headers)
     key = named["Authorization"].partition(" ")[2]
     held = {

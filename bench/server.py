@@ -50,7 +50,7 @@ class Server:
     process: subprocess.Popen[bytes]
     start_s: float = 0.0
     start_cpu_s: float = 0.0
-    doors: dict[str, Target] = field(default_factory=dict)  # other targets, by name
+    other_targets: dict[str, Target] = field(default_factory=dict)  # other targets, by name
 
     def pids(self) -> list[int]:
         """Return the ids of its process and of all workers. The process is the leader of its session."""
@@ -123,20 +123,22 @@ def _await_answer(server: Server, probe: str, log: Path) -> None:
     text = "nothing listened"
     while time.monotonic() < until:
         if server.process.poll() is not None:
-            raise CannotRun(f"{server.name} ended with {server.process.returncode}: {_last_words(log)}")
+            raise CannotRun(f"{server.name} exited with code {server.process.returncode}: {_last_words(log)}")
         with suppress(OSError, http.client.HTTPException):
             status, body = get(server.target, probe)
             if status == 200:
                 return
             text = f"the last answer was {status} {body[:300].decode(errors='replace')}"
         time.sleep(_LOOK_EVERY_S)
-    raise CannotRun(f"{server.name} gave no good answer within {START_LIMIT_S:g} s; {text}. {_last_words(log)}")
+    raise CannotRun(
+        f"{server.name} did not answer correctly within {START_LIMIT_S:g} s: {text}. Last output: {_last_words(log)}"
+    )
 
 
 def _last_words(log: Path) -> str:
     """Return the log's last line without the folder's path, which differs in each run."""
     lines = log.read_text(errors="replace").replace(f"{log.parent}/", "").strip().splitlines()
-    return lines[-1] if lines else "(it said nothing)"
+    return lines[-1] if lines else "(no output)"
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

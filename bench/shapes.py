@@ -16,7 +16,7 @@ from typing import Final
 from bench import proc, upstream
 from bench.contenders import PEERS, Contender
 from bench.goals import Goal
-from bench.ours import Ours, doors
+from bench.ours import Ours, other_targets
 from bench.result import MANY
 from bench.server import HOST, CannotRun, Server
 
@@ -28,8 +28,8 @@ class Shape:
     """A kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight` is its percentage of
     the mix.
 
-    `door`: which of the gateway's targets to call (`bench.ours.doors`); peers get the plain request. `text`: the body
-    itself.
+    `target`: which of the gateway's targets to call (`bench.ours.other_targets`); peers get the plain request.
+    `text`: the body itself.
     `turns`: the requests rotate over this many connections of the gateway.
     """
 
@@ -41,7 +41,7 @@ class Shape:
     trace: bool = False
     keep_alive: bool = True
     weight: int = 0
-    door: str = ""
+    target: str = ""
     text: str = ""
     turns: int = 0
 
@@ -65,15 +65,15 @@ SHAPES: Final = (
     Shape("1 kB of headers", headers=1024),
     Shape("8 kB of headers", headers=7168),
     Shape("no keep-alive", keep_alive=False),
-    Shape("GET, capability address", door="capability"),
-    Shape("GET, key with rules and budget", door="minted"),
-    Shape("POST, key with rules and budget", "POST", 1300, door="minted"),
-    Shape("GET, Retries: 2", door="retries"),
+    Shape("GET, capability address", target="capability"),
+    Shape("GET, key with rules and budget", target="minted"),
+    Shape("POST, key with rules and budget", "POST", 1300, target="minted"),
+    Shape("GET, Retries: 2", target="retries"),
 )
 MANY_TURNS: Final = 10_000
 OWN: Final = (
     Shape("10,000 connections in turn", turns=MANY_TURNS),
-    Shape("MCP tools/call", "POST", path="/mcp", door="mcp", text=CALL),
+    Shape("MCP tools/call", "POST", path="/mcp", target="mcp", text=CALL),
 )
 """Shapes that only the gateway supports."""
 MIX: Final = "mix"
@@ -134,7 +134,7 @@ def table(found: Found) -> str:
 def one_load(server: Server, name: str, seconds: int) -> float:
     """Return CPU µs per request. Raises CannotRun when an answer was bad."""
     shape = shape_of(name)
-    target = server.doors.get(shape.door, server.target)
+    target = server.other_targets.get(shape.target, server.target)
     named = [word for key, value in target.headers.items() for word in ("-H", f"{key}: {value}")]
     command = ["wrk", "-t1", f"-c{MANY}", f"-d{seconds}", "--timeout", "10", "-s", str(upstream.PEERS / "shapes.lua")]
     environ = {**os.environ, "BENCH_SHAPES": requests(name), "BENCH_MIX": "1" if name == MIX else ""}
@@ -156,8 +156,8 @@ def one_load(server: Server, name: str, seconds: int) -> float:
 
 
 @contextmanager
-def all_up(top: Path, everyone: Sequence[Contender]) -> Iterator[list[Server]]:
-    """Yield all contenders that start, in front of one TLS upstream. The gateway has its `doors`."""
+def running_contenders(top: Path, everyone: Sequence[Contender]) -> Iterator[list[Server]]:
+    """Yield all contenders that start, in front of one TLS upstream. The gateway has its `other_targets`."""
     with ExitStack() as stack:
         (top / "upstream").mkdir()
         behind, certificate = stack.enter_context(upstream.tls(top / "upstream"))
@@ -171,7 +171,7 @@ def all_up(top: Path, everyone: Sequence[Contender]) -> Iterator[list[Server]]:
             server = stack.enter_context(running)
             server.name = one.name
             if isinstance(one, Ours) and not one.plugin:
-                server.doors = doors(server)
+                server.other_targets = other_targets(server)
             servers.append(server)
         yield servers
 
@@ -181,7 +181,7 @@ def measure(names: Sequence[str], rounds: int, seconds: int) -> tuple[Found, lis
     found: Found = {name: {} for name in names}
     failed: list[str] = []
     everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), Ours()]
-    with tempfile.TemporaryDirectory(prefix="bench-") as top, all_up(Path(top), everyone) as servers:
+    with tempfile.TemporaryDirectory(prefix="bench-") as top, running_contenders(Path(top), everyone) as servers:
         for name in names:
             for server in servers:  # new connections, TLS handshakes and first compilation are not measured
                 with suppress(CannotRun):

@@ -91,7 +91,7 @@ def event_delays_ms(server: Server, *, count: int, every_ms: int) -> list[float]
             *whole, held = held.split(b"\n\n")
             delays += [(now - int(event.rpartition(b"data: ")[2])) / 1e6 for event in whole]
     if len(delays) < count:
-        raise CannotRun(f"{server.name} passed on {len(delays)} of {count} events")
+        raise CannotRun(f"{server.name} forwarded {len(delays)} of {count} events")
     return sorted(delays)
 
 
@@ -124,7 +124,7 @@ def _measured(server: Server, size: int, move: Callable[[], int]) -> Stream:
     moved = move()
     took = time.monotonic() - began
     if moved != size:
-        raise CannotRun(f"{server.name} passed on {moved} of {size} bytes")
+        raise CannotRun(f"{server.name} forwarded {moved} of {size} bytes")
     mib = size / MIB
     used_s = proc.cpu_s(pids) - before_s
     return Stream(mib / took, used_s * 1000 / mib, before_mib, max(0.0, proc.peak_mib(pids) - before_mib))

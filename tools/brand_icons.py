@@ -78,7 +78,7 @@ def drawing(package: Path, slug: str) -> str:
     """Return the icon's only path. Raises SystemExit if it has several."""
     found = _PATH.search((package / "icons" / f"{slug}.svg").read_text("utf-8"))
     if found is None:
-        raise SystemExit(f"{slug}.svg is not one path")
+        raise SystemExit(f"{slug}.svg must contain exactly one path")
     return found[1]
 
 

@@ -1,4 +1,4 @@
-"""Three nodes on one PostgreSQL, behind the shipped nginx or HAProxy configuration, in front of the fake provider `Wide`."""
+"""Three nodes on one PostgreSQL, behind the shipped nginx or HAProxy configuration, in front of a `BalancerTestProvider`."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -9,20 +9,20 @@ import pytest_asyncio
 from tests.deploy.cluster import Cluster
 from tests.fakes.fronts import Front, front, program
 from tests.fakes.postgres import PostgresServer
-from tests.fakes.wide import Wide
+from tests.fakes.wide import BalancerTestProvider
 
 BALANCERS: Final = ("nginx", "haproxy")
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
-async def wide() -> AsyncIterator[Wide]:
-    async with Wide().serving() as provider:
+async def wide() -> AsyncIterator[BalancerTestProvider]:
+    async with BalancerTestProvider().serving() as provider:
         yield provider
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def cluster(
-    wide: Wide, postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+    wide: BalancerTestProvider, postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
     """The cluster, with the connection that `tests.fakes.processes.head` uses."""
     folder = tmp_path_factory.mktemp("nodes")

@@ -19,7 +19,7 @@ from tests.fakes.load import SHORT
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import CONNECTION
 from tests.fakes.raw import RawAnswer, RawClient
-from tests.fakes.wide import MIB, Wide, piece
+from tests.fakes.wide import MIB, BalancerTestProvider, piece
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -82,20 +82,20 @@ TARGETS = [
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=[target[:24] for target in TARGETS])
-async def test_a_path_arrives_as_it_was_sent(balancer: Front, wide: Wide, target: str) -> None:
+async def test_a_path_arrives_as_it_was_sent(balancer: Front, wide: BalancerTestProvider, target: str) -> None:
     wide.asked.clear()
     answer = await asked(balancer, f"/proxy{target}")
     assert (answer.status, list(wide.asked)) == (200, [target])
 
 
-async def test_odd_fields_arrive(balancer: Front, wide: Wide) -> None:
+async def test_odd_fields_arrive(balancer: Front, wide: BalancerTestProvider) -> None:
     answer = await asked(balancer, "/proxy/x", "X_Under: 1", "x.dot: 2", "X-Long: " + "v" * 15_000, "X-Empty:")
     assert answer.status == 200
     assert (wide.headers["x_under"], wide.headers["x.dot"], wide.headers["x-empty"]) == ("1", "2", "")
     assert len(wide.headers["x-long"]) == 15_000
 
 
-async def test_the_gateway_still_refuses_what_it_refuses(balancer: Front, wide: Wide) -> None:
+async def test_the_gateway_still_refuses_what_it_refuses(balancer: Front, wide: BalancerTestProvider) -> None:
     wide.asked.clear()
     for target in ("/proxy/a/../b", "/proxy/a/%2e%2e/b", "/%70roxy/x"):
         answer = await asked(balancer, target)
@@ -104,7 +104,7 @@ async def test_the_gateway_still_refuses_what_it_refuses(balancer: Front, wide: 
     assert not wide.asked
 
 
-async def test_events_arrive_when_they_are_sent(balancer: Front, wide: Wide) -> None:
+async def test_events_arrive_when_they_are_sent(balancer: Front, wide: BalancerTestProvider) -> None:
     """The provider sends each event only after the previous one has arrived, so the balancer must not buffer any."""
     arrived = []
     async with http(balancer) as session, session.get("/proxy/dialogue/50") as answer, asyncio.timeout(PATIENCE_S):
@@ -194,7 +194,7 @@ async def test_no_code_token_or_capability_is_logged(balancer: Front) -> None:
 
 
 async def test_a_post_that_was_lost_with_its_node_is_not_sent_again(
-    balancer: Front, cluster: Cluster, wide: Wide
+    balancer: Front, cluster: Cluster, wide: BalancerTestProvider
 ) -> None:
     wide.asked.clear()
     wide.hold.clear()

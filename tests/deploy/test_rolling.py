@@ -114,7 +114,7 @@ async def test_no_request_fails_while_the_database_restarts(
     balancer: Front, cluster: Cluster, postgres_server: PostgresServer
 ) -> None:
     if balancer.name == "nginx" and not LONG:
-        pytest.skip("it asks no node how it is, so there is less to go wrong; `make rolling` looks")
+        pytest.skip("nginx makes no active health checks; `make rolling` tests this case")
     async with busy(balancer) as (loads, streams):
         await asyncio.sleep(1)
         await asyncio.to_thread(postgres_server.stop)

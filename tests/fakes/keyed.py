@@ -15,7 +15,7 @@ HEADERS = {"authorization": "Bearer ${apiKey}"}
 OTHER_KEY = "sk-other-0123456789abcdef"
 
 
-class Keyed:
+class TwoConnectionGateway:
     """`running` has integration `lane` with connections `c1` and `c2` in `dev`, and `c1` in `other`."""
 
     def __init__(self, running: RunningGateway, provider: RawProvider) -> None:
@@ -67,7 +67,9 @@ async def dial(port: int) -> AsyncIterator[Caller]:
 
 
 @asynccontextmanager
-async def keyed(folder: Path, *, fast_path: bool = True, answered: Any = None, **proxy: Any) -> AsyncIterator[Keyed]:
+async def keyed(
+    folder: Path, *, fast_path: bool = True, answered: Any = None, **proxy: Any
+) -> AsyncIterator[TwoConnectionGateway]:
     async with raw_provider(answered) if answered else raw_provider() as provider:
         base = proxy.pop("base_url", provider.origin)
         entry = {**ENTRY, "proxy": {"base_url": base.replace("ORIGIN", provider.origin), "headers": HEADERS, **proxy}}
@@ -93,6 +95,6 @@ async def keyed(folder: Path, *, fast_path: bool = True, answered: Any = None, *
                 }
                 async with running.http.post(f"{running.url}/connections", json=body, headers=headers) as answer:
                     assert answer.status == 201, await answer.text()
-            yield Keyed(running, provider)
+            yield TwoConnectionGateway(running, provider)
         finally:
             await running.stop()

@@ -151,7 +151,7 @@ class NoLinks:
 
 
 @web.middleware
-async def told_apart(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def stand_in_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Replaces request_id, access_log, error_shape and bearer_key."""
     request[REQUEST_ID] = "req-1"
     request[TIMING] = Timing(clock.monotonic())
@@ -175,7 +175,7 @@ def application(
     egress_limits: EgressLimits | None = None,
     limits: ClientLimitsConfig | None = None,
 ) -> web.Application:
-    app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
+    app = web.Application(middlewares=[cors, stand_in_middleware, connection, upstream, credentials, decompress])
     server = SimpleNamespace(public_url=PUBLIC_URL, limits=limits or ClientLimitsConfig())
     config = SimpleNamespace(server=server, egress=SimpleNamespace(trace_headers="pass"))
     generation = SimpleNamespace(egress=egress, config=config, public_url=PUBLIC_URL)

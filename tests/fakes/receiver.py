@@ -12,7 +12,7 @@ from multidict import CIMultiDictProxy
 
 
 @dataclass(frozen=True)
-class Got:
+class ReceivedWebhook:
     """A request, and the status of its answer."""
 
     path: str
@@ -32,7 +32,7 @@ class Receiver:
     url: str = ""
     answer: Callable[[str, Any], web.Response] = lambda _path, _body: web.Response(status=204)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
-    got: list[Got] = field(default_factory=list)
+    got: list[ReceivedWebhook] = field(default_factory=list)
     held: int = 0  # requests that have no answer yet
     _came: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -50,7 +50,7 @@ class Receiver:
         return self.url.rpartition(":")[2]
 
     @property
-    def taken(self) -> list[Got]:
+    def taken(self) -> list[ReceivedWebhook]:
         """Return the requests that were answered with a 2xx, in order."""
         return [one for one in self.got if 200 <= one.status < 300]
 
@@ -68,7 +68,7 @@ class Receiver:
                 self._came.clear()
                 await self._came.wait()
 
-    async def until_taken(self, number: int) -> list[Got]:
+    async def until_taken(self, number: int) -> list[ReceivedWebhook]:
         await self.until(lambda: len(self.taken) >= number)
         return self.taken
 
@@ -79,6 +79,6 @@ class Receiver:
         await self.hold.wait()
         self.held -= 1
         answer = self.answer(request.path, body)
-        self.got.append(Got(request.path, request.headers, body, answer.status))
+        self.got.append(ReceivedWebhook(request.path, request.headers, body, answer.status))
         self._came.set()
         return answer

@@ -26,7 +26,7 @@ def piece(number: int) -> bytes:
     return hashlib.sha256(b"%d" % number).digest() * (MIB // 32)
 
 
-class Wide:
+class BalancerTestProvider:
     """`asked`: number of requests by raw path. `headers`: of the last request, in lower case.
 
     While `hold` is unset, ``/held`` waits. ``/dialogue/N`` sends its next event when `arrived` reports the arrival of
@@ -95,7 +95,7 @@ class Wide:
         return answer
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator["Wide"]:
+    async def serving(self) -> AsyncIterator["BalancerTestProvider"]:
         app = web.Application(client_max_size=0)
         app.router.add_route("*", "/{any:.*}", self.any)
         server = TestServer(app, skip_url_asserts=True)

@@ -27,7 +27,7 @@ from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.postgres import PASSWORD, SETTINGS, PostgresServer
 from tests.fakes.tracker import Grant
 from tests.loss.cluster import Cluster, faketime
-from tests.loss.judged import Judged
+from tests.loss.judged import ScenarioResult
 from tests.loss.network import DATABASE, HUB, NETWORK, NODES, PROVIDER, inside, missing, network
 from tests.loss.provider import StrictProvider
 from tests.loss.scenarios import SCENARIOS, Trial
@@ -100,7 +100,7 @@ class Session:
         self._cluster, self._provider, self._balancer, self._seed = cluster, provider, balancer, seed
         self._made = 0
 
-    async def play(self, name: str) -> Judged:
+    async def play(self, name: str) -> ScenarioResult:
         dice = random.Random(f"{self._seed} {self._balancer.name} {name}")
         grants = await self._imported()
         asked_before = self._provider.calls["refresh_token"]
@@ -114,7 +114,7 @@ class Session:
             await clients.finish()
         finally:
             await clients.close()
-        judged = Judged(name, calls=clients.calls)
+        judged = ScenarioResult(name, calls=clients.calls)
         settled = await asyncio.gather(*(self._settled(n, one) for n, one in enumerate(grants)))
         judged.refreshes = self._provider.calls["refresh_token"] - asked_before
         for one, (status, reason) in zip(grants, settled, strict=True):

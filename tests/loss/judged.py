@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Judged:
+class ScenarioResult:
     """`calls`: by status, or by the name of an exception. `reported`: lost connections with the reason `rotation_lost`.
 
     `silent`: lost connections with any other reason. `unexpected`: lost connections without an excuse.

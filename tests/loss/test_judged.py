@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.loss.judged import Judged
+from tests.loss.judged import ScenarioResult
 from tests.loss.provider import StrictProvider
 
 
@@ -22,7 +22,7 @@ from tests.loss.provider import StrictProvider
 def test_a_connection_is_judged_by_its_status_its_reason_and_whether_its_reply_was_in_flight(
     status: int, reason: str, may_be_lost: bool, counts: tuple[int, int], fine: bool
 ) -> None:
-    judged = Judged("x", calls=Counter({"200": 3, "503": 1}))
+    judged = ScenarioResult("x", calls=Counter({"200": 3, "503": 1}))
     judged.add("c1", status, reason, may_be_lost=may_be_lost)
     assert (judged.reported, judged.silent) == counts
     assert judged.fine is fine

@@ -36,7 +36,7 @@ OUR_HEADERS = re.compile(
 
 
 @dataclass
-class There:
+class SdkGateway:
     """A gateway with a connection ``u1`` to each vendor."""
 
     gateway: RunningGateway
@@ -50,7 +50,7 @@ class There:
 
 
 @pytest.fixture
-async def there(tmp_path: Path) -> AsyncIterator[There]:
+async def there(tmp_path: Path) -> AsyncIterator[SdkGateway]:
     async with AsyncExitStack() as stack:
         vendors = {kind.name: kind() for kind in VENDORS}
         for vendor in vendors.values():
@@ -71,7 +71,7 @@ async def there(tmp_path: Path) -> AsyncIterator[There]:
             body = {"provider_config_key": name, "connection_id": "u1", "credentials": dict(vendor.credentials)}
             await gateway.json("POST", "/connections", json=body, expect=201)
             vendor.seen.clear()
-        yield There(gateway, vendors)
+        yield SdkGateway(gateway, vendors)
 
 
 def cases() -> Iterator[ParameterSet]:
@@ -87,7 +87,7 @@ def cases() -> Iterator[ParameterSet]:
 
 @pytest.mark.parametrize(("name", "way"), list(cases()))
 async def test_an_sdk_works_as_the_page_says_and_nothing_of_ours_leaves(
-    there: There, tmp_path: Path, name: str, way: str
+    there: SdkGateway, tmp_path: Path, name: str, way: str
 ) -> None:
     vendor = there.vendors[VENDOR.get(name, name.partition("-")[0])]
     capability = await there.capability(vendor.name) if way == "capability" else ""

@@ -1,4 +1,4 @@
-"""``make selftest``: kills, cuts, stalls, full disks and restarts, and a table of what was lost by them."""
+"""``make selftest``: kill processes, cut the network, stall, fill the disk, restart PostgreSQL, and print what was lost."""
 
 import argparse
 import asyncio
@@ -103,7 +103,7 @@ async def writes(plan: Plan) -> AsyncIterator[Seen]:
 
 
 async def network(_plan: Plan) -> AsyncIterator[Seen]:
-    """the network to the provider cut during a refresh"""
+    """the network to the provider is cut during a refresh"""
     for forgiving in PROVIDERS:
         for place in CUTS:
             with tempfile.TemporaryDirectory() as folder:
@@ -111,20 +111,20 @@ async def network(_plan: Plan) -> AsyncIterator[Seen]:
 
 
 async def stall(_plan: Plan) -> AsyncIterator[Seen]:
-    """the holder of a lease stalled past it"""
+    """the lease holder stalls until its lease expires"""
     for parent in (False, True):
         with tempfile.TemporaryDirectory() as folder:
             yield await stalled_holder(Path(folder), parent=parent)
 
 
 async def disk(_plan: Plan) -> AsyncIterator[Seen]:
-    """a full disk"""
+    """the disk is full"""
     with tempfile.TemporaryDirectory() as folder:
         yield await full_disk(Path(folder))
 
 
 async def postgres(_plan: Plan) -> AsyncIterator[Seen]:
-    """PostgreSQL restarted under load"""
+    """PostgreSQL restarts under load"""
     async with _postgres() as server:
         with tempfile.TemporaryDirectory() as folder:
             yield await postgres_restart(Path(folder), server, seconds=10.0)

@@ -22,7 +22,7 @@ from gateway.http.passed_head import guarded
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.patience import PATIENCE_S
 from tests.wire.messages import CLOSE, Body, Head, parse_head, read_body, request
-from tests.wire.recorder import FINE, Heard, Recorder, Says, Script, turns
+from tests.wire.recorder import FINE, RecordedRequest, Recorder, Script, ScriptedAnswer, turns
 
 CREDENTIAL: Final = b"wire-credential-0123"
 STAYS_HERE: Final = frozenset(
@@ -151,12 +151,14 @@ class Bench:
         finally:
             writer.transport.abort()
 
-    def set(self, script: Says | Script) -> None:
+    def set(self, script: ScriptedAnswer | Script) -> None:
         self.recorder.says = script
         self.recorder.heard.clear()
         self.recorder.faults.clear()
 
-    async def passes(self, *pieces: bytes, script: Says = FINE, kept: bool = True) -> tuple[Heard, Answer]:
+    async def passes(
+        self, *pieces: bytes, script: ScriptedAnswer = FINE, kept: bool = True
+    ) -> tuple[RecordedRequest, Answer]:
         """Send a request that must reach the provider. `kept`: whether the connection stays open after the answer."""
         self.set(script)
         async with self.dial() as caller:
@@ -170,7 +172,7 @@ class Bench:
         return heard, answer
 
     @asynccontextmanager
-    async def talk(self, *pieces: bytes, script: Says | Script = FINE) -> AsyncIterator[Caller]:
+    async def talk(self, *pieces: bytes, script: ScriptedAnswer | Script = FINE) -> AsyncIterator[Caller]:
         """Yield a connection on which `pieces` have been sent, for tests with their own checks."""
         self.set(script)
         async with self.dial() as caller:
@@ -204,7 +206,7 @@ class Bench:
         assert [heard.target for heard in self.recorder.heard] == [self.last_target]
         return answer
 
-    async def answered(self, script: Says | Script, asked: bytes | None = None, kept: bool = True) -> Answer:
+    async def answered(self, script: ScriptedAnswer | Script, asked: bytes | None = None, kept: bool = True) -> Answer:
         """Return the answer to `asked` when the provider acts as `script` says."""
         self.set(script)
         asked = request() if asked is None else asked
@@ -242,7 +244,7 @@ class Bench:
             check_arrival(heard, self.recorder.authority)
 
 
-def check_arrival(heard: Heard, authority: bytes) -> None:
+def check_arrival(heard: RecordedRequest, authority: bytes) -> None:
     """Check the rules for every request that is sent to a provider, whatever caused it."""
     head = heard.head
     assert SECRET_KEY.encode() not in head.raw
@@ -258,7 +260,7 @@ def check_arrival(heard: Heard, authority: bytes) -> None:
         check_second_reader(heard)
 
 
-def check_second_reader(heard: Heard) -> None:
+def check_second_reader(heard: RecordedRequest) -> None:
     """Check that h11 reads the same message, to the last byte."""
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     reader.receive_data(heard.head.raw + (heard.body.raw or heard.body.data))

@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.wire.bench import Bench, Caller
 from tests.wire.messages import CHUNKED, Misframed, request, upload
-from tests.wire.recorder import Heard, Says, ok, says, turns
+from tests.wire.recorder import RecordedRequest, ScriptedAnswer, ok, says, turns
 
 CONNECTIONS: Final = 50
 ABORTS: Final = 0.03  # share of the batches
@@ -34,7 +34,7 @@ class Tally:
     odd: Counter[str] = field(default_factory=Counter)
 
 
-def answer_to(heard: Heard) -> Says:
+def answer_to(heard: RecordedRequest) -> ScriptedAnswer:
     """Return path and body of the request, in a framing that depends on its number."""
     body = heard.target + b"|" + heard.body.data
     match int(heard.target[1:]) % 5:

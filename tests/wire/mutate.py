@@ -5,7 +5,7 @@
 Each mutated request is sent through the gateway to a recorder, given to h11, and sent through an nginx to its own
 recorder. A finding is a request that the gateway forwards while another reader reads the same bytes differently:
 another number of messages, another method, target or body. Requests that the others refuse and the gateway forwards are
-counted as `only we`. h11 always reads what leaves the gateway, to the last byte.
+counted as "forwarded only by the gateway". h11 always reads what leaves the gateway, to the last byte.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import h11
 from tests.wire.before import gateway_before
 from tests.wire.bench import Bench, check_arrival
 from tests.wire.messages import CHUNKED, OURS, Misframed, request, upload
-from tests.wire.recorder import Heard, Recorder, turns
+from tests.wire.recorder import RecordedRequest, Recorder, turns
 from tests.wire.second_reader import Nginx, Reading, until_quiet
 
 Message = tuple[bytes, bytes, bytes]  # method, target, body
@@ -73,7 +73,7 @@ def mutated(chance: random.Random) -> bytes:
     return bytes(data)
 
 
-async def ours(bench: Bench, data: bytes) -> list[Heard]:
+async def ours(bench: Bench, data: bytes) -> list[RecordedRequest]:
     """Return the requests that leave the gateway for `data`."""
     bench.set(bench.recorder.says)
     async with bench.dial() as caller:
@@ -180,7 +180,8 @@ async def look(bench: Bench, nginx: Nginx | None, data: bytes, counts: Counter[s
             readers["nginx"] = await nginx.read(data, PATIENT_S)  # it may only have been slow
     found = 0
     for name, read in readers.items():
-        counts[f"only we, not {name}"] += read.refused and len(read.messages) < len(forwarded)
+        refused = read.refused and len(read.messages) < len(forwarded)
+        counts[f"forwarded only by the gateway, refused by {name}"] += refused
         if differs(forwarded, read):
             found += tell(f"{name} reads it differently", data, ours=forwarded, theirs=read)
     return found

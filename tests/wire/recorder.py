@@ -16,7 +16,7 @@ AFTER: Final = b"/after-"
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
+class ScriptedAnswer:
     """Sends `pieces` one after the other, then does `then` with the connection. `early`: before it reads the request's
     body.
 
@@ -28,8 +28,8 @@ class Says:
     early: bool = False
 
 
-def says(*pieces: bytes, then: Literal["keep", "close", "reset"] = "keep", early: bool = False) -> Says:
-    return Says(pieces, then, early)
+def says(*pieces: bytes, then: Literal["keep", "close", "reset"] = "keep", early: bool = False) -> ScriptedAnswer:
+    return ScriptedAnswer(pieces, then, early)
 
 
 def ok(body: bytes = b"ok", fields: bytes = b"") -> bytes:
@@ -38,11 +38,11 @@ def ok(body: bytes = b"ok", fields: bytes = b"") -> bytes:
 
 FINE: Final = says(ok())
 FINE_HEAD: Final = says(ok().removesuffix(b"ok"))
-Script = Callable[["Heard", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Script = Callable[["RecordedRequest", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Heard:
+class RecordedRequest:
     """A request as received. `partial`: the received bytes of a truncated body, else None."""
 
     connection: int
@@ -72,10 +72,10 @@ class Recorder:
     With `answer_to`, each request is answered with its result, and none is recorded.
     """
 
-    says: Says | Script = FINE
-    answer_to: Callable[[Heard], Says] | None = None
+    says: ScriptedAnswer | Script = FINE
+    answer_to: Callable[[RecordedRequest], ScriptedAnswer] | None = None
     port: int = 0
-    heard: list[Heard] = field(default_factory=list)
+    heard: list[RecordedRequest] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
     dialled: int = 0
@@ -124,14 +124,14 @@ class Recorder:
             if fault.partial:
                 self.faults.append(f"half a head: {fault.partial!r}")
             return False
-        heard = Heard(number, parse_head(raw))
+        heard = RecordedRequest(number, parse_head(raw))
         if self.answer_to is not None:
             return await self._answer(heard, self.answer_to, reader, writer)
         self.heard.append(heard)
         script = FINE_HEAD if self.says is FINE and heard.method == b"HEAD" else self.says
         if heard.target.startswith(AFTER):
             script = says(ok(heard.target))
-        if not isinstance(script, Says):
+        if not isinstance(script, ScriptedAnswer):
             await script(heard, reader, writer)
             return False
         if script.early:
@@ -152,8 +152,8 @@ class Recorder:
 
     async def _answer(
         self,
-        heard: Heard,
-        answer_to: Callable[[Heard], Says],
+        heard: RecordedRequest,
+        answer_to: Callable[[RecordedRequest], ScriptedAnswer],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
@@ -165,7 +165,7 @@ class Recorder:
         await self._say(script, writer)
         return script.then == "keep"
 
-    async def _say(self, script: Says, writer: asyncio.StreamWriter) -> None:
+    async def _say(self, script: ScriptedAnswer, writer: asyncio.StreamWriter) -> None:
         for n, piece in enumerate(script.pieces):
             if n:
                 await turns()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.wire.bench import Bench, table
 from tests.wire.messages import HOST, KEY, naming, request, sized
-from tests.wire.recorder import Says, ok, says
+from tests.wire.recorder import ScriptedAnswer, ok, says
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -202,7 +202,7 @@ FRAMED = table(
 
 @pytest.mark.parametrize(("script", "body", "framing"), FRAMED)
 async def test_a_body_passes_in_whatever_framing_it_came(
-    bench: Bench, script: Says, body: bytes, framing: str | None
+    bench: Bench, script: ScriptedAnswer, body: bytes, framing: str | None
 ) -> None:
     answer = await bench.answered(script)
     assert (answer.code, answer.body.data) == ("", body)

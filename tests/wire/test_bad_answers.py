@@ -4,7 +4,7 @@ import pytest
 
 from tests.wire.bench import Bench, table
 from tests.wire.messages import CLOSE, HOST, KEY, naming, request
-from tests.wire.recorder import Says, ok, says, turns
+from tests.wire.recorder import ScriptedAnswer, ok, says, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -67,7 +67,7 @@ NOT_HTTP = table(
 
 
 @pytest.mark.parametrize("script", NOT_HTTP)
-async def test_what_is_no_clean_http_is_a_502(bench: Bench, script: Says) -> None:
+async def test_what_is_no_clean_http_is_a_502(bench: Bench, script: ScriptedAnswer) -> None:
     answer = await bench.answered(script)
     assert (answer.status, answer.code[:9]) == (502, "upstream_")
 
@@ -96,7 +96,7 @@ TORN = table(
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"], ids=["1.1", "1.0"])
 @pytest.mark.parametrize("script", TORN)
-async def test_a_torn_answer_never_looks_whole(bench: Bench, script: Says, version: bytes) -> None:
+async def test_a_torn_answer_never_looks_whole(bench: Bench, script: ScriptedAnswer, version: bytes) -> None:
     answer = await bench.answered(script, request(version=version))
     assert (answer.end == "torn" and answer.code == "") or answer.status == 502
 
@@ -113,7 +113,7 @@ STRAY = table(
 
 
 @pytest.mark.parametrize("script", STRAY)
-async def test_stray_bytes_are_nobodys_answer(bench: Bench, script: Says) -> None:
+async def test_stray_bytes_are_nobodys_answer(bench: Bench, script: ScriptedAnswer) -> None:
     answer = await bench.answered(script)
     assert (answer.status, answer.body.data, answer.code) == (200, b"one", "") or answer.status == 502
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection

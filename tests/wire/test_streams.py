@@ -7,7 +7,7 @@ import pytest
 from tests.fakes.patience import PATIENCE_S
 from tests.wire.bench import Bench, table
 from tests.wire.messages import CHUNKED, request, upload
-from tests.wire.recorder import Heard, turns
+from tests.wire.recorder import RecordedRequest, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,7 +26,7 @@ async def test_each_piece_passes_before_the_next_is_said(
 ) -> None:
     heard_of: asyncio.Queue[None] = asyncio.Queue()
 
-    async def script(_heard: Heard, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def script(_heard: RecordedRequest, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD + fields + CHUNKED + b"\r\n")
         for n in range(5):
             said = piece % n
@@ -55,7 +55,7 @@ async def test_a_streamed_answer_cut_anywhere_is_the_same_answer(bench: Bench) -
     for at in range(1, len(data)):
 
         async def script(
-            _heard: Heard, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter, at: int = at
+            _heard: RecordedRequest, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter, at: int = at
         ) -> None:
             writer.write(data[:at])
             await turns()
@@ -68,7 +68,7 @@ async def test_a_streamed_answer_cut_anywhere_is_the_same_answer(bench: Bench) -
 async def test_a_head_passes_before_its_body(bench: Bench) -> None:
     go = asyncio.Event()
 
-    async def script(_heard: Heard, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def script(_heard: RecordedRequest, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD + b"Content-Length: 2\r\n\r\n")
         await go.wait()
         writer.write(b"ok")
@@ -86,7 +86,7 @@ async def test_a_head_passes_before_its_body(bench: Bench) -> None:
 async def test_bytes_pass_in_both_directions_at_the_same_time(bench: Bench) -> None:
     """The provider echoes an upload while it receives it."""
 
-    async def script(_heard: Heard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def script(_heard: RecordedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD + CHUNKED + b"\r\n")
         while (line := await reader.readuntil(b"\r\n")) != b"0\r\n":
             writer.write(line + await reader.readexactly(int(line, 16) + 2))
@@ -110,7 +110,7 @@ async def test_bytes_pass_in_both_directions_at_the_same_time(bench: Bench) -> N
 async def test_a_caller_that_leaves_frees_the_provider(bench: Bench, leaves: str, when: str) -> None:
     left = asyncio.Event()
 
-    async def script(_heard: Heard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def script(_heard: RecordedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if when == "in the body":
             writer.write(HEAD + b"Content-Length: 100\r\n\r\nabc")
         try:
@@ -139,7 +139,7 @@ async def test_a_caller_that_does_not_read_holds_the_provider_back(bench: Bench)
     said = 0
     stuck = asyncio.Event()
 
-    async def script(_heard: Heard, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def script(_heard: RecordedRequest, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal said
         writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % (1 << 30))
         while True:

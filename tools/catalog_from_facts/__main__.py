@@ -16,7 +16,7 @@ from gateway.catalog.yaml_file import read
 from tools.catalog_from_facts.corrections import Corrections, load_corrections
 from tools.catalog_from_facts.entries import entry_of
 from tools.catalog_from_facts.further import further_facts
-from tools.catalog_from_facts.heirs import FAMILIES, as_heir
+from tools.catalog_from_facts.heirs import FAMILIES, without_inherited_fields
 from tools.catalog_from_facts.proofs import with_proof
 from tools.catalog_from_facts.setups import setups
 from tools.catalog_from_facts.signatures import signatures
@@ -48,7 +48,7 @@ def main() -> int:
     there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_made(path)}
     changed = [name for name, text in texts.items() if name not in there or there[name].read_text("utf-8") != text]
     gone = sorted(set(there) - set(texts))
-    print(f"{len(texts)} entries made, {len(changed)} differ, {len(gone)} are gone")
+    print(f"{len(texts)} entries generated: {len(changed)} new or changed, {len(gone)} to remove")
     if asked.check:
         return 1 if changed or gone else 0
     for name in changed:
@@ -99,17 +99,17 @@ def catalog_texts(
     strangers = {*corrections.entries, *in_bulk} - set(made)
     if strangers:
         raise SystemExit(f"corrections of providers that are not made here: {', '.join(sorted(strangers))}")
-    entries = {name: _said(name, made, corrections, hand_made) for name in made}
+    entries = {name: _entry_for_file(name, made, corrections, hand_made) for name in made}
     for name, signature in signatures(webhooks, {**hand_made, **entries}).items():
         if name in entries:
             entries[name]["webhook_signature"] = signature
-    _bear_out(entries, hand_made)
+    _add_evidence(entries, hand_made)
     return {
         name: written(entry, f"{SCHEMA_LINE}{MADE}{name}.yaml\n" + _remark(entry)) for name, entry in entries.items()
     }
 
 
-def _bear_out(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> None:
+def _add_evidence(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> None:
     """Add `evidence` to each entry, in place of its names of sources, which confirm no particular field."""
     for entry in entries.values():
         pages = [one for one in entry.pop("sources", None) or [] if "://" in one]
@@ -126,7 +126,9 @@ def _bear_out(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> None
             entry["evidence"] = evidence
 
 
-def _said(name: str, made: Mapping[str, Entry], corrections: Corrections, hand_made: Mapping[str, Entry]) -> Entry:
+def _entry_for_file(
+    name: str, made: Mapping[str, Entry], corrections: Corrections, hand_made: Mapping[str, Entry]
+) -> Entry:
     """Return the entry as its file will contain it: corrected, and without inherited fields.
 
     The fields that an entry shares with its family are found before corrections are applied. So a correction of the
@@ -136,14 +138,14 @@ def _said(name: str, made: Mapping[str, Entry], corrections: Corrections, hand_m
     if entry.get("family") not in {*made, *hand_made}:
         entry = {key: value for key, value in entry.items() if key != "family"}
     family = entry.get("family")
-    if family in FAMILIES and (heir := as_heir(entry, family, made[family])) is not None:
+    if family in FAMILIES and (heir := without_inherited_fields(entry, family, made[family])) is not None:
         return corrections.over(name, heir)
     corrected = corrections.over(name, entry)
     base = corrected.pop("alias", None)
     if base is None:
         return corrected
     known = corrections.over(base, made[base]) if base in made else hand_made[base]
-    return as_heir(corrected, base, known) or corrected
+    return without_inherited_fields(corrected, base, known) or corrected
 
 
 def _remark(entry: Entry) -> str:

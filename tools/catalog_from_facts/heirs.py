@@ -14,7 +14,9 @@ _NOT_THE_FAMILYS: Final = frozenset(
 MOST_NULLS: Final = 3
 
 
-def as_heir(entry: Mapping[str, Any], base_name: str, base: Mapping[str, Any]) -> dict[str, Any] | None:
+def without_inherited_fields(
+    entry: Mapping[str, Any], base_name: str, base: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """Return the fields in which `entry` differs from `base`, or None if it would have to remove too many of the base's
     fields.
     """

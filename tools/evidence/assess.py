@@ -56,7 +56,9 @@ def evidence_of(name: str, entry: Entry) -> dict[str, Any]:
     return found
 
 
-def of_heir(name: str, said_here: Entry, whole: Entry, inherited: Mapping[str, Any]) -> dict[str, Any]:
+def evidence_of_inheriting_entry(
+    name: str, said_here: Entry, whole: Entry, inherited: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the groups that the inheriting entry writes itself: those whose fields it sets, and those with another
     evidence.
     """

@@ -13,7 +13,7 @@ from typing import Any, Final
 from gateway.catalog.folder import InheritedEntries
 from gateway.catalog.yaml_file import read
 from tools.catalog_from_facts.yaml_text import evidence_lines
-from tools.evidence.assess import evidence_of, of_heir
+from tools.evidence.assess import evidence_of, evidence_of_inheriting_entry
 
 ROOT: Final = Path(__file__).parents[2]
 _REPLACED: Final = re.compile(r"^(provenance|review|sources|evidence):[^\n]*\n(?:[ \t]+[^\n]*\n)*", re.MULTILINE)
@@ -34,7 +34,7 @@ def entry_evidence(name: str, values: Mapping[str, Mapping[str, Any]]) -> dict[s
     whole, base = heirs.whole(name), values[name].get("alias")
     if base is None:
         return evidence_of(name, whole)
-    return of_heir(name, values[name], whole, evidence_of(base, heirs.whole(base)))
+    return evidence_of_inheriting_entry(name, values[name], whole, evidence_of(base, heirs.whole(base)))
 
 
 def main() -> int:

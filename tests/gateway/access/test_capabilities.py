@@ -12,20 +12,20 @@ import pytest
 from gateway.middleware.who_calls import masked
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
-from tests.fakes.keyed import OTHER_KEY, Keyed, dial, keyed
+from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, dial, keyed
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, read_message
 
 
 @pytest.fixture(params=["lane", "chain"])
-async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keyed]:
+async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
     async with keyed(tmp_path, fast_path=request.param == "lane") as there:
         await there.warm()
         there.provider.heads.clear()
         yield there
 
 
-async def capability(gateway: Keyed, connection: str = "lane/c1", **more: Any) -> dict[str, Any]:
+async def capability(gateway: TwoConnectionGateway, connection: str = "lane/c1", **more: Any) -> dict[str, Any]:
     limits = {"connections": [connection], **more.pop("limits", {})}
     return await gateway.key("cap", kind="capability", limits=limits, **more)
 
@@ -34,7 +34,7 @@ def get(token: str, rest: str = "/x", more: bytes = b"", method: bytes = b"GET")
     return method + f" /c/{token}{rest} HTTP/1.1\r\nHost: gw\r\n".encode() + more + b"\r\n"
 
 
-async def test_capability_url_behaves_like_the_providers_base_url(gateway: Keyed) -> None:
+async def test_capability_url_behaves_like_the_providers_base_url(gateway: TwoConnectionGateway) -> None:
     result = await capability(gateway)
     token = result["secret"]
     assert re.fullmatch(r"gw_cap_[A-Za-z0-9_-]{49}", token)
@@ -71,7 +71,7 @@ async def test_its_answers_run_no_script_and_are_not_sniffed(tmp_path: Path, fas
 
 
 @pytest.mark.parametrize("name", [b"Service-Worker", b"service_worker"])
-async def test_no_service_worker_is_loaded_from_it(gateway: Keyed, name: bytes) -> None:
+async def test_no_service_worker_is_loaded_from_it(gateway: TwoConnectionGateway, name: bytes) -> None:
     token = (await capability(gateway))["secret"]
     for _ in range(2):
         answer = await gateway.raw(get(token, "/worker.js", name + b": script\r\n"))
@@ -79,7 +79,7 @@ async def test_no_service_worker_is_loaded_from_it(gateway: Keyed, name: bytes) 
     assert gateway.provider.heads == []
 
 
-async def test_any_method_and_body_pass(gateway: Keyed) -> None:
+async def test_any_method_and_body_pass(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     answer = await gateway.raw(get(token, "/x", b"Content-Length: 3\r\n\r\nabc", method=b"POST").removesuffix(b"\r\n"))
     assert answer.status == 200
@@ -88,7 +88,7 @@ async def test_any_method_and_body_pass(gateway: Keyed) -> None:
     assert gateway.provider.request_line() == "OPTIONS / HTTP/1.1"
 
 
-async def test_it_never_reaches_the_provider_whatever_the_client_sends_along(gateway: Keyed) -> None:
+async def test_it_never_reaches_the_provider_whatever_the_client_sends_along(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     url = f"{gateway.running.url}/c/{token}/page".encode()
     for _ in range(2):
@@ -97,7 +97,7 @@ async def test_it_never_reaches_the_provider_whatever_the_client_sends_along(gat
     assert len(gateway.provider.heads) == 2
 
 
-async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: Keyed) -> None:
+async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     for more in (
         b"Connection-Id: c2\r\n",
@@ -113,7 +113,9 @@ async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: Keyed)
     assert (await gateway.raw(get(token, more=b"Connection-Id: c1\r\nProvider-Config-Key: lane\r\n"))).status == 200
 
 
-async def test_capability_of_another_environment_uses_that_environments_connection(gateway: Keyed) -> None:
+async def test_capability_of_another_environment_uses_that_environments_connection(
+    gateway: TwoConnectionGateway,
+) -> None:
     result = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
     assert (await gateway.raw(get(result["secret"]))).status == 200
     gateway.running.runtime.live.forget(ConnectionRef("other", "lane", "c1"))
@@ -123,7 +125,7 @@ async def test_capability_of_another_environment_uses_that_environments_connecti
     assert (answer.status, answer.code) == (404, "unknown_connection")
 
 
-async def test_keys_and_capability_urls_are_not_interchangeable(gateway: Keyed) -> None:
+async def test_keys_and_capability_urls_are_not_interchangeable(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     key = (await gateway.key("k"))["secret"]
     named = b"Provider-Config-Key: lane\r\nConnection-Id: c1\r\n"
@@ -143,7 +145,7 @@ async def test_keys_and_capability_urls_are_not_interchangeable(gateway: Keyed) 
     assert gateway.provider.heads == []
 
 
-async def test_rules_of_a_capability_are_enforced(gateway: Keyed) -> None:
+async def test_rules_of_a_capability_are_enforced(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway, limits={"rules": ["GET /v1/**"]}))["secret"]
     for _ in range(2):
         assert (await gateway.raw(get(token, "/v1/a/b"))).status == 200
@@ -153,7 +155,7 @@ async def test_rules_of_a_capability_are_enforced(gateway: Keyed) -> None:
     assert len(gateway.provider.heads) == 2
 
 
-async def test_revoked_it_leads_nowhere_at_once(gateway: Keyed) -> None:
+async def test_revoked_it_leads_nowhere_at_once(gateway: TwoConnectionGateway) -> None:
     result = await capability(gateway)
     for _ in range(2):
         assert (await gateway.raw(get(result["secret"]))).status == 200
@@ -162,7 +164,7 @@ async def test_revoked_it_leads_nowhere_at_once(gateway: Keyed) -> None:
     assert (answer.status, answer.code) == (401, "unknown_account")
 
 
-async def test_no_log_and_no_error_tells_it(gateway: Keyed) -> None:
+async def test_no_log_and_no_error_tells_it(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     notes: list[Any] = []
     gateway.running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ from gateway.app.routes import ROUTES
 from gateway.middleware.chain import CHAIN
 from gateway.middleware.key_limits import NEEDS, scope
 from gateway.secret import digest
-from tests.fakes.keyed import OTHER_KEY, Keyed, keyed
+from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, keyed
 
 KEYS = "/environment/api-keys"
 C1 = "/connections/c1?provider_config_key=lane"
@@ -23,12 +23,14 @@ C2 = "/connections/c2?provider_config_key=lane"
 
 
 @pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[Keyed]:
+async def gateway(tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
     async with keyed(tmp_path) as there:
         yield there
 
 
-async def proxied(gateway: Keyed, key: str, connection_id: str = "c1", **headers: str) -> tuple[int, Any, str]:
+async def proxied(
+    gateway: TwoConnectionGateway, key: str, connection_id: str = "c1", **headers: str
+) -> tuple[int, Any, str]:
     names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": connection_id, **headers}
     async with gateway.running.http.get(f"{gateway.running.url}/proxy/x", headers=names) as answer:
         return answer.status, answer.headers, await answer.text()
@@ -39,7 +41,7 @@ def code(result: Any) -> str:
     return text
 
 
-async def test_a_key_is_reported_once_and_kept_as_a_digest(gateway: Keyed) -> None:
+async def test_a_key_is_reported_once_and_kept_as_a_digest(gateway: TwoConnectionGateway) -> None:
     result = await gateway.key("back end")
     secret = result["secret"]
     assert kind_of(secret) == "key"
@@ -57,7 +59,7 @@ async def test_a_key_is_reported_once_and_kept_as_a_digest(gateway: Keyed) -> No
     assert digest(secret).encode() in files
 
 
-async def test_published_clients_get_what_they_expect(gateway: Keyed) -> None:
+async def test_published_clients_get_what_they_expect(gateway: TwoConnectionGateway) -> None:
     """docs/compatibility.md#environment."""
     answer = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=200)
     assert {"id", "display_name", "scopes", "secret", "created_at"} <= answer["data"].keys()
@@ -69,7 +71,7 @@ async def test_published_clients_get_what_they_expect(gateway: Keyed) -> None:
     assert code(gone) == "not_found"
 
 
-async def test_all_faults_of_a_key_request_are_reported_together(gateway: Keyed) -> None:
+async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoConnectionGateway) -> None:
     limits = {"rules": ["GET v1"], "connections": ["c1"], "hosts": ["https://x"], "tags": {"a\0": "v"}, "rate": 0}
     body = {
         "display_name": "x",
@@ -93,7 +95,7 @@ async def test_all_faults_of_a_key_request_are_reported_together(gateway: Keyed)
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
-async def test_impossible_expiry_date_of_a_key_is_refused(gateway: Keyed, moment: str) -> None:
+async def test_impossible_expiry_date_of_a_key_is_refused(gateway: TwoConnectionGateway, moment: str) -> None:
     body = {"display_name": "x", "scopes": ["environment:proxy"], "expires_at": moment}
     answer = await gateway.running.json("POST", KEYS, json=body, expect=400)
     assert [issue["path"] for issue in answer["error"]["errors"]] == [["expires_at"]]
@@ -113,7 +115,7 @@ CALLS = {
 }
 
 
-async def test_each_scope_opens_its_own_address_and_no_other(gateway: Keyed) -> None:
+async def test_each_scope_opens_its_own_address_and_no_other(gateway: TwoConnectionGateway) -> None:
     for held in CALLS:
         key = (await gateway.key(held, scopes=[held]))["secret"]
         for needed, (method, path, body) in CALLS.items():
@@ -140,7 +142,7 @@ def test_a_wildcard_covers_what_begins_with_it_and_a_credential_the_rest_of_its_
     assert not covers(["environment:connections:read"], "environment:connections:*")
 
 
-async def test_without_its_scope_nobody_sees_a_credential(gateway: Keyed) -> None:
+async def test_without_its_scope_nobody_sees_a_credential(gateway: TwoConnectionGateway) -> None:
     reader = (await gateway.key("reader", scopes=["environment:connections:*", "environment:connections:read"]))[
         "secret"
     ]
@@ -158,7 +160,7 @@ async def test_without_its_scope_nobody_sees_a_credential(gateway: Keyed) -> Non
     assert (status, answer["credentials"]) == (200, {}), "with the token it could send anything"
 
 
-async def test_a_key_limited_to_connections_sees_no_others(gateway: Keyed) -> None:
+async def test_a_key_limited_to_connections_sees_no_others(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("one", scopes=["environment:*"], limits={"connections": ["*/c1"]}))["secret"]
     status, _, answer = await gateway.asked("GET", "/connections", key)
     assert (status, [one["connection_id"] for one in answer["connections"]]) == (200, ["c1"])
@@ -182,7 +184,7 @@ async def test_a_key_limited_to_connections_sees_no_others(gateway: Keyed) -> No
     ] == ("key-of-c2")
 
 
-async def test_a_key_limited_to_tags_uses_only_what_carries_them(gateway: Keyed) -> None:
+async def test_a_key_limited_to_tags_uses_only_what_carries_them(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("red", scopes=["environment:*"], limits={"tags": {"Team": "red"}}))["secret"]
     assert (await proxied(gateway, key, "c1"))[0] == 200
     alike = set()
@@ -202,7 +204,7 @@ async def test_a_key_limited_to_tags_uses_only_what_carries_them(gateway: Keyed)
         assert (await gateway.asked("POST", "/connections", key, json=wish))[0] == expected
 
 
-async def test_a_key_limited_to_integrations_knows_no_others(gateway: Keyed) -> None:
+async def test_a_key_limited_to_integrations_knows_no_others(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("none", scopes=["environment:*"], limits={"integrations": ["elsewhere"]}))["secret"]
     assert (await gateway.asked("GET", "/integrations", key))[2] == {"data": []}
     assert (await gateway.asked("GET", "/integrations/lane", key))[0] == 404
@@ -213,7 +215,7 @@ async def test_a_key_limited_to_integrations_knows_no_others(gateway: Keyed) -> 
 
 @pytest.mark.parametrize("limits", [{"connections": ["made/c1"]}, {"tags": {"team": "red"}}])
 async def test_a_key_for_some_connections_leaves_their_integration_alone(
-    gateway: Keyed, limits: dict[str, Any]
+    gateway: TwoConnectionGateway, limits: dict[str, Any]
 ) -> None:
     everything = gateway.running.headers["Authorization"][7:]
     made = {"unique_key": "made", "provider": "lane"}
@@ -236,7 +238,7 @@ async def test_a_key_for_some_connections_leaves_their_integration_alone(
         assert (await gateway.asked("GET", f"/connections/{name}?provider_config_key=made", everything))[0] == 200
 
 
-async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gateway: Keyed) -> None:
+async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gateway: TwoConnectionGateway) -> None:
     everything = gateway.running.headers["Authorization"][7:]
     made = {"unique_key": "made", "provider": "lane"}
     assert (await gateway.asked("POST", "/integrations", everything, json=made))[0] == 200
@@ -248,7 +250,7 @@ async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gatew
 
 @pytest.mark.parametrize("limits", [{"connections": ["made/mine"]}, {"tags": {"team": "red"}}])
 async def test_a_key_limited_to_some_connections_leaves_the_integration_of_the_others_alone(
-    gateway: Keyed, limits: dict[str, Any]
+    gateway: TwoConnectionGateway, limits: dict[str, Any]
 ) -> None:
     made = {"provider": "lane", "unique_key": "made"}
     await gateway.running.json("POST", "/integrations", json=made, expect=200)
@@ -267,7 +269,7 @@ async def test_a_key_limited_to_some_connections_leaves_the_integration_of_the_o
     await gateway.running.json("GET", "/connections/theirs?provider_config_key=made", expect=200)
 
 
-async def test_limited_key_gets_no_closest_match_of_hidden_names(gateway: Keyed) -> None:
+async def test_limited_key_gets_no_closest_match_of_hidden_names(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key(scopes=["environment:*"], limits={"integrations": ["lanes"]}))["secret"]
     for ask in ("/proxy/x", "/connections/c1?provider_config_key=lanes"):
         named = {"Provider-Config-Key": "lanes", "Connection-Id": "c1"}
@@ -276,7 +278,7 @@ async def test_limited_key_gets_no_closest_match_of_hidden_names(gateway: Keyed)
         assert "'lane'" not in answer["error"]["message"]
 
 
-async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: Keyed) -> None:
+async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: TwoConnectionGateway) -> None:
     await gateway.running.json("POST", "/integrations", json={"provider": "lane", "unique_key": "mine"}, expect=200)
     limits = {"integrations": ["mine", "mine-too"]}
     key = (await gateway.key(scopes=["environment:integrations:*"], limits=limits))["secret"]
@@ -286,7 +288,7 @@ async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: Keyed)
     assert (await gateway.asked("DELETE", "/integrations/mine-too", key))[0] == 200
 
 
-async def test_a_key_gives_away_no_more_than_it_has(gateway: Keyed) -> None:
+async def test_a_key_gives_away_no_more_than_it_has(gateway: TwoConnectionGateway) -> None:
     parent = await gateway.key(
         "parent", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
     )
@@ -310,7 +312,7 @@ async def test_a_key_gives_away_no_more_than_it_has(gateway: Keyed) -> None:
     assert (await gateway.asked("POST", KEYS, counted["secret"], json={"display_name": "x"}))[0] == 403
 
 
-async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gateway: Keyed) -> None:
+async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:
     lasting = await gateway.key("lasting", scopes=["environment:proxy"])
     short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:create"], expires_in_s=60)
     for one in (lasting, short):  # the place of another key, and its own
@@ -321,7 +323,7 @@ async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gat
     assert "expires_at" not in result, "a key of gateway.yaml has no end that would bound it"
 
 
-async def test_replacement_key_ends_with_the_key_that_created_it(gateway: Keyed) -> None:
+async def test_replacement_key_ends_with_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:
     other = await gateway.key("other", scopes=["environment:proxy"])
     thief = await gateway.key("thief", scopes=["environment:proxy", "environment:api_keys:create"])
     heir = await gateway.key("heir", key=thief["secret"], scopes=["environment:proxy"], replaces=other["id"])
@@ -331,7 +333,7 @@ async def test_replacement_key_ends_with_the_key_that_created_it(gateway: Keyed)
     assert [(await proxied(gateway, one["secret"]))[0] for one in (heir, thief, other)] == [401, 401, 200]
 
 
-async def test_key_cannot_replace_its_ancestor(gateway: Keyed) -> None:
+async def test_key_cannot_replace_its_ancestor(gateway: TwoConnectionGateway) -> None:
     top = await gateway.key("top")
     child = await gateway.key("child", key=top["secret"])
     grandchild = await gateway.key("grandchild", key=child["secret"])
@@ -342,7 +344,7 @@ async def test_key_cannot_replace_its_ancestor(gateway: Keyed) -> None:
     assert (await gateway.key("itself", key=grandchild["secret"], replaces=grandchild["id"]))["id"]
 
 
-async def test_revoking_a_key_revokes_the_keys_that_it_minted(gateway: Keyed) -> None:
+async def test_revoking_a_key_revokes_the_keys_that_it_minted(gateway: TwoConnectionGateway) -> None:
     parent = await gateway.key("parent")
     child = await gateway.key("child", key=parent["secret"])
     grandchild = await gateway.key("grandchild", key=child["secret"])
@@ -355,7 +357,7 @@ async def test_revoking_a_key_revokes_the_keys_that_it_minted(gateway: Keyed) ->
         assert (status, headers["Gateway-Error"]) == (401, "unknown_account")
 
 
-async def test_no_key_reaches_into_another_environment(gateway: Keyed) -> None:
+async def test_no_key_reaches_into_another_environment(gateway: TwoConnectionGateway) -> None:
     mine = await gateway.key("mine")
     status, _, _ = await gateway.asked("DELETE", f"{KEYS}/{mine['id']}", OTHER_KEY)
     assert status == 404
@@ -363,7 +365,7 @@ async def test_no_key_reaches_into_another_environment(gateway: Keyed) -> None:
     assert (await proxied(gateway, mine["secret"]))[0] == 200
 
 
-async def test_key_expires_on_time(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_expires_on_time(gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     result = await gateway.key("short", expires_in_s=60)
     assert (await proxied(gateway, result["secret"]))[0] == 200
     later = clock.now() + timedelta(seconds=61)
@@ -373,7 +375,7 @@ async def test_key_expires_on_time(gateway: Keyed, monkeypatch: pytest.MonkeyPat
 
 
 async def test_replaced_key_and_its_replacement_are_both_valid_during_the_overlap(
-    gateway: Keyed, monkeypatch: pytest.MonkeyPatch
+    gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await gateway.key("app", limits={"connections": ["lane/c1"], "rate": 100})
     child_less = await gateway.key("app", replaces=old["id"], overlap_s=60)
@@ -387,7 +389,7 @@ async def test_replaced_key_and_its_replacement_are_both_valid_during_the_overla
     assert (await proxied(gateway, child_less["secret"]))[0] == 200
 
 
-async def test_a_rate_is_reported_and_kept(gateway: Keyed) -> None:
+async def test_a_rate_is_reported_and_kept(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("slow", limits={"rate": 2}))["secret"]
     for left in ("1", "0"):
         status, headers, _ = await proxied(gateway, key)
@@ -405,7 +407,7 @@ async def test_a_rate_is_reported_and_kept(gateway: Keyed) -> None:
     assert "X-RateLimit-Limit" not in (await proxied(gateway, other))[1]
 
 
-async def test_rate_limit_is_counted_per_minute(gateway: Keyed, clock: Any) -> None:
+async def test_rate_limit_is_counted_per_minute(gateway: TwoConnectionGateway, clock: Any) -> None:
     key = (await gateway.key("slow", limits={"rate": 1}))["secret"]
     assert (await proxied(gateway, key))[0] == 200
     assert (await proxied(gateway, key))[0] == 429
@@ -413,7 +415,7 @@ async def test_rate_limit_is_counted_per_minute(gateway: Keyed, clock: Any) -> N
     assert (await proxied(gateway, key))[0] == 200
 
 
-async def test_a_budget_is_never_exceeded(gateway: Keyed) -> None:
+async def test_a_budget_is_never_exceeded(gateway: TwoConnectionGateway) -> None:
     answer = await gateway.key("task", limits={"budget": 30})
     outcomes = [(await proxied(gateway, answer["secret"]))[0] for _ in range(10)]
     together = await asyncio.gather(*(proxied(gateway, answer["secret"]) for _ in range(40)))
@@ -436,14 +438,14 @@ async def test_retry_counts_against_the_budget(tmp_path: Path, monkeypatch: pyte
         assert (await proxied(gateway, key))[0] == 403
 
 
-async def test_dry_run_does_not_count_against_the_budget(gateway: Keyed) -> None:
+async def test_dry_run_does_not_count_against_the_budget(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("task", limits={"budget": 1}))["secret"]
     assert (await proxied(gateway, key, **{"Gateway-Dry-Run": "true"}))[0] == 200
     assert (await proxied(gateway, key))[0] == 200
     assert (await proxied(gateway, key))[0] == 403
 
 
-async def test_last_use_of_a_key_is_stored_in_the_background(gateway: Keyed) -> None:
+async def test_last_use_of_a_key_is_stored_in_the_background(gateway: TwoConnectionGateway) -> None:
     result = await gateway.key("used")
     assert "last_used_at" not in result
     await proxied(gateway, result["secret"])
@@ -452,7 +454,7 @@ async def test_last_use_of_a_key_is_stored_in_the_background(gateway: Keyed) -> 
     assert listed["data"][0]["last_used_at"] >= result["created_at"]
 
 
-async def test_a_list_of_keys_goes_on_by_its_cursor(gateway: Keyed) -> None:
+async def test_a_list_of_keys_goes_on_by_its_cursor(gateway: TwoConnectionGateway) -> None:
     for n in range(3):
         await gateway.key(f"k{n}")
     first = await gateway.running.json("GET", f"{KEYS}?limit=2", expect=200)
@@ -461,7 +463,7 @@ async def test_a_list_of_keys_goes_on_by_its_cursor(gateway: Keyed) -> None:
     assert "next_cursor" not in rest
 
 
-async def test_key_survives_a_reload_and_ends_with_its_environment(gateway: Keyed) -> None:
+async def test_key_survives_a_reload_and_ends_with_its_environment(gateway: TwoConnectionGateway) -> None:
     import copy
 
     import gateway as package
@@ -480,7 +482,7 @@ async def test_key_survives_a_reload_and_ends_with_its_environment(gateway: Keye
     assert (await proxied(gateway, elsewhere))[0] == 401
 
 
-async def test_unknown_key_is_looked_up_once(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_key_is_looked_up_once(gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     store, asked = gateway.running.runtime.store, list[str]()
     get = store.keys.get
 

@@ -12,7 +12,7 @@ import pytest
 
 from gateway import clock
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.fakes.keyed import Keyed, dial, keyed
+from tests.fakes.keyed import TwoConnectionGateway, dial, keyed
 from tests.fakes.nodes import nodes
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, read_message
@@ -132,7 +132,7 @@ async def test_a_stream_under_way_ends_with_its_key(
 
 
 @asynccontextmanager
-async def streaming(gateway: Keyed, ask: str, *, by_lane: bool) -> AsyncIterator[Caller]:
+async def streaming(gateway: TwoConnectionGateway, ask: str, *, by_lane: bool) -> AsyncIterator[Caller]:
     """A client with an open stream. `by_lane`: over the fast path, which needs data from earlier requests."""
     fast_path = gateway.running.fast_path if by_lane else None
     while True:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.keyed import Keyed, keyed
+from tests.fakes.keyed import TwoConnectionGateway, keyed
 
 RULE = "GET /ex/*/rest/api/3/search*"
 GOOD = b"/ex/jira/rest/api/3/search?maxResults=2"
 
 
 @pytest.fixture(params=["lane", "chain"])
-async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keyed]:
+async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
     async with keyed(tmp_path, fast_path=request.param == "lane") as there:
         await there.warm()
         there.provider.heads.clear()
@@ -29,14 +29,14 @@ def message(
     return method + b" " + target + b" HTTP/1.1\r\n" + named % (key.encode(), connection) + more + b"\r\n"
 
 
-async def limited(gateway: Keyed) -> str:
+async def limited(gateway: TwoConnectionGateway) -> str:
     result = await gateway.key(limits={"connections": ["lane/c1"], "rules": [RULE]})
     assert result["scopes"] == ["environment:proxy"]
     secret: str = result["secret"]
     return secret
 
 
-async def test_key_makes_the_calls_that_its_rule_allows(gateway: Keyed) -> None:
+async def test_key_makes_the_calls_that_its_rule_allows(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     for _ in range(3):
         answer = await gateway.raw(message(key))
@@ -95,7 +95,7 @@ PATHS = (
 )
 
 
-async def test_no_other_path_gets_through(gateway: Keyed) -> None:
+async def test_no_other_path_gets_through(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     await gateway.raw(message(key))
     gateway.provider.heads.clear()
@@ -128,7 +128,7 @@ FIELDS = (
 )
 
 
-async def test_no_header_makes_another_request_of_it(gateway: Keyed) -> None:
+async def test_no_header_makes_another_request_of_it(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     await gateway.raw(message(key))
     gateway.provider.heads.clear()
@@ -142,7 +142,7 @@ async def test_no_header_makes_another_request_of_it(gateway: Keyed) -> None:
 METHODS = (b"HEAD", b"OPTIONS", b"POST", b"PUT", b"PATCH", b"DELETE", b"get", b"PROPFIND", b"TRACE")
 
 
-async def test_no_other_method_gets_through(gateway: Keyed) -> None:
+async def test_no_other_method_gets_through(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     for method in METHODS:
         more = b"" if method in {b"HEAD", b"OPTIONS"} else b"Content-Length: 0\r\n"
@@ -152,7 +152,7 @@ async def test_no_other_method_gets_through(gateway: Keyed) -> None:
         assert gateway.provider.heads == [], method
 
 
-async def test_forbidden_and_missing_connections_get_the_same_answer(gateway: Keyed) -> None:
+async def test_forbidden_and_missing_connections_get_the_same_answer(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     bodies = set()
     for connection_id in (b"c2", b"c9"):
@@ -170,7 +170,7 @@ async def test_forbidden_and_missing_connections_get_the_same_answer(gateway: Ke
     assert gateway.provider.heads == []
 
 
-async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: Keyed) -> None:
+async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     for method, path, body in (
         ("GET", "/connections", None),
@@ -190,7 +190,7 @@ async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: Keyed) ->
         assert answer["error"]["payload"]["fix"]
 
 
-async def test_a_refusal_names_the_rule_who_can_change_it_and_the_next_step(gateway: Keyed) -> None:
+async def test_a_refusal_names_the_rule_who_can_change_it_and_the_next_step(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     url = f"{gateway.running.url}/proxy/ex/jira/rest/api/3/issue"
     headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}

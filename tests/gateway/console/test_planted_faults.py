@@ -62,7 +62,7 @@ async def one_click(console: AtConsole, *words: str) -> None:
             both = first + await console.page(path)
             if all(word in both for word in words):
                 return
-    raise AssertionError(f"{words} are not to be found from {main[0]}")
+    raise AssertionError(f"{words} not found on the first page or one click away from it: {main[0]}")
 
 
 async def flushed(running: RunningGateway) -> None:

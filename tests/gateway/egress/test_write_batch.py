@@ -31,7 +31,7 @@ class Wire(asyncio.Transport):
         self.closing = True
 
 
-class Asking:
+class WaitingRequest:
     """A request that waits for an answer, and does not forward it."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ async def test_failing_write_does_not_delay_others(crowd: WriteBatch) -> None:
 async def test_a_request_leaves_at_the_end_of_the_turn(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
-    asking = Asking()
+    asking = WaitingRequest()
     connection.send_nowait(HEAD, asking, crowd, method="GET")
     assert wire.written == []
     assert not connection.usable
@@ -131,7 +131,7 @@ async def test_a_request_leaves_at_the_end_of_the_turn(
 async def test_bytes_received_before_the_request_is_sent_are_no_answer(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
-    asking = Asking()
+    asking = WaitingRequest()
     connection.send_nowait(HEAD, asking, crowd, method="GET")
     connection.data_received(OK)
     assert [type(heard) for heard in asking.heard] == [ConnectionLost]
@@ -143,7 +143,7 @@ async def test_bytes_received_before_the_request_is_sent_are_no_answer(
 async def test_a_connection_that_ends_first_loses_the_request(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
-    asking = Asking()
+    asking = WaitingRequest()
     connection.send_nowait(HEAD, asking, crowd, method="GET")
     wire.closing = True
     await turn()
@@ -155,7 +155,7 @@ async def test_a_connection_that_ends_first_loses_the_request(
 async def test_a_request_that_was_given_up_never_leaves(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
-    connection.send_nowait(HEAD, Asking(), crowd, method="GET")
+    connection.send_nowait(HEAD, WaitingRequest(), crowd, method="GET")
     connection.abort()
     wire.closing = False
     await turn()

@@ -40,7 +40,7 @@ def exchange(number: int = 0, connection_id: str = "u1") -> ExchangeRecord:
     )
 
 
-class Kept:
+class RecordingStore:
     """A store that keeps the given records, unless it is `down`."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return seen
 
 
-async def written(log: CallQueue, kept: Kept) -> None:
+async def written(log: CallQueue, kept: RecordingStore) -> None:
     """Run one round of the writing task."""
     kept.asked.clear()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
@@ -82,7 +82,7 @@ async def written(log: CallQueue, kept: Kept) -> None:
 
 
 async def test_every_exchange_is_a_line_and_those_of_a_connection_are_stored(lines: list[dict[str, Any]]) -> None:
-    log, kept = CallQueue(), Kept()
+    log, kept = CallQueue(), RecordingStore()
     log.record(exchange(1))
     log.record(exchange(2, connection_id=""))
     await written(log, kept)
@@ -91,7 +91,7 @@ async def test_every_exchange_is_a_line_and_those_of_a_connection_are_stored(lin
 
 
 async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) -> None:
-    log, kept = CallQueue(), Kept()
+    log, kept = CallQueue(), RecordingStore()
     log.record(exchange(connection_id=""))
     await log.close()
     assert lines == [
@@ -113,7 +113,7 @@ async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) ->
 
 
 async def test_batches_have_a_limit_and_keep_the_order() -> None:
-    log, kept = CallQueue(), Kept()
+    log, kept = CallQueue(), RecordingStore()
     for number in range(BATCH + WHOLE):
         log.record(exchange(number))
     await written(log, kept)
@@ -123,7 +123,7 @@ async def test_batches_have_a_limit_and_keep_the_order() -> None:
 
 
 async def test_rows_beyond_full_batches_wait_for_the_next_write() -> None:
-    log, kept = CallQueue(), Kept()
+    log, kept = CallQueue(), RecordingStore()
     for number in range(2 * WHOLE + 3):
         log.record(exchange(number))
     await written(log, kept)
@@ -135,7 +135,7 @@ async def test_rows_beyond_full_batches_wait_for_the_next_write() -> None:
 async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
     """Otherwise a store that is slow under load would get smaller and smaller batches in a row."""
 
-    class Busy(Kept):
+    class Busy(RecordingStore):
         async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:
             assert len(self.batches) < 3, "it has no end"
             log.record(exchange(9))
@@ -176,7 +176,7 @@ async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> Non
 
 @pytest.mark.parametrize("trouble", [Unavailable("store_unavailable", "x", retry_after_s=1), ValueError("odd")])
 async def test_what_the_store_could_not_take_is_written_later(trouble: Exception) -> None:
-    log, kept = CallQueue(), Kept()
+    log, kept = CallQueue(), RecordingStore()
     kept.down = trouble
     log.record(exchange(1))
     task = asyncio.create_task(log.write_to(kept, every_s=0))
@@ -193,7 +193,7 @@ async def test_what_the_store_could_not_take_is_written_later(trouble: Exception
 
 
 async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -> None:
-    log, kept = CallQueue(), Kept()
+    log, kept = CallQueue(), RecordingStore()
     await written_once_empty(log, kept)
     log.record(exchange(1))
     await log.close()
@@ -205,7 +205,7 @@ async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -
 
 
 async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> None:
-    log, kept = CallQueue(), Kept()
+    log, kept = CallQueue(), RecordingStore()
     kept.free = asyncio.Event()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
     log.record(exchange(1))
@@ -222,7 +222,7 @@ async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> Non
     assert kept.ids == ["1", "2"]
 
 
-async def written_once_empty(log: CallQueue, kept: Kept) -> None:
+async def written_once_empty(log: CallQueue, kept: RecordingStore) -> None:
     """Connect the log to its store."""
     task = asyncio.create_task(log.write_to(kept, every_s=60))
     await asyncio.sleep(0)
@@ -232,7 +232,7 @@ async def written_once_empty(log: CallQueue, kept: Kept) -> None:
 
 
 async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines: list[dict[str, Any]]) -> None:
-    class Slow(Kept):
+    class Slow(RecordingStore):
         def __init__(self) -> None:
             super().__init__()
             self.go_on = asyncio.Event()
@@ -344,7 +344,7 @@ def test_the_docs_list_the_members_of_a_line() -> None:
 
 
 async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dict[str, Any]]) -> None:
-    log, kept = CallQueue(stored=False), Kept()
+    log, kept = CallQueue(stored=False), RecordingStore()
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
     log.record(exchange(1))
     log.stored = True
@@ -381,7 +381,7 @@ async def test_what_could_not_be_stored_is_counted_with_what_comes_later(monkeyp
     now = datetime(2026, 1, 2, 3, 59, 59, tzinfo=UTC)
     monkeypatch.setattr(clock, "now", lambda: now)
     queue, uses = CallQueue(bound=1), Uses()
-    writing = asyncio.create_task(queue.write_to(Kept(), 3600, uses=uses))
+    writing = asyncio.create_task(queue.write_to(RecordingStore(), 3600, uses=uses))
     await asyncio.sleep(0)
     for _ in range(3):  # the queue drops two of the records, but no count
         queue.record(sent(key_id=7))
@@ -406,7 +406,7 @@ async def test_what_could_not_be_stored_is_counted_with_what_comes_later(monkeyp
 
 async def test_a_full_queue_still_takes_failures_and_other_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_queue, "MORE_FAILURES", 3)
-    log, kept = CallQueue(bound=2), Kept()
+    log, kept = CallQueue(bound=2), RecordingStore()
     for number in range(4):
         log.record(exchange(number))
     log.record(exchange(4)._replace(status=502))

@@ -59,7 +59,7 @@ KNOWN = {
 }
 
 
-class Beside:
+class GatewayThread:
     """A gateway and its provider on a loop in another thread, since schemathesis makes blocking calls."""
 
     def __init__(self, folder: Any) -> None:
@@ -98,14 +98,14 @@ class Beside:
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
-    there = Beside(tmp_path_factory.mktemp("gateway"))
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayThread]:
+    there = GatewayThread(tmp_path_factory.mktemp("gateway"))
     yield there
     there.end()
 
 
 @pytest.fixture(scope="module")
-def schema(beside: Beside) -> Any:
+def schema(beside: GatewayThread) -> Any:
     config_text = deepcopy(document(beside.gateway.url))
     for path in config_text["paths"].values():
         for operation in path.values():
@@ -116,7 +116,7 @@ def schema(beside: Beside) -> Any:
 
 
 @pytest.mark.parametrize(("one", "mode"), CASES, ids=[f"{one.method} {one.path} {mode.value}" for one, mode in CASES])
-def test_every_answer_is_as_it_is_reported(beside: Beside, schema: Any, one: Any, mode: GenerationMode) -> None:
+def test_every_answer_is_as_it_is_reported(beside: GatewayThread, schema: Any, one: Any, mode: GenerationMode) -> None:
     operation = schema[one.path][one.method]
     calls = 0
 

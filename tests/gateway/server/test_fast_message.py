@@ -118,8 +118,8 @@ CHAIN = {
 }
 
 
-class Spoken:
-    """A gateway with or without fast path; each message gets a new connection."""
+class MessageSender:
+    """Sends messages to a gateway with or without fast path, each on a new connection."""
 
     def __init__(self, door: Agents, key: str, capability: str, scopeless: str) -> None:
         self.door = door
@@ -187,7 +187,7 @@ def as_noted(one: ExchangeRecord) -> tuple[object, ...]:
     )
 
 
-async def spoken(door: Agents) -> Spoken:
+async def message_sender(door: Agents) -> MessageSender:
     made = []
     for wish in (
         {"limits": {"rules": list(RULES), **RATE}},
@@ -198,7 +198,7 @@ async def spoken(door: Agents) -> Spoken:
         body = {"display_name": f"agent {len(made)}", "limits": limits, **wish}
         key = await door.running.json("POST", "/environment/api-keys", json=body, expect=200)
         made.append(key["data"]["secret"])
-    one = Spoken(door, *made)
+    one = MessageSender(door, *made)
     await one.seen(whole(CALL))
     await one.seen(whole(CALL, key=SCOPELESS))
     await one.seen(whole(CALL, path="/c/@CAPABILITY@/mcp", key=""))
@@ -206,10 +206,10 @@ async def spoken(door: Agents) -> Spoken:
 
 
 @pytest.fixture
-async def fast(tmp_path: Path) -> AsyncIterator[Spoken]:
+async def fast(tmp_path: Path) -> AsyncIterator[MessageSender]:
     (tmp_path / "fast").mkdir()
     async with agents(tmp_path / "fast") as door:
-        made = await spoken(door)
+        made = await message_sender(door)
         async with asyncio.timeout(PATIENCE_S):
             while not door.running.fast_path.agent_door.taken:  # the chain looks up the key first
                 await made.answers(made.filled(whole(message("ping"))))
@@ -218,13 +218,15 @@ async def fast(tmp_path: Path) -> AsyncIterator[Spoken]:
 
 
 @pytest.fixture
-async def chain(tmp_path: Path) -> AsyncIterator[Spoken]:
+async def chain(tmp_path: Path) -> AsyncIterator[MessageSender]:
     (tmp_path / "chain").mkdir()
     async with agents(tmp_path / "chain", fast_path=False) as door:
-        yield await spoken(door)
+        yield await message_sender(door)
 
 
-async def test_every_message_is_answered_and_recorded_as_by_the_chain(fast: Spoken, chain: Spoken) -> None:
+async def test_every_message_is_answered_and_recorded_as_by_the_chain(
+    fast: MessageSender, chain: MessageSender
+) -> None:
     differing = {}
     agent_door = fast.door.running.fast_path.agent_door
     for name, data in (FAST | CHAIN).items():
@@ -241,7 +243,7 @@ async def test_every_message_is_answered_and_recorded_as_by_the_chain(fast: Spok
     assert differing == {}
 
 
-async def test_a_message_may_come_in_pieces_of_any_size(fast: Spoken, chain: Spoken) -> None:
+async def test_a_message_may_come_in_pieces_of_any_size(fast: MessageSender, chain: MessageSender) -> None:
     data = fast.filled(whole(POSTED))
     expected = (await chain.seen(whole(POSTED)))[0]
     for at in range(1, len(data)):
@@ -251,14 +253,14 @@ async def test_a_message_may_come_in_pieces_of_any_size(fast: Spoken, chain: Spo
     assert [VARYING.sub(b"-", one) for one in answers] == expected
 
 
-async def test_messages_one_behind_another_are_answered_in_their_order(fast: Spoken) -> None:
+async def test_messages_one_behind_another_are_answered_in_their_order(fast: MessageSender) -> None:
     bodies = [message("ping", number) for number in range(5)]
     data = fast.filled(b"".join(whole(body) for body in bodies))
     answers = await fast.answers(data, count=5)
     assert [json.loads(one.partition(b"\r\n\r\n")[2])["id"] for one in answers] == list(range(5))
 
 
-async def test_a_rate_that_is_used_up_is_refused_as_by_the_chain(fast: Spoken, chain: Spoken) -> None:
+async def test_a_rate_that_is_used_up_is_refused_as_by_the_chain(fast: MessageSender, chain: MessageSender) -> None:
     seen = []
     for way in (fast, chain):
         key = await way.door.key(*RULES, limits={"rate": 3})
@@ -271,7 +273,7 @@ async def test_a_rate_that_is_used_up_is_refused_as_by_the_chain(fast: Spoken, c
     assert b"429" in seen[0][3][0][0]
 
 
-async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: Spoken) -> None:
+async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: MessageSender) -> None:
     asked, silent = asyncio.Event(), asyncio.Event()
 
     async def wait(_: web.Request) -> web.StreamResponse:
@@ -293,7 +295,7 @@ async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: Spoken) 
     assert ended == [("/issue/A-1", 499, "client_left"), ("/mcp", 499, "client_left")]
 
 
-async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Spoken, chain: Spoken) -> None:
+async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: MessageSender, chain: MessageSender) -> None:
     seen = []
     for way in (fast, chain):
         way.noted.clear()
@@ -317,7 +319,7 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Spoken,
     assert seen[0][0][:3] == ("/mcp", 499, "client_left")
 
 
-async def test_a_body_that_does_not_come_at_once_is_the_chains(fast: Spoken) -> None:
+async def test_a_body_that_does_not_come_at_once_is_the_chains(fast: MessageSender) -> None:
     data, door = fast.filled(whole(CALL)), fast.door.running.fast_path.agent_door
     before, handed_back = door.taken, door.handed_back
     async with asyncio.timeout(PATIENCE_S):
@@ -334,7 +336,9 @@ async def test_a_body_that_does_not_come_at_once_is_the_chains(fast: Spoken) -> 
             assert found.startswith(b"HTTP/1.1 200 ")
 
 
-async def test_what_fails_after_a_call_was_made_is_answered_once(fast: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_fails_after_a_call_was_made_is_answered_once(
+    fast: MessageSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
@@ -347,7 +351,9 @@ async def test_what_fails_after_a_call_was_made_is_answered_once(fast: Spoken, m
     assert len(fast.door.provider.calls) == 1
 
 
-async def test_what_fails_before_a_call_is_answered_by_the_chain(fast: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_fails_before_a_call_is_answered_by_the_chain(
+    fast: MessageSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 

@@ -156,11 +156,11 @@ async def side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
     folder.mkdir()
     async with raw_provider(script) as provider, before(provider, folder, fast_path=fast_path) as running:
         found = Side(running, arrived)
-        with noted_in(running, found.records):
+        with recording_calls(running, found.records):
             yield found
 
 
-def noted_in(running: RunningGateway, records: list[ExchangeRecord]) -> Any:
+def recording_calls(running: RunningGateway, records: list[ExchangeRecord]) -> Any:
     """Also append every record to `records`."""
     context, log = pytest.MonkeyPatch.context(), running.runtime.call_queue
     note = log.record
@@ -249,7 +249,7 @@ async def test_a_caller_that_leaves_is_recorded_once_and_leaves_nothing_behind(t
             records: list[ExchangeRecord] = []
             async with raw_provider(PROVIDERS[provider]) as behind, before(behind, folder) as running:
                 await warm(running)
-                with noted_in(running, records):
+                with recording_calls(running, records):
                     async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
                         client.writer.write(
                             b"POST /proxy/x HTTP/1.1\r\n" + NAMES + framing + b"Decompress: true\r\n\r\n"

@@ -62,16 +62,16 @@ def npm(*packages: str) -> Path:
     if folder.exists():
         return folder / "node_modules"
     if shutil.which("npm") is None:
-        pytest.skip("there is no npm here, so the published packages cannot be had")
+        pytest.skip("npm is not installed, so the published packages cannot be downloaded")
     with tempfile.TemporaryDirectory(prefix="integration-gateway-npm-", ignore_cleanup_errors=True) as aside:
         (Path(aside) / "package.json").write_text("{}")
         command = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", *packages]
         try:
             done = subprocess.run(command, cwd=aside, capture_output=True, text=True, timeout=90, check=False)
         except subprocess.TimeoutExpired:
-            pytest.skip(f"npm did not bring {' '.join(packages)} within 90 s")
+            pytest.skip(f"npm did not install {' '.join(packages)} within 90 s")
         if done.returncode != 0:
-            pytest.skip(f"npm cannot bring {' '.join(packages)}: {done.stderr.strip()[-200:]}")
+            pytest.skip(f"npm cannot install {' '.join(packages)}: {done.stderr.strip()[-200:]}")
         with suppress(OSError):  # another process has just installed the same packages
             Path(aside).rename(folder)
     return folder / "node_modules"

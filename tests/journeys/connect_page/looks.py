@@ -15,7 +15,7 @@ LOOKS = {
 }
 
 
-async def looked_at(page: Any, name: str) -> None:
+async def assert_page_accessible(page: Any, name: str) -> None:
     """Assert that axe finds nothing in light and dark mode, and that nothing is cut off on a phone."""
     for look, how in LOOKS.items():
         await page.emulate_media(color_scheme=how["color_scheme"])

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import ClientSession
 
 from gateway.client import code_challenge, new_code_verifier
-from tests.journeys.connect_page.looks import LOOKS, SHOTS, looked_at, shot, sign_in
+from tests.journeys.connect_page.looks import LOOKS, SHOTS, assert_page_accessible, shot, sign_in
 from tests.journeys.connect_page.site import GOOD_KEY, ConnectSite
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -47,7 +47,7 @@ async def test_the_address_for_programs_asks_a_browser_to_confirm(page: Any, sit
         "Acme Analytics asks for this access",
         "At the request of “invoice agent”",
     ]
-    await looked_at(page, "confirm")
+    await assert_page_accessible(page, "confirm")
 
 
 async def test_the_scopes_are_behind_a_disclosure_that_keys_reach(page: Any, site: ConnectSite) -> None:
@@ -57,7 +57,7 @@ async def test_the_scopes_are_behind_a_disclosure_that_keys_reach(page: Any, sit
     await page.focus("summary")
     await page.keyboard.press("Enter")
     assert await scope.is_visible()
-    await looked_at(page, "grants")
+    await assert_page_accessible(page, "grants")
 
 
 async def test_the_time_is_that_of_the_browser(browser: Any, site: ConnectSite) -> None:
@@ -73,7 +73,7 @@ async def test_done_leads_back_to_the_application(page: Any, site: ConnectSite, 
     await page.goto(await site.link(**KEY, return_url=f"{embedding}?tab=2", state="s1"))
     await connect_by_key(page)
     assert await page.inner_text("h1") == "Northwind CRM is connected"
-    await looked_at(page, "done")
+    await assert_page_accessible(page, "done")
     await page.click("a.main")
     await page.wait_for_url(f"{embedding}?tab=2&state=s1&result=*")
 
@@ -84,7 +84,7 @@ async def test_what_the_application_completes_leaves_one_more_step(page: Any, si
     await connect_by_key(page)
     assert await page.inner_text("h1") == "One more step"
     assert await page.locator(".status.calm").count() == 1  # not the check mark of a connection
-    await looked_at(page, "one-more-step")
+    await assert_page_accessible(page, "one-more-step")
     assert len(await site.connections()) == before
 
 
@@ -94,7 +94,7 @@ async def test_intermediate_pages_have_a_button_to_continue(page: Any, site: Con
     await page.click("button.main")
     await page.wait_for_url("**/leave/**")
     assert await page.inner_text("h1") == "Taking you to Sandbox Issues"
-    await looked_at(page, "leaving")
+    await assert_page_accessible(page, "leaving")
     await page.route(f"{embedding}**", lambda route: route.fulfill(status=204))
     bound = {"return_url": embedding, "code_challenge": code_challenge(new_code_verifier())}
     await page.goto(await site.link(**KEY, **bound))
@@ -102,7 +102,7 @@ async def test_intermediate_pages_have_a_button_to_continue(page: Any, site: Con
     await page.click("button.main")
     await page.wait_for_selector("a.main")
     assert await page.inner_text("h1") == "Taking you back to Acme Analytics"
-    await looked_at(page, "onward")
+    await assert_page_accessible(page, "onward")
 
 
 async def test_cancel_ends_cleanly(page: Any, site: ConnectSite) -> None:
@@ -110,7 +110,7 @@ async def test_cancel_ends_cleanly(page: Any, site: ConnectSite) -> None:
     await page.click("text=Cancel")
     await page.wait_for_selector(".status.calm")
     assert await page.inner_text("h1") == "Nothing was shared"
-    await looked_at(page, "cancelled")
+    await assert_page_accessible(page, "cancelled")
     await page.click("text=Try again")
     await page.wait_for_selector("form.entry")
 
@@ -164,10 +164,10 @@ async def test_connected_link_says_so(page: Any, site: ConnectSite) -> None:
     await page.wait_for_selector(".choices")
     assert await page.locator(".choice", has_text="Northwind CRM").locator(".connected").inner_text() == "Connected"
     assert await page.locator(".connected").count() == 1
-    await looked_at(page, "list-connected")
+    await assert_page_accessible(page, "list-connected")
     await page.click("text=Northwind CRM")
     assert await page.inner_text("h1") == "Northwind CRM is already connected"
-    await looked_at(page, "already")
+    await assert_page_accessible(page, "already")
 
 
 async def test_a_link_that_is_used_up_opens_nothing(page: Any, site: ConnectSite) -> None:
@@ -178,7 +178,7 @@ async def test_a_link_that_is_used_up_opens_nothing(page: Any, site: ConnectSite
     await page.goto(link)
     await page.click("text=Sandbox Issues")
     assert await page.inner_text("h1") == "This link has been used"
-    await looked_at(page, "used")
+    await assert_page_accessible(page, "used")
 
 
 async def test_a_link_for_one_use_opens_nothing_in_another_browser(page: Any, browser: Any, site: ConnectSite) -> None:
@@ -191,4 +191,4 @@ async def test_a_link_for_one_use_opens_nothing_in_another_browser(page: Any, br
     await first.close()
     await page.goto(link)
     assert await page.inner_text("h1") == "This link is already in use in another browser"
-    await looked_at(page, "other-browser")
+    await assert_page_accessible(page, "other-browser")

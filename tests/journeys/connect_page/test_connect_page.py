@@ -10,7 +10,7 @@ import pytest
 
 from gateway.pages.frame import PageWords
 from tests.journeys.connect_page.browser import violations
-from tests.journeys.connect_page.looks import SHOTS, looked_at, shot, sign_in
+from tests.journeys.connect_page.looks import SHOTS, assert_page_accessible, shot, sign_in
 from tests.journeys.connect_page.site import GOOD_KEY, ConnectSite
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -20,7 +20,7 @@ async def test_the_list_is_searched_by_name(page: Any, site: ConnectSite) -> Non
     await page.goto(await site.link())
     assert "session_token" not in page.url
     assert await page.locator(".choice").count() == 8
-    await looked_at(page, "list")
+    await assert_page_accessible(page, "list")
     await page.fill("[type=search]", "vault")
     assert await page.locator("li:visible").all_inner_texts() == ["Two Step Vault\nAPI key or password"]
     assert await page.locator("#live").inner_text() == "1 found"
@@ -43,17 +43,17 @@ async def test_end_user_chooses_a_site_after_oauth(page: Any, site: ConnectSite)
     granted = await page.locator(".granted").inner_text()
     assert "Create and change sandbox work" in granted
     assert "Keep this access while you are away" in granted
-    await looked_at(page, "oauth")
+    await assert_page_accessible(page, "oauth")
     await page.click("button.main")
     await sign_in(page)
     await page.wait_for_selector("[name=site]")
     assert await page.locator(".site strong").all_inner_texts() == ["Acme", "Globex"]
-    await looked_at(page, "sites")
+    await assert_page_accessible(page, "sites")
     await page.check("#site-2")
     await page.click("button.main")
     await page.wait_for_selector("dl")
     assert "demo@example.com · globex.sandbox.example" in await page.locator("dl").inner_text()
-    await looked_at(page, "connected")
+    await assert_page_accessible(page, "connected")
     assert (await site.connections())[0]["account"]["label"] == "demo@example.com · globex.sandbox.example"
 
 
@@ -65,7 +65,7 @@ async def test_a_denied_consent_says_so_and_leads_back(page: Any, site: ConnectS
     await page.wait_for_selector(".status.bad")
     assert (await page.inner_text("[role=alert]")).startswith("You did not allow the access")
     assert "The user did not allow it" in await page.locator(".support").first.inner_text()
-    await looked_at(page, "denied")
+    await assert_page_accessible(page, "denied")
     await page.click("text=Try again")
     await page.wait_for_selector("form.entry")
     assert len(await site.connections()) == before
@@ -79,7 +79,7 @@ async def test_a_form_without_its_cookie_asks_to_confirm_again(page: Any, site: 
     lines = (await page.inner_text(".fault")).splitlines()
     assert [line for line in lines if line][1].startswith("Please confirm again")
     assert "not_confirmed" in lines[-1]
-    await looked_at(page, "not-confirmed")
+    await assert_page_accessible(page, "not-confirmed")
     await page.click("button.main")
     await page.wait_for_url("**/oauth/authorize**")
 
@@ -108,7 +108,7 @@ async def test_a_wrong_key_is_reported_in_the_provider_s_words_and_nothing_typed
     page: Any, site: ConnectSite
 ) -> None:
     await page.goto(await site.link(allowed_integrations=["northwind"]))
-    await looked_at(page, "key")
+    await assert_page_accessible(page, "key")
     await page.select_option("select", "eu")
     await page.fill('[name="params[account]"]', "https://acme.northwind.example")
     key = '[name="credentials[apiKey]"]'
@@ -121,7 +121,7 @@ async def test_a_wrong_key_is_reported_in_the_provider_s_words_and_nothing_typed
     assert "API key <b>invalid</b> or revoked" in await page.locator(".fault").inner_text()
     assert await page.input_value("select") == "eu"
     assert await page.input_value(key) == ""
-    await looked_at(page, "wrong-key")
+    await assert_page_accessible(page, "wrong-key")
     await page.fill(key, GOOD_KEY)
     await page.click("button.main")
     await page.wait_for_selector("dl")
@@ -143,12 +143,12 @@ async def test_a_field_s_own_fault_stands_beside_it(page: Any, site: ConnectSite
     assert await wrong.get_attribute("name") == "params[account]"
     assert await page.evaluate("document.activeElement.name") == "params[account]"
     assert await page.locator(".wrong").inner_text() != ""
-    await looked_at(page, "wrong-field")
+    await assert_page_accessible(page, "wrong-field")
 
 
 async def test_two_steps_are_one_form(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link(allowed_integrations=["vault"]))
-    await looked_at(page, "two-step")
+    await assert_page_accessible(page, "two-step")
     await page.fill('[name="credentials[user]"]', "ada")
     await page.fill('[name="credentials[secret]"]', "open sesame")
     await page.click("button.main")
@@ -164,7 +164,7 @@ async def test_an_expired_link_says_what_to_do(page: Any, site: ConnectSite) -> 
     await runtime.sessions.end(await runtime.sessions.find(link.rpartition("=")[2]))
     await page.reload()
     assert "Ask the application you came from for a new link." in await page.locator("main").inner_text()
-    await looked_at(page, "expired")
+    await assert_page_accessible(page, "expired")
 
 
 async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -> None:
@@ -181,7 +181,7 @@ async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -
     assert await page.input_value('[name="params[account]"]') == "acme"
     assert await page.locator("h1").inner_text() == "Reconnect Northwind CRM"
     assert "ada@example.com" in await page.locator(".whom").inner_text()
-    await looked_at(page, "reconnect")
+    await assert_page_accessible(page, "reconnect")
     await page.fill('[name="credentials[apiKey]"]', GOOD_KEY)
     await page.click("button.main")
     await page.wait_for_selector("dl")

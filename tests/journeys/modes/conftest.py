@@ -20,7 +20,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass
-class Far:
+class FakeProvider:
     """The provider. `seen`: the received requests as (method, raw path, headers, body)."""
 
     url: str = ""
@@ -44,9 +44,9 @@ class Far:
 
 
 @pytest.fixture
-async def far(aiohttp_server: AiohttpServer) -> Far:
+async def far(aiohttp_server: AiohttpServer) -> FakeProvider:
     """A provider at `far.url` without any path."""
-    made = Far()
+    made = FakeProvider()
     app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", made.answer)
     server = await aiohttp_server(app)
@@ -58,7 +58,7 @@ Start = Callable[..., Awaitable[RunningGateway]]
 
 
 @pytest.fixture
-async def start(far: Far, tmp_path: Path) -> AsyncIterator[Start]:
+async def start(far: FakeProvider, tmp_path: Path) -> AsyncIterator[Start]:
     """Return a function that starts a gateway whose integration `tracker` uses `far`.
 
     Arguments: fields of the entry, and `integration` for the integration's own keys.

@@ -9,16 +9,16 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.journeys.modes.conftest import Far, connect, imported, only_id, read
+from tests.journeys.modes.conftest import FakeProvider, connect, imported, only_id, read
 
 KEY = RSAKey.generate_key(2048)
 PEM = KEY.as_pem(private=True).decode()
 
 
-class Forge:
+class GithubLikeProvider:
     """Issues installation tokens to clients that sign as the app, and user tokens for codes."""
 
-    def __init__(self, far: Far) -> None:
+    def __init__(self, far: FakeProvider) -> None:
         self.far = far
         self.issued = 0
         self.back = "installation_id=42&setup_action=install"
@@ -62,7 +62,7 @@ class Forge:
         return web.json_response({"user": who}, status=200 if known else 401)
 
 
-def app(far: Far, **more: Any) -> dict[str, Any]:
+def app(far: FakeProvider, **more: Any) -> dict[str, Any]:
     setting = {"automated": True, "optional": True}
     return {
         "auth_mode": "APP",
@@ -74,12 +74,12 @@ def app(far: Far, **more: Any) -> dict[str, Any]:
     }
 
 
-def integration(far: Far) -> dict[str, Any]:
+def integration(far: FakeProvider) -> dict[str, Any]:
     return {"app_id": "app-7", "app_link": f"{far.url}/apps/ours", "private_key": PEM}
 
 
-async def test_an_app_is_installed_and_its_token_renewed(far: Far, start: Any, later: Any) -> None:
-    forge = Forge(far)
+async def test_an_app_is_installed_and_its_token_renewed(far: FakeProvider, start: Any, later: Any) -> None:
+    forge = GithubLikeProvider(far)
     gateway = await start(integration(far), **app(far))
     forge.gateway = gateway.url
     status, html = await connect(gateway)
@@ -96,8 +96,8 @@ async def test_an_app_is_installed_and_its_token_renewed(far: Far, start: Any, l
     assert forge.issued == 2
 
 
-async def test_an_installation_is_imported_by_its_number(far: Far, start: Any) -> None:
-    Forge(far)
+async def test_an_installation_is_imported_by_its_number(far: FakeProvider, start: Any) -> None:
+    GithubLikeProvider(far)
     gateway = await start(integration(far), **app(far))
     shown = await imported(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
     assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
@@ -112,8 +112,8 @@ async def test_an_installation_is_imported_by_its_number(far: Far, start: Any) -
         ("installation_id=../1&setup_action=install", "not installed"),
     ],
 )
-async def test_failed_installation_creates_no_connection(far: Far, start: Any, back: str, words: str) -> None:
-    forge = Forge(far)
+async def test_failed_installation_creates_no_connection(far: FakeProvider, start: Any, back: str, words: str) -> None:
+    forge = GithubLikeProvider(far)
     gateway = await start(integration(far), **app(far))
     forge.gateway, forge.back = gateway.url, back
     status, html = await connect(gateway)
@@ -121,8 +121,8 @@ async def test_failed_installation_creates_no_connection(far: Far, start: Any, b
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_an_app_and_its_users_grant_stand_side_by_side(far: Far, start: Any, later: Any) -> None:
-    forge = Forge(far)
+async def test_an_app_and_its_users_grant_stand_side_by_side(far: FakeProvider, start: Any, later: Any) -> None:
+    forge = GithubLikeProvider(far)
     gateway = await start(
         {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"},
         **app(
@@ -152,8 +152,8 @@ async def test_an_app_and_its_users_grant_stand_side_by_side(far: Far, start: An
     assert shown["credentials"]["user"]["access_token"] == "ghu_2"
 
 
-async def test_before_the_app_is_installed_the_users_grant_serves(far: Far, start: Any, later: Any) -> None:
-    forge = Forge(far)
+async def test_before_the_app_is_installed_the_users_grant_serves(far: FakeProvider, start: Any, later: Any) -> None:
+    forge = GithubLikeProvider(far)
     gateway = await start(
         {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"},
         **app(far, auth_mode="CUSTOM", token_url=f"{far.url}/login/token", installation_token_url=f"{far.url}/nowhere"),
@@ -167,7 +167,7 @@ async def test_before_the_app_is_installed_the_users_grant_serves(far: Far, star
     assert forge.users == 2
 
 
-async def test_a_plugin_is_installed_and_its_own_key_sent(far: Far, start: Any) -> None:
+async def test_a_plugin_is_installed_and_its_own_key_sent(far: FakeProvider, start: Any) -> None:
     pair = "Basic " + base64.b64encode(b"plugin-id:plugin-key").decode()
 
     async def install(request: web.Request) -> web.Response:

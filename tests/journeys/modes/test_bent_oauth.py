@@ -5,12 +5,12 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from tests.journeys.modes.conftest import Far, connect, imported, only_id
+from tests.journeys.modes.conftest import FakeProvider, connect, imported, only_id
 
 CLIENT = {"client_id": "our client", "client_secret": "our secret"}
 
 
-async def test_parameters_have_the_providers_names_in_every_request(far: Far, start: Any, later: Any) -> None:
+async def test_parameters_have_the_providers_names_in_every_request(far: FakeProvider, start: Any, later: Any) -> None:
     asked: list[dict[str, Any]] = []
 
     async def authorize(request: web.Request) -> web.Response:
@@ -58,7 +58,7 @@ async def test_parameters_have_the_providers_names_in_every_request(far: Far, st
 
 
 async def test_a_live_access_token_is_exchanged_where_there_are_no_refresh_tokens(
-    far: Far, start: Any, later: Any
+    far: FakeProvider, start: Any, later: Any
 ) -> None:
     asked: list[dict[str, str]] = []
 
@@ -90,7 +90,7 @@ async def test_a_live_access_token_is_exchanged_where_there_are_no_refresh_token
     assert shown["credentials"]["access_token"] == "long-1"
 
 
-async def test_a_consent_page_that_is_a_script_gets_the_request_behind_its_route(far: Far, start: Any) -> None:
+async def test_a_consent_page_that_is_a_script_gets_the_request_behind_its_route(far: FakeProvider, start: Any) -> None:
     gateway = await start(
         CLIENT,
         auth_mode="OAUTH2",
@@ -107,7 +107,7 @@ async def test_a_consent_page_that_is_a_script_gets_the_request_behind_its_route
     assert (route, dict(parse_qsl(query))["client_id"]) == ("/oauth-authorize", "our client")
 
 
-async def test_the_form_of_an_address_follows_from_the_settings_that_were_given(far: Far, start: Any) -> None:
+async def test_the_form_of_an_address_follows_from_the_settings_that_were_given(far: FakeProvider, start: Any) -> None:
     asked: list[str] = []
 
     async def token(request: web.Request) -> web.Response:

@@ -9,7 +9,7 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.journeys.modes.conftest import Far, imported, read
+from tests.journeys.modes.conftest import FakeProvider, imported, read
 
 CLIENT = {"type": "OAUTH2_CC", "client_id": "its client", "client_secret": "its:secret"}
 
@@ -17,7 +17,7 @@ CLIENT = {"type": "OAUTH2_CC", "client_id": "its client", "client_secret": "its:
 class Issuer:
     """Issues numbered tokens to an authenticated client; the API accepts only the newest."""
 
-    def __init__(self, far: Far, ttl_s: int | None = 3600) -> None:
+    def __init__(self, far: FakeProvider, ttl_s: int | None = 3600) -> None:
         self.asked: list[dict[str, str]] = []
         self.ttl_s = ttl_s
         self.proofs: list[str] = []
@@ -43,7 +43,7 @@ class Issuer:
         return web.json_response({"ok": known}, status=200 if known else 401)
 
 
-async def test_a_client_is_exchanged_used_and_exchanged_again(far: Far, start: Any, later: Any) -> None:
+async def test_a_client_is_exchanged_used_and_exchanged_again(far: FakeProvider, start: Any, later: Any) -> None:
     issuer = Issuer(far)
     gateway = await start({"scopes": ["a", "b"]}, auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
     shown = await imported(gateway, credentials=CLIENT)
@@ -63,7 +63,7 @@ async def test_a_client_is_exchanged_used_and_exchanged_again(far: Far, start: A
     assert len(issuer.asked) == 2
 
 
-async def test_the_client_proves_itself_by_basic_where_the_entry_says_so(far: Far, start: Any) -> None:
+async def test_the_client_proves_itself_by_basic_where_the_entry_says_so(far: FakeProvider, start: Any) -> None:
     issuer = Issuer(far)
     gateway = await start(
         auth_mode="OAUTH2_CC", token_url=f"{far.url}/token", token_request_auth_method="basic", scope_separator=","
@@ -73,7 +73,7 @@ async def test_the_client_proves_itself_by_basic_where_the_entry_says_so(far: Fa
 
 
 async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without_the_secret(
-    far: Far, start: Any
+    far: FakeProvider, start: Any
 ) -> None:
     Issuer(far)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
@@ -84,7 +84,9 @@ async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_an_endpoint_that_is_down_stores_nothing_and_is_no_fault_of_the_caller(far: Far, start: Any) -> None:
+async def test_an_endpoint_that_is_down_stores_nothing_and_is_no_fault_of_the_caller(
+    far: FakeProvider, start: Any
+) -> None:
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503)
 
@@ -95,7 +97,7 @@ async def test_an_endpoint_that_is_down_stores_nothing_and_is_no_fault_of_the_ca
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_token_that_is_brought_along_is_used_until_its_end(far: Far, start: Any, later: Any) -> None:
+async def test_a_token_that_is_brought_along_is_used_until_its_end(far: FakeProvider, start: Any, later: Any) -> None:
     issuer = Issuer(far)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
     await imported(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
@@ -107,14 +109,14 @@ async def test_a_token_that_is_brought_along_is_used_until_its_end(far: Far, sta
 
 
 @pytest.mark.parametrize("missing", ["client_id", "client_secret"])
-async def test_half_a_client_is_refused_by_name(far: Far, start: Any, missing: str) -> None:
+async def test_half_a_client_is_refused_by_name(far: FakeProvider, start: Any, missing: str) -> None:
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
     half = {name: text for name, text in CLIENT.items() if name != missing}
     answer = await imported(gateway, credentials=half, expect=400)
     assert [issue["path"] for issue in answer["error"]["errors"]] == [["credentials", missing]]
 
 
-async def test_a_client_with_a_key_signs_its_proof(far: Far, start: Any) -> None:
+async def test_a_client_with_a_key_signs_its_proof(far: FakeProvider, start: Any) -> None:
     key = RSAKey.generate_key(2048)
     proofs: list[Any] = []
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.modes.conftest import Far
+from tests.journeys.modes.conftest import FakeProvider
 
 OAUTH = {"client_id": "our client", "client_secret": "our secret"}
 
@@ -25,7 +25,7 @@ async def command(gateway: RunningGateway, *arguments: str) -> tuple[int, str, s
 class Provider:
     """Refreshes and revokes tokens. `keeps`: tokens that it refuses to revoke."""
 
-    def __init__(self, far: Far) -> None:
+    def __init__(self, far: FakeProvider) -> None:
         self.revoked: list[str] = []
         self.renewed = 0
         self.keeps: set[str] = set()
@@ -48,7 +48,7 @@ class Provider:
 
 
 @pytest.fixture
-async def gateway(far: Far, start: Any) -> RunningGateway:
+async def gateway(far: FakeProvider, start: Any) -> RunningGateway:
     """A gateway with connections c1, c2 and c3, whose tokens are named after them."""
     made: RunningGateway = await start(
         OAUTH,
@@ -65,7 +65,7 @@ async def gateway(far: Far, start: Any) -> RunningGateway:
     return made
 
 
-async def test_connections_are_listed_and_shown_without_a_secret(far: Far, gateway: RunningGateway) -> None:
+async def test_connections_are_listed_and_shown_without_a_secret(far: FakeProvider, gateway: RunningGateway) -> None:
     code, out, err = await command(gateway, "list", "--integration", "tracker", "--json")
     assert (code, [one["connection_id"] for one in json.loads(out)["connections"]]) == (0, ["c3", "c2", "c1"]), err
     code, out, _ = await command(gateway, "list", "--limit", "2")
@@ -77,7 +77,7 @@ async def test_connections_are_listed_and_shown_without_a_secret(far: Far, gatew
     assert (code, "there is no 'nobody'" in err) == (1, True)
 
 
-async def test_credentials_are_renewed_and_what_fails_is_reported(far: Far, gateway: RunningGateway) -> None:
+async def test_credentials_are_renewed_and_what_fails_is_reported(far: FakeProvider, gateway: RunningGateway) -> None:
     provider = Provider(far)
     dead = {"type": "OAUTH2", "access_token": "a", "refresh_token": "dead"}
     body = {"provider_config_key": "tracker", "connection_id": "c2", "credentials": dead}
@@ -90,7 +90,9 @@ async def test_credentials_are_renewed_and_what_fails_is_reported(far: Far, gate
     assert shown["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway has the token too
 
 
-async def test_all_connections_of_an_integration_are_ended_with_a_report(far: Far, gateway: RunningGateway) -> None:
+async def test_all_connections_of_an_integration_are_ended_with_a_report(
+    far: FakeProvider, gateway: RunningGateway
+) -> None:
     provider = Provider(far)
     provider.keeps = {"refresh-c2"}
     report = gateway.folder / "out.csv"
@@ -119,7 +121,9 @@ async def test_all_connections_of_an_integration_are_ended_with_a_report(far: Fa
     assert (code, "has no connections" in err) == (0, True)
 
 
-async def test_single_connections_are_deleted_and_the_missing_are_reported(far: Far, gateway: RunningGateway) -> None:
+async def test_single_connections_are_deleted_and_the_missing_are_reported(
+    far: FakeProvider, gateway: RunningGateway
+) -> None:
     provider = Provider(far)
     code, out, err = await command(gateway, "delete", "--integration", "tracker", "-y", "--json", "c1", "nobody")
     body = json.loads(out)

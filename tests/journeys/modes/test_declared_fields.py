@@ -16,7 +16,7 @@ from gateway.integrations.declared import SCRIPTS, known_modes
 from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, submit
-from tests.journeys.modes.conftest import Far, imported, only_id, read
+from tests.journeys.modes.conftest import FakeProvider, imported, only_id, read
 from tests.journeys.modes.test_posted import post
 
 SECRET = "signing-secret-0123456789"
@@ -70,7 +70,7 @@ QUERY = {"TBA": "&params[accountId]=7"}
 CLIENT = {"TBA": {"client_id": "consumer", "client_secret": "consumer secret"}}
 
 
-def entry_of(mode: str, far: Far) -> dict[str, Any]:
+def entry_of(mode: str, far: FakeProvider) -> dict[str, Any]:
     entry = json.loads(json.dumps(MODES[mode][0]).replace("{far}", far.url))
     headers = {"x-signature": "${hmacSha256Hex(${method}${path}, ${apiSecret})}", "x-plain": "${credentials.apiSecret}"}
     if mode == "API_KEY":
@@ -83,7 +83,7 @@ def entry_of(mode: str, far: Far) -> dict[str, Any]:
     }
 
 
-def play(far: Far) -> list[dict[str, str]]:
+def play(far: FakeProvider) -> list[dict[str, str]]:
     """Record the header fields of the calls, the newest last."""
     seen: list[dict[str, str]] = []
 
@@ -117,7 +117,9 @@ async def assert_signed(gateway: RunningGateway, seen: list[dict[str, str]], con
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_declared_field_is_imported_shown_signed_with_and_masked(mode: str, far: Far, start: Any) -> None:
+async def test_a_declared_field_is_imported_shown_signed_with_and_masked(
+    mode: str, far: FakeProvider, start: Any
+) -> None:
     seen = play(far)
     gateway = await start(CLIENT.get(mode), **entry_of(mode, far))
     typed = {"type": mode, **MODES[mode][1]}
@@ -138,7 +140,7 @@ async def test_a_declared_field_is_imported_shown_signed_with_and_masked(mode: s
     await assert_signed(gateway, seen, await only_id(gateway))
 
 
-async def test_the_connect_page_asks_for_a_declared_field(far: Far, start: Any) -> None:
+async def test_the_connect_page_asks_for_a_declared_field(far: FakeProvider, start: Any) -> None:
     seen = play(far)
     gateway = await start(**entry_of("API_KEY", far))
     token = await gateway.session_token()
@@ -155,7 +157,7 @@ async def test_the_connect_page_asks_for_a_declared_field(far: Far, start: Any) 
     await assert_signed(gateway, seen, await only_id(gateway))
 
 
-async def test_a_declared_field_survives_an_export_and_an_import(far: Far, start: Any) -> None:
+async def test_a_declared_field_survives_an_export_and_an_import(far: FakeProvider, start: Any) -> None:
     seen = play(far)
     gateway = await start(**entry_of("API_KEY", far))
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1", "apiSecret": SECRET})
@@ -171,7 +173,7 @@ async def test_a_declared_field_survives_an_export_and_an_import(far: Far, start
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_rehearsal_fills_a_declared_field(mode: str, far: Far) -> None:
+async def test_a_rehearsal_fills_a_declared_field(mode: str, far: FakeProvider) -> None:
     entry = entry_of(mode, far)
     whole = {"display_name": "Far", "categories": ["other"], **entry}
     whole["proxy"] = {"base_url": "https://api.far.test", **entry["proxy"]}

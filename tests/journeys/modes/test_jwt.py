@@ -7,7 +7,7 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from tests.journeys.modes.conftest import Far, imported, read
+from tests.journeys.modes.conftest import FakeProvider, imported, read
 
 KEYS = {
     "RS256": RSAKey.generate_key(2048),
@@ -34,7 +34,7 @@ def entry(alg: str, **jwt_fields: Any) -> dict[str, Any]:
 class Verifier:
     """An API that verifies each token's signature."""
 
-    def __init__(self, far: Far, key: Any, alg: str) -> None:
+    def __init__(self, far: FakeProvider, key: Any, alg: str) -> None:
         self.key, self.alg = key, alg
         self.tokens: list[Any] = []
         far.on("/api", self.api)
@@ -47,7 +47,7 @@ class Verifier:
 
 
 @pytest.mark.parametrize("alg", KEYS)
-async def test_the_far_side_verifies_what_we_signed(far: Far, start: Any, later: Any, alg: str) -> None:
+async def test_the_far_side_verifies_what_we_signed(far: FakeProvider, start: Any, later: Any, alg: str) -> None:
     verifier = Verifier(far, KEYS[alg], alg)
     gateway = await start(**entry(alg))
     pem = KEYS[alg].as_pem(private=True).decode()
@@ -67,7 +67,7 @@ async def test_the_far_side_verifies_what_we_signed(far: Far, start: Any, later:
     assert (await read(gateway))["credentials"]["token"] != shown["credentials"]["token"]
 
 
-async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(far: Far, start: Any) -> None:
+async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(far: FakeProvider, start: Any) -> None:
     secret = bytes(range(32))
     verifier = Verifier(far, OctKey.import_key(secret), "HS256")
     spec = {
@@ -86,7 +86,7 @@ async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(far
 
 
 @pytest.mark.parametrize("text", ["nonsense", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"])
-async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(far: Far, start: Any, text: str) -> None:
+async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(far: FakeProvider, start: Any, text: str) -> None:
     gateway = await start(**entry("RS256"))
     typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": text}
     answer = await imported(gateway, credentials=typed, expect=400)
@@ -95,7 +95,7 @@ async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(far: Far, star
     assert text not in answer["error"]["message"]
 
 
-async def test_what_the_entry_asks_for_is_requested_by_name(far: Far, start: Any) -> None:
+async def test_what_the_entry_asks_for_is_requested_by_name(far: FakeProvider, start: Any) -> None:
     gateway = await start(**entry("RS256"))
     answer = await imported(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
     assert {issue["path"][-1] for issue in answer["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}

@@ -10,13 +10,13 @@ from aiohttp import web
 
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.mcp_sdk import METHODS, NotAuthenticated, SdkClients
-from tests.journeys.modes.conftest import Far, connect, only_id
+from tests.journeys.modes.conftest import FakeProvider, connect, only_id
 
 
 class Server:
     """An MCP server at /mcp with an authorization server at /as. A test can make either return false metadata."""
 
-    def __init__(self, far: Far) -> None:
+    def __init__(self, far: FakeProvider) -> None:
         self.url = far.url
         self.resource: dict[str, Any] = {
             "resource": f"{far.url}/mcp",
@@ -110,7 +110,7 @@ def generic(**more: Any) -> dict[str, Any]:
     }
 
 
-def asked_for(far: Far) -> str:
+def asked_for(far: FakeProvider) -> str:
     return f"&params[mcp_server_url]={far.url}/mcp"
 
 
@@ -122,7 +122,7 @@ async def call(gateway: RunningGateway, connection_id: str) -> int:
 @pytest.mark.parametrize("hint", [True, False])
 @pytest.mark.parametrize("secret", [None, "registered secret"])
 async def test_any_server_tells_how_to_authorize_and_registers_us(
-    far: Far, start: Any, later: Any, hint: bool, secret: str | None
+    far: FakeProvider, start: Any, later: Any, hint: bool, secret: str | None
 ) -> None:
     server = Server(far)
     server.hint, server.secret = hint, secret
@@ -151,7 +151,7 @@ async def test_any_server_tells_how_to_authorize_and_registers_us(
 @pytest.mark.parametrize("offered", [METHODS, METHODS[:1], METHODS[1:], None])
 @pytest.mark.parametrize("entry", [None, "basic", "body", "none"])
 async def test_servers_of_the_python_sdk_take_the_client_that_they_registered(
-    far: Far, start: Any, later: Any, offered: tuple[str, ...] | None, entry: str | None
+    far: FakeProvider, start: Any, later: Any, offered: tuple[str, ...] | None, entry: str | None
 ) -> None:
     server = Server(far)
     server.sdk = SdkClients()
@@ -178,7 +178,7 @@ async def test_servers_of_the_python_sdk_take_the_client_that_they_registered(
 
 
 async def test_the_entry_decides_how_the_client_proves_itself_whatever_the_registration_answers(
-    far: Far, start: Any
+    far: FakeProvider, start: Any
 ) -> None:
     server = Server(far)
     server.secret = "registered secret"
@@ -190,7 +190,7 @@ async def test_the_entry_decides_how_the_client_proves_itself_whatever_the_regis
     assert (server.asked[0]["Authorization"], server.asked[0]["client_secret"]) == ("", "registered secret")
 
 
-async def test_the_operators_own_client_proves_itself_as_the_server_supports(far: Far, start: Any) -> None:
+async def test_the_operators_own_client_proves_itself_as_the_server_supports(far: FakeProvider, start: Any) -> None:
     server = Server(far)
     assert server.metadata is not None
     server.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_basic"]
@@ -203,7 +203,9 @@ async def test_the_operators_own_client_proves_itself_as_the_server_supports(far
     assert (sent["client_id"], "client_secret" in sent) == ("ours", False)
 
 
-async def test_the_scopes_are_those_that_the_server_names_unless_the_integration_does(far: Far, start: Any) -> None:
+async def test_the_scopes_are_those_that_the_server_names_unless_the_integration_does(
+    far: FakeProvider, start: Any
+) -> None:
     server = Server(far)
     gateway = await start(**generic())
     await connect(gateway, asked_for(far))
@@ -224,7 +226,7 @@ LIES: dict[str, Any] = {
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_server_that_lies_about_itself_is_refused_before_anybody_is_sent_away(
-    far: Far, start: Any, lie: str
+    far: FakeProvider, start: Any, lie: str
 ) -> None:
     server = Server(far)
     where, changes = LIES[lie]
@@ -237,7 +239,7 @@ async def test_a_server_that_lies_about_itself_is_refused_before_anybody_is_sent
     assert server.clients == {}
 
 
-async def test_a_known_server_registers_us_or_has_us_registered(far: Far, start: Any, later: Any) -> None:
+async def test_a_known_server_registers_us_or_has_us_registered(far: FakeProvider, start: Any, later: Any) -> None:
     server = Server(far)
     entry = {
         "auth_mode": "MCP_OAUTH2",
@@ -256,7 +258,7 @@ async def test_a_known_server_registers_us_or_has_us_registered(far: Far, start:
     assert (len(server.clients), server.asked[1]["client_id"]) == (1, "client-1")
 
 
-async def test_a_client_of_the_operators_own_is_used_as_it_is(far: Far, start: Any) -> None:
+async def test_a_client_of_the_operators_own_is_used_as_it_is(far: FakeProvider, start: Any) -> None:
     server = Server(far)
     gateway = await start(
         {"client_id": "ours", "client_secret": "own secret"},
@@ -271,7 +273,7 @@ async def test_a_client_of_the_operators_own_is_used_as_it_is(far: Far, start: A
     assert (server.asked[0]["client_id"], server.asked[0]["client_secret"]) == ("ours", "own secret")
 
 
-async def test_without_any_way_to_a_client_the_operator_is_reported_what_to_do(far: Far, start: Any) -> None:
+async def test_without_any_way_to_a_client_the_operator_is_reported_what_to_do(far: FakeProvider, start: Any) -> None:
     server = Server(far)
     assert server.metadata is not None
     server.metadata["registration_endpoint"] = None
@@ -281,7 +283,7 @@ async def test_without_any_way_to_a_client_the_operator_is_reported_what_to_do(f
     assert f"{gateway.url}/oauth/callback" in text
 
 
-async def test_the_document_at_the_client_id_says_who_we_are(far: Far, start: Any) -> None:
+async def test_the_document_at_the_client_id_says_who_we_are(far: FakeProvider, start: Any) -> None:
     server = Server(far)
     gateway = await start(**generic(client_registration="metadata_document"))
     address = f"{gateway.url}/oauth/client-metadata/dev/tracker"

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from gateway.egress import client as egress_client
 from tests.fakes.certificate import Identity, issued
-from tests.journeys.modes.conftest import Far, imported
+from tests.journeys.modes.conftest import FakeProvider, imported
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     await running.close()
 
 
-async def gateway_of(far: Far, start: Any, url: str, **more: Any) -> Any:
+async def gateway_of(far: FakeProvider, start: Any, url: str, **more: Any) -> Any:
     far.url = url  # the fixture's gateway allows the port of `far.url` on loopback
     return await start(
         auth_mode="OAUTH2_CC",
@@ -65,7 +65,7 @@ async def gateway_of(far: Far, start: Any, url: str, **more: Any) -> Any:
     )
 
 
-async def test_token_and_calls_show_the_connections_own_certificate(far: Far, start: Any, bank: Any) -> None:
+async def test_token_and_calls_show_the_connections_own_certificate(far: FakeProvider, start: Any, bank: Any) -> None:
     url, identity, seen = bank
     gateway = await gateway_of(far, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
@@ -75,7 +75,7 @@ async def test_token_and_calls_show_the_connections_own_certificate(far: Far, st
     assert seen == [("/token", "customer"), ("/api/x", "customer")]
 
 
-async def test_without_a_certificate_the_connection_is_not_even_tried(far: Far, start: Any, bank: Any) -> None:
+async def test_without_a_certificate_the_connection_is_not_even_tried(far: FakeProvider, start: Any, bank: Any) -> None:
     gateway = await gateway_of(far, start, bank[0])
     answer = await imported(
         gateway, credentials={"type": "OAUTH2_CC", "client_id": "c", "client_secret": "s"}, expect=400
@@ -83,7 +83,9 @@ async def test_without_a_certificate_the_connection_is_not_even_tried(far: Far, 
     assert answer["error"]["errors"][0]["path"] == ["credentials", "client_certificate"]
 
 
-async def test_a_certificate_of_another_authority_is_refused_by_the_provider(far: Far, start: Any, bank: Any) -> None:
+async def test_a_certificate_of_another_authority_is_refused_by_the_provider(
+    far: FakeProvider, start: Any, bank: Any
+) -> None:
     url, _, seen = bank
     stranger, _ = issued("stranger")
     gateway = await gateway_of(far, start, url)
@@ -93,7 +95,9 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_provider(far
     assert seen == []
 
 
-async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(far: Far, start: Any, bank: Any) -> None:
+async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(
+    far: FakeProvider, start: Any, bank: Any
+) -> None:
     url, identity, _ = bank
     other, _ = issued("other")
     gateway = await gateway_of(far, start, url)
@@ -103,7 +107,7 @@ async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(fa
     assert identity.key not in json_of(answer)
 
 
-async def test_a_connection_never_travels_under_anothers_certificate(far: Far, start: Any, bank: Any) -> None:
+async def test_a_connection_never_travels_under_anothers_certificate(far: FakeProvider, start: Any, bank: Any) -> None:
     """Two connections to one origin use separate pools, and an idle connection serves only its owner."""
     url, identity, seen = bank
     gateway = await gateway_of(far, start, url)
@@ -124,7 +128,7 @@ def json_of(value: Any) -> str:
     return json.dumps(value)
 
 
-async def test_a_key_may_need_a_certificate_too(far: Far, start: Any, bank: Any) -> None:
+async def test_a_key_may_need_a_certificate_too(far: FakeProvider, start: Any, bank: Any) -> None:
     url, identity, seen = bank
     far.url = url
     gateway = await start(

@@ -6,12 +6,12 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.modes.conftest import Far, only_id
+from tests.journeys.modes.conftest import FakeProvider, only_id
 
 LOGIN = {"username": "ada", "password": "pw-1"}
 
 
-def open_api(far: Far) -> None:
+def open_api(far: FakeProvider) -> None:
     async def api(request: web.Request) -> web.Response:
         return web.json_response({name.lower(): text for name, text in request.headers.items()})
 
@@ -89,7 +89,7 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("path", FORMS)
-async def test_each_mode_connects_by_its_form(far: Far, start: Any, path: str) -> None:
+async def test_each_mode_connects_by_its_form(far: FakeProvider, start: Any, path: str) -> None:
     open_api(far)
     entry, body, sent = FORMS[path]
     entry = {name: text.format(far=far.url) if name == "token_url" else text for name, text in entry.items()}
@@ -110,7 +110,7 @@ async def test_each_mode_connects_by_its_form(far: Far, start: Any, path: str) -
 KEY = {"auth_mode": "API_KEY", "proxy": {"headers": {"x-key": "${apiKey}"}}}
 
 
-async def test_faults_are_named_by_their_place_in_the_body(far: Far, start: Any) -> None:
+async def test_faults_are_named_by_their_place_in_the_body(far: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
     status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": ""})
     assert (status, answer["error"]["code"], answer["error"]["errors"][0]["path"]) == (400, "invalid_body", ["apiKey"])
@@ -124,20 +124,20 @@ async def test_faults_are_named_by_their_place_in_the_body(far: Far, start: Any)
     ("path", "status", "code"),
     [("/api-auth/basic", 400, "invalid_auth_mode"), ("/auth/jwt", 400, "invalid_auth_mode")],
 )
-async def test_an_address_is_for_one_mode(far: Far, start: Any, path: str, status: int, code: str) -> None:
+async def test_an_address_is_for_one_mode(far: FakeProvider, start: Any, path: str, status: int, code: str) -> None:
     gateway = await start(**KEY)
     answered, answer = await post(gateway, path, {})
     assert (answered, answer["error"]["code"]) == (status, code)
 
 
-async def test_without_a_session_nobody_connects(far: Far, start: Any) -> None:
+async def test_without_a_session_nobody_connects(far: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
     status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, token="nonsense")
     assert (status, answer["error"]["code"]) == (401, "invalid_connect_session_token_format")
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_wrong_key_is_reported_to_the_end_user(far: Far, start: Any) -> None:
+async def test_a_wrong_key_is_reported_to_the_end_user(far: FakeProvider, start: Any) -> None:
     async def me(_: web.Request) -> web.Response:
         return web.json_response({"message": "no such key"}, status=401)
 
@@ -148,7 +148,7 @@ async def test_a_wrong_key_is_reported_to_the_end_user(far: Far, start: Any) -> 
     assert "no such key" in answer["error"]["message"]
 
 
-async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: Far, start: Any) -> None:
+async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: FakeProvider, start: Any) -> None:
     async def token(_: web.Request) -> web.Response:
         return web.json_response({"error": "invalid_client"}, status=401)
 
@@ -163,7 +163,7 @@ async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: Far,
         assert (status, answer["error"]["code"]) == (400, code)
 
 
-async def test_the_back_end_decides_the_settings_that_it_fixed(far: Far, start: Any) -> None:
+async def test_the_back_end_decides_the_settings_that_it_fixed(far: FakeProvider, start: Any) -> None:
     open_api(far)
     entry = {**KEY, "connection_config": {"site": {}, "set_by_us": {"automated": True, "optional": True}}}
     gateway = await start(**entry)
@@ -177,7 +177,9 @@ async def test_the_back_end_decides_the_settings_that_it_fixed(far: Far, start: 
     assert shown["connection_config"] == {"site": "fixed"}
 
 
-async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_other(far: Far, start: Any) -> None:
+async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_other(
+    far: FakeProvider, start: Any
+) -> None:
     asked: list[dict[str, str]] = []
 
     async def sts(request: web.Request) -> web.Response:
@@ -204,7 +206,7 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
     assert (status, answer["error"]["errors"][0]["path"]) == (400, ["external_id"])
 
 
-async def test_a_script_of_another_origin_may_ask_first(far: Far, start: Any) -> None:
+async def test_a_script_of_another_origin_may_ask_first(far: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
     headers = {"Origin": "https://app.example.com", "Access-Control-Request-Method": "POST"}
     async with gateway.http.options(f"{gateway.url}/api-auth/api-key/tracker", headers=headers) as answer:

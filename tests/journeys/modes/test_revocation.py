@@ -11,13 +11,13 @@ from aiohttp import web
 
 from gateway import clock
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.modes.conftest import Far, imported
+from tests.journeys.modes.conftest import FakeProvider, imported
 
 GRANT = {"type": "OAUTH2", "access_token": "access token", "refresh_token": "refresh/token"}
 CLIENT = {"client_id": "our client", "client_secret": "our secret"}
 
 
-def entry(far: Far, **more: Any) -> dict[str, Any]:
+def entry(far: FakeProvider, **more: Any) -> dict[str, Any]:
     return {
         "auth_mode": "OAUTH2",
         "authorization_url": f"{far.url}/authorize",
@@ -30,7 +30,7 @@ def entry(far: Far, **more: Any) -> dict[str, Any]:
 class Endpoint:
     """A revocation endpoint: the requests, and the answer to each token in turn."""
 
-    def __init__(self, far: Far, *answers: web.Response) -> None:
+    def __init__(self, far: FakeProvider, *answers: web.Response) -> None:
         self.asked: list[tuple[dict[str, str], str]] = []
         self.answers = list(answers)
         far.on("/revoke", self.revoke)
@@ -46,7 +46,7 @@ async def delete(gateway: RunningGateway, query: str = "", expect: int = 200) ->
     return await gateway.json("DELETE", f"/connections/c1?provider_config_key=tracker{query}", expect=expect)
 
 
-async def test_both_tokens_are_ended_the_refresh_token_first(far: Far, start: Any) -> None:
+async def test_both_tokens_are_ended_the_refresh_token_first(far: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(far)
     gateway = await start(CLIENT, **entry(far))
     await imported(gateway, credentials=GRANT)
@@ -68,7 +68,7 @@ async def test_both_tokens_are_ended_the_refresh_token_first(far: Far, start: An
         assert answer.status == 404
 
 
-async def test_the_client_proves_itself_as_in_token_requests(far: Far, start: Any) -> None:
+async def test_the_client_proves_itself_as_in_token_requests(far: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(far)
     gateway = await start(CLIENT, **entry(far, token_request_auth_method="basic"))
     await imported(gateway, credentials={**GRANT, "config_override": {"client_id": "its", "client_secret": "own"}})
@@ -92,7 +92,7 @@ async def test_the_client_proves_itself_as_in_token_requests(far: Far, start: An
     ],
 )
 async def test_what_the_provider_says_is_reported_and_the_connection_is_gone_all_the_same(
-    far: Far, start: Any, answer: web.Response, outcome: str, detail: str
+    far: FakeProvider, start: Any, answer: web.Response, outcome: str, detail: str
 ) -> None:
     Endpoint(far, answer)
     gateway = await start(CLIENT, **entry(far))
@@ -103,7 +103,9 @@ async def test_what_the_provider_says_is_reported_and_the_connection_is_gone_all
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_provider_in_trouble_is_asked_twice(far: Far, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_provider_in_trouble_is_asked_twice(
+    far: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def at_once(_: float) -> None:
         return None
 
@@ -118,7 +120,7 @@ async def test_a_provider_in_trouble_is_asked_twice(far: Far, start: Any, monkey
 
 
 async def test_a_provider_that_is_gone_does_not_keep_the_connection(
-    far: Far, start: Any, monkeypatch: pytest.MonkeyPatch
+    far: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(_: float) -> None:
         return None
@@ -132,7 +134,7 @@ async def test_a_provider_that_is_gone_does_not_keep_the_connection(
 
 
 async def test_a_provider_without_a_revocation_is_reported_as_such_in_the_log(
-    far: Far, start: Any, caplog: pytest.LogCaptureFixture
+    far: FakeProvider, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = await start(CLIENT, **entry(far, revocation_url=None))
     await imported(gateway, credentials={"type": "OAUTH2", "access_token": "a"})
@@ -142,13 +144,13 @@ async def test_a_provider_without_a_revocation_is_reported_as_such_in_the_log(
     assert "at_provider=False" in caplog.text or '"at_provider": false' in caplog.text
 
 
-async def test_a_key_has_no_token_to_end(far: Far, start: Any) -> None:
+async def test_a_key_has_no_token_to_end(far: FakeProvider, start: Any) -> None:
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-key": "${apiKey}"}})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k"})
     assert await delete(gateway) == {"success": True, "at_provider": False}
 
 
-async def test_tokens_that_were_moved_elsewhere_can_be_left_alive(far: Far, start: Any) -> None:
+async def test_tokens_that_were_moved_elsewhere_can_be_left_alive(far: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(far)
     gateway = await start(CLIENT, **entry(far))
     await imported(gateway, credentials=GRANT)
@@ -156,7 +158,7 @@ async def test_tokens_that_were_moved_elsewhere_can_be_left_alive(far: Far, star
     assert endpoint.asked == []
 
 
-async def test_an_entry_may_describe_a_call_of_its_own(far: Far, start: Any) -> None:
+async def test_an_entry_may_describe_a_call_of_its_own(far: FakeProvider, start: Any) -> None:
     """GitHub's call: DELETE with the client as Basic and the token in JSON, one call for the whole grant."""
     seen: list[Any] = []
 
@@ -185,7 +187,7 @@ async def test_an_entry_may_describe_a_call_of_its_own(far: Far, start: Any) -> 
     assert seen == [("DELETE", "/applications/our client/grant", f"Basic {pair}", {"access_token": "access token"})]
 
 
-async def test_an_entry_may_have_the_token_itself_as_the_proof(far: Far, start: Any) -> None:
+async def test_an_entry_may_have_the_token_itself_as_the_proof(far: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(far)
     revocation = {
         "auth_method": "bearer",
@@ -199,7 +201,7 @@ async def test_an_entry_may_have_the_token_itself_as_the_proof(far: Far, start: 
 
 
 async def test_a_refresh_under_way_is_waited_for_so_that_no_new_token_outlives_the_connection(
-    far: Far, start: Any, later: Any
+    far: FakeProvider, start: Any, later: Any
 ) -> None:
     endpoint = Endpoint(far)
     asked, go_on = asyncio.Event(), asyncio.Event()
@@ -232,7 +234,7 @@ async def test_a_refresh_under_way_is_waited_for_so_that_no_new_token_outlives_t
 
 
 async def test_the_log_tells_what_became_of_each_token_and_not_the_token(
-    far: Far, start: Any, caplog: pytest.LogCaptureFixture
+    far: FakeProvider, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     Endpoint(far, web.json_response({"error": "invalid_client"}, status=401))
     gateway = await start(CLIENT, **entry(far))

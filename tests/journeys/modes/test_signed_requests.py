@@ -16,7 +16,7 @@ from oauthlib.oauth1.rfc5849 import signature as rfc5849
 from gateway.auth.aws_sigv4 import Scope, SigV4Keys, authorization
 from gateway.secret import Secret
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.modes.conftest import Far, connect, imported, only_id, read
+from tests.journeys.modes.conftest import FakeProvider, connect, imported, only_id, read
 
 CLIENT = {"client_id": "our key", "client_secret": "our secret"}
 
@@ -47,7 +47,7 @@ async def is_signed(request: web.Request, client_secret: str, token_secret: str,
 class OAuth1Provider:
     """A server of RFC 5849 that accepts each nonce once."""
 
-    def __init__(self, far: Far) -> None:
+    def __init__(self, far: FakeProvider) -> None:
         self.nonces: set[str] = set()
         self.callback = ""
         self.fail_next = 0
@@ -89,7 +89,7 @@ class OAuth1Provider:
         return web.json_response({"token": given["oauth_token"], "body": (await request.read()).decode()})
 
 
-async def oauth1(far: Far, start: Any, **more: Any) -> RunningGateway:
+async def oauth1(far: FakeProvider, start: Any, **more: Any) -> RunningGateway:
     gateway: RunningGateway = await start(
         CLIENT,
         auth_mode="OAUTH1",
@@ -102,7 +102,7 @@ async def oauth1(far: Far, start: Any, **more: Any) -> RunningGateway:
     return gateway
 
 
-async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: Far, start: Any) -> None:
+async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: FakeProvider, start: Any) -> None:
     provider = OAuth1Provider(far)
     gateway = await oauth1(far, start, request_params={"x_auth_access_type": "write"})
     status, html = await connect(gateway)
@@ -120,7 +120,7 @@ async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: Fa
         assert answer.status == 200
 
 
-async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: Far, start: Any) -> None:
+async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: FakeProvider, start: Any) -> None:
     """The fast path, which reuses earlier heads, leaves these requests to the chain."""
     provider = OAuth1Provider(far)
     gateway = await oauth1(far, start)
@@ -131,7 +131,7 @@ async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: Far, star
     assert len(provider.nonces) == 4
 
 
-async def test_a_retry_is_signed_again(far: Far, start: Any) -> None:
+async def test_a_retry_is_signed_again(far: FakeProvider, start: Any) -> None:
     provider = OAuth1Provider(far)
     gateway = await oauth1(far, start)
     await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
@@ -141,7 +141,7 @@ async def test_a_retry_is_signed_again(far: Far, start: Any) -> None:
     assert len(provider.nonces) == 3
 
 
-async def test_a_provider_that_says_no_ends_the_flow_with_its_reason(far: Far, start: Any) -> None:
+async def test_a_provider_that_says_no_ends_the_flow_with_its_reason(far: FakeProvider, start: Any) -> None:
     OAuth1Provider(far)
     gateway = await oauth1(far, start)
     status, html = await connect(gateway, "&authorization_params[no]=1")
@@ -149,7 +149,7 @@ async def test_a_provider_that_says_no_ends_the_flow_with_its_reason(far: Far, s
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_wrong_client_secret_is_reported_before_anybody_is_sent_away(far: Far, start: Any) -> None:
+async def test_a_wrong_client_secret_is_reported_before_anybody_is_sent_away(far: FakeProvider, start: Any) -> None:
     OAuth1Provider(far)
     gateway = await start(
         {**CLIENT, "client_secret": "wrong"},
@@ -162,7 +162,7 @@ async def test_a_wrong_client_secret_is_reported_before_anybody_is_sent_away(far
     assert (status, "token_request_failed" in body, "signature_invalid" in body) == (400, True, True)
 
 
-async def test_token_based_authentication_signs_with_the_account_as_realm(far: Far, start: Any) -> None:
+async def test_token_based_authentication_signs_with_the_account_as_realm(far: FakeProvider, start: Any) -> None:
     async def api(request: web.Request) -> web.Response:
         given = header_params(request)
         right = (given["realm"], given["oauth_token"], given["oauth_signature_method"]) == (
@@ -184,7 +184,7 @@ async def test_token_based_authentication_signs_with_the_account_as_realm(far: F
 class Aws:
     """Verifies Signature Version 4 of the received request, and issues temporary keys for a role (STS)."""
 
-    def __init__(self, far: Far) -> None:
+    def __init__(self, far: FakeProvider) -> None:
         self.keys = {"AKIDEXAMPLE": ("secret/1", None)}
         self.lent = 0
         self.roles: list[dict[str, str]] = []
@@ -251,7 +251,7 @@ class Aws:
         )
 
 
-def aws(far: Far, **more: Any) -> dict[str, Any]:
+def aws(far: FakeProvider, **more: Any) -> dict[str, Any]:
     return {
         "auth_mode": "AWS_SIGV4",
         "request_signing": {"scheme": "aws-sigv4", "region": "${connectionConfig.region}", "service": "sqs"},
@@ -264,7 +264,7 @@ def aws(far: Far, **more: Any) -> dict[str, Any]:
 STATIC = {"type": "AWS_SIGV4", "access_key_id": "AKIDEXAMPLE", "secret_access_key": "secret/1"}
 
 
-async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(far: Far, start: Any) -> None:
+async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(far: FakeProvider, start: Any) -> None:
     Aws(far)
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
@@ -279,7 +279,7 @@ async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(far: Fa
             assert answer.status == 200, (path, await answer.text())
 
 
-async def test_a_body_whose_length_nobody_knows_is_held_until_it_can_be_signed(far: Far, start: Any) -> None:
+async def test_a_body_whose_length_nobody_knows_is_held_until_it_can_be_signed(far: FakeProvider, start: Any) -> None:
     Aws(far)
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
@@ -293,7 +293,7 @@ async def test_a_body_whose_length_nobody_knows_is_held_until_it_can_be_signed(f
 
 
 @pytest.mark.heavy
-async def test_a_body_too_large_to_be_held_is_refused_unless_its_hash_is_known(far: Far, start: Any) -> None:
+async def test_a_body_too_large_to_be_held_is_refused_unless_its_hash_is_known(far: FakeProvider, start: Any) -> None:
     Aws(far)
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
@@ -305,7 +305,7 @@ async def test_a_body_too_large_to_be_held_is_refused_unless_its_hash_is_known(f
         assert (answer.status, (await answer.json())["bytes"]) == (200, 17 << 20)
 
 
-async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: Far, start: Any, later: Any) -> None:
+async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: FakeProvider, start: Any, later: Any) -> None:
     there = Aws(far)
     there.until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3600, UTC).isoformat()
     gateway = await start({"client_id": "AKIDEXAMPLE", "client_secret": "secret/1"}, **aws(far))
@@ -324,7 +324,7 @@ async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: Far, st
     assert there.roles[-1]["RoleArn"] == role["role_arn"]
 
 
-async def test_a_dry_run_shows_where_the_proof_goes_and_not_what_it_is(far: Far, start: Any) -> None:
+async def test_a_dry_run_shows_where_the_proof_goes_and_not_what_it_is(far: FakeProvider, start: Any) -> None:
     Aws(far)
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
@@ -336,7 +336,7 @@ async def test_a_dry_run_shows_where_the_proof_goes_and_not_what_it_is(far: Far,
     assert far.seen == []
 
 
-async def test_templates_may_name_parts_of_the_request(far: Far, start: Any) -> None:
+async def test_templates_may_name_parts_of_the_request(far: FakeProvider, start: Any) -> None:
     seen: list[dict[str, str]] = []
     failures = 1
 

@@ -10,16 +10,16 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.journeys.modes.conftest import Far, epoch, imported, read
+from tests.journeys.modes.conftest import FakeProvider, epoch, imported, read
 
 LOGIN = {"type": "TWO_STEP", "email": "ada@example.com", "password": "correct horse"}
 FORM = {"email": {}, "password": {"secret": True}}
 
 
-class Door:
+class SignInProvider:
     """Accepts the right password. Each sign-in invalidates the previous one."""
 
-    def __init__(self, far: Far) -> None:
+    def __init__(self, far: FakeProvider) -> None:
         self.count = 0
         far.on("/signin", self.sign_in)
         far.on("/api", self.api)
@@ -36,7 +36,7 @@ class Door:
         return web.json_response({}, status=200 if known else 401)
 
 
-def door(far: Far, **more: Any) -> dict[str, Any]:
+def door(far: FakeProvider, **more: Any) -> dict[str, Any]:
     return {
         "auth_mode": "TWO_STEP",
         "token_url": f"{far.url}/signin",
@@ -48,8 +48,8 @@ def door(far: Far, **more: Any) -> dict[str, Any]:
     }
 
 
-async def test_what_the_answer_of_a_single_request_holds_stands_in_proxied_ones(far: Far, start: Any) -> None:
-    Door(far)
+async def test_what_the_answer_of_a_single_request_holds_stands_in_proxied_ones(far: FakeProvider, start: Any) -> None:
+    SignInProvider(far)
     gateway = await start(**door(far, body_format="json", proxy={"headers": {"x-session": "${step1.session.key}"}}))
     await imported(gateway, credentials=LOGIN)
     async with gateway.proxied("c1") as answer:
@@ -58,9 +58,9 @@ async def test_what_the_answer_of_a_single_request_holds_stands_in_proxied_ones(
 
 @pytest.mark.parametrize("body_format", ["form", "json"])
 async def test_a_password_becomes_a_token_and_again_when_that_ends(
-    far: Far, start: Any, later: Any, body_format: str
+    far: FakeProvider, start: Any, later: Any, body_format: str
 ) -> None:
-    there = Door(far)
+    there = SignInProvider(far)
     gateway = await start(**door(far, body_format=body_format))
     shown = await imported(gateway, credentials=LOGIN)
     assert shown["credentials"]["token"] == "s-1"
@@ -73,15 +73,15 @@ async def test_a_password_becomes_a_token_and_again_when_that_ends(
     assert there.count == 2
 
 
-async def test_a_wrong_password_fails_at_once_in_the_providers_words(far: Far, start: Any) -> None:
-    Door(far)
+async def test_a_wrong_password_fails_at_once_in_the_providers_words(far: FakeProvider, start: Any) -> None:
+    SignInProvider(far)
     gateway = await start(**door(far))
     answer = await imported(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)
     assert answer["error"]["code"] == "connection_test_failed"
     assert "422: Wrong password ***" in answer["error"]["message"]
 
 
-async def test_later_steps_use_what_earlier_ones_answered(far: Far, start: Any) -> None:
+async def test_later_steps_use_what_earlier_ones_answered(far: FakeProvider, start: Any) -> None:
     async def first(request: web.Request) -> web.Response:
         assert request.headers["Authorization"] == "Basic " + base64.b64encode(b"id:key").decode()
         return web.json_response({"data": {"ticket": "t/1"}, "hosts": [{"name": "h1"}]})
@@ -120,7 +120,7 @@ async def test_later_steps_use_what_earlier_ones_answered(far: Far, start: Any) 
     assert far.paths() == ["/first", "/second/t%2F1", "/third", "/api/x"]
 
 
-async def test_an_assertion_that_we_sign_is_exchanged(far: Far, start: Any) -> None:
+async def test_an_assertion_that_we_sign_is_exchanged(far: FakeProvider, start: Any) -> None:
     key = RSAKey.generate_key(2048)
 
     async def token(request: web.Request) -> web.Response:
@@ -160,7 +160,7 @@ async def test_an_assertion_that_we_sign_is_exchanged(far: Far, start: Any) -> N
 
 
 async def test_a_refresh_token_is_used_where_there_is_a_place_for_it_and_else_the_password(
-    far: Far, start: Any, later: Any
+    far: FakeProvider, start: Any, later: Any
 ) -> None:
     calls: list[tuple[str, Any]] = []
     alive = {"r-1"}
@@ -189,7 +189,7 @@ async def test_a_refresh_token_is_used_where_there_is_a_place_for_it_and_else_th
     assert [name for name, _ in calls] == ["sign-in", "refresh", "refresh", "sign-in"]
 
 
-async def test_a_token_that_is_a_jwt_tells_its_own_end(far: Far, start: Any, later: Any) -> None:
+async def test_a_token_that_is_a_jwt_tells_its_own_end(far: FakeProvider, start: Any, later: Any) -> None:
     count = 0
 
     async def sign_in(_: web.Request) -> web.Response:
@@ -207,9 +207,9 @@ async def test_a_token_that_is_a_jwt_tells_its_own_end(far: Far, start: Any, lat
 
 
 async def test_a_password_that_was_changed_asks_for_a_new_connection_but_goes_on_trying(
-    far: Far, start: Any, later: Any
+    far: FakeProvider, start: Any, later: Any
 ) -> None:
-    there = Door(far)
+    there = SignInProvider(far)
     gateway = await start(**door(far))
     await imported(gateway, credentials=LOGIN)
 

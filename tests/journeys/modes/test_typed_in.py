@@ -11,17 +11,17 @@ import pytest
 from aiohttp import web
 
 from gateway.auth.signature import username_token
-from tests.journeys.modes.conftest import Far, imported, read
+from tests.journeys.modes.conftest import FakeProvider, imported, read
 
 
-def echo(far: Far) -> None:
+def echo(far: FakeProvider) -> None:
     async def api(request: web.Request) -> web.Response:
         return web.json_response({name.lower(): text for name, text in request.headers.items()})
 
     far.on("/api", api)
 
 
-async def test_an_api_key_goes_where_the_entry_says(far: Far, start: Any) -> None:
+async def test_an_api_key_goes_where_the_entry_says(far: FakeProvider, start: Any) -> None:
     echo(far)
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-api-key": "${apiKey}"}})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
@@ -29,7 +29,7 @@ async def test_an_api_key_goes_where_the_entry_says(far: Far, start: Any) -> Non
         assert (await answer.json())["x-api-key"] == "k-1"
 
 
-async def test_basic_goes_into_authorization(far: Far, start: Any) -> None:
+async def test_basic_goes_into_authorization(far: FakeProvider, start: Any) -> None:
     echo(far)
     gateway = await start(auth_mode="BASIC")
     await imported(gateway, credentials={"type": "BASIC", "username": "Aladdin", "password": "open sesame"})
@@ -37,7 +37,7 @@ async def test_basic_goes_into_authorization(far: Far, start: Any) -> None:
         assert (await answer.json())["authorization"] == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
 
 
-async def test_without_a_credential_the_request_goes_as_it_is(far: Far, start: Any) -> None:
+async def test_without_a_credential_the_request_goes_as_it_is(far: FakeProvider, start: Any) -> None:
     echo(far)
     gateway = await start(auth_mode="NONE")
     shown = await imported(gateway, credentials={"type": "NONE"})
@@ -66,7 +66,7 @@ def test_the_digest_of_the_published_example() -> None:
 
 
 async def test_each_request_has_a_signature_of_its_own_that_the_far_side_can_check(
-    far: Far, start: Any, later: Any
+    far: FakeProvider, start: Any, later: Any
 ) -> None:
     nonces: set[str] = set()
 
@@ -98,7 +98,7 @@ async def test_each_request_has_a_signature_of_its_own_that_the_far_side_can_che
 
 @pytest.mark.parametrize("version", [2, 3])
 async def test_a_login_opens_a_session_whose_id_goes_with_every_request(
-    far: Far, start: Any, later: Any, version: int
+    far: FakeProvider, start: Any, later: Any, version: int
 ) -> None:
     count = 0
 
@@ -143,7 +143,7 @@ async def test_a_login_opens_a_session_whose_id_goes_with_every_request(
         assert "Bad login" in reply["error"]["message"]
 
 
-async def test_a_credential_may_go_into_the_body_that_the_caller_sends(far: Far, start: Any) -> None:
+async def test_a_credential_may_go_into_the_body_that_the_caller_sends(far: FakeProvider, start: Any) -> None:
     failures = 1
 
     async def api(request: web.Request) -> web.Response:

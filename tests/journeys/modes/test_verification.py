@@ -8,14 +8,14 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.modes.conftest import Far, imported
+from tests.journeys.modes.conftest import FakeProvider, imported
 
 KEY = {"type": "API_KEY", "apiKey": "right-key"}
 WRONG = {"type": "API_KEY", "apiKey": "wrong-key"}
 HEADERS = {"headers": {"x-api-key": "${apiKey}"}}
 
 
-def guard(far: Far) -> None:
+def guard(far: FakeProvider) -> None:
     async def me(request: web.Request) -> web.Response:
         given = request.headers.get("X-Api-Key")
         if given == "right-key":
@@ -31,7 +31,7 @@ async def connections(gateway: RunningGateway) -> list[Any]:
     return found
 
 
-async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far: Far, start: Any) -> None:
+async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far: FakeProvider, start: Any) -> None:
     guard(far)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
     answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
@@ -43,7 +43,7 @@ async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far
     assert len(await connections(gateway)) == 1
 
 
-async def test_a_refused_key_keeps_the_stored_connection(far: Far, start: Any) -> None:
+async def test_a_refused_key_keeps_the_stored_connection(far: FakeProvider, start: Any) -> None:
     guard(far)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
     await imported(gateway, credentials=KEY)
@@ -52,7 +52,7 @@ async def test_a_refused_key_keeps_the_stored_connection(far: Far, start: Any) -
         assert answer.status == 200
 
 
-async def test_endpoints_are_tried_in_turn_until_one_answers(far: Far, start: Any) -> None:
+async def test_endpoints_are_tried_in_turn_until_one_answers(far: FakeProvider, start: Any) -> None:
     guard(far)
     verification = {"endpoints": ["/old/?v=1", "/me"]}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
@@ -62,14 +62,16 @@ async def test_endpoints_are_tried_in_turn_until_one_answers(far: Far, start: An
     assert answer["payload"]["status"] == 401  # the status that says most about the key, not the last or first one
 
 
-async def test_without_a_verification_the_credential_is_taken_as_it_is(far: Far, start: Any) -> None:
+async def test_without_a_verification_the_credential_is_taken_as_it_is(far: FakeProvider, start: Any) -> None:
     gateway = await start(auth_mode="API_KEY", proxy=HEADERS)
     await imported(gateway, credentials=WRONG)
     assert far.seen == []
 
 
 @pytest.mark.parametrize("kind", ["json", "form", "text"])
-async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(far: Far, start: Any, kind: str) -> None:
+async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(
+    far: FakeProvider, start: Any, kind: str
+) -> None:
     async def check(request: web.Request) -> web.Response:
         text = await request.text()
         body = {"json": lambda: json.loads(text), "form": lambda: {k: v[0] for k, v in parse_qs(text).items()}}
@@ -100,7 +102,7 @@ async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(far: 
     assert [(method, path.partition("?")[0]) for method, path, _, _ in far.seen] == [("POST", "/other/check")]
 
 
-async def test_a_user_name_may_stand_in_the_path(far: Far, start: Any) -> None:
+async def test_a_user_name_may_stand_in_the_path(far: FakeProvider, start: Any) -> None:
     async def account(request: web.Request) -> web.Response:
         right = request.headers["Authorization"] == "Basic QUMxOnB3LXdyb25n"
         return web.json_response({}, status=200 if right and request.path == "/api/Accounts/AC1.json" else 401)
@@ -112,7 +114,7 @@ async def test_a_user_name_may_stand_in_the_path(far: Far, start: Any) -> None:
     assert [path for _, path, _, _ in far.seen] == ["/api/Accounts/AC1.json"]
 
 
-async def test_a_provider_that_cannot_be_reached_is_not_taken_for_a_wrong_key(far: Far, start: Any) -> None:
+async def test_a_provider_that_cannot_be_reached_is_not_taken_for_a_wrong_key(far: FakeProvider, start: Any) -> None:
     verification = {"endpoints": ["/me"], "base_url_override": "http://127.0.0.1:1"}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
     answer = (await imported(gateway, credentials=KEY, expect=502))["error"]
@@ -120,7 +122,7 @@ async def test_a_provider_that_cannot_be_reached_is_not_taken_for_a_wrong_key(fa
     assert await connections(gateway) == []
 
 
-async def test_a_provider_in_trouble_is_reported_as_such(far: Far, start: Any) -> None:
+async def test_a_provider_in_trouble_is_reported_as_such(far: FakeProvider, start: Any) -> None:
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503, text="<html>sorry</html>", content_type="text/html")
 
@@ -137,7 +139,7 @@ async def test_a_provider_in_trouble_is_reported_as_such(far: Far, start: Any) -
     ("status", "refresh", "expect"), [(401, False, 400), (401, True, 201), (403, False, 201), (200, False, 201)]
 )
 async def test_a_grant_is_refused_only_where_no_renewal_could_cure_it(
-    far: Far, start: Any, status: int, refresh: bool, expect: int
+    far: FakeProvider, start: Any, status: int, refresh: bool, expect: int
 ) -> None:
     async def me(_: web.Request) -> web.Response:
         return web.json_response({"message": "token revoked"}, status=status)
@@ -155,7 +157,7 @@ async def test_a_grant_is_refused_only_where_no_renewal_could_cure_it(
     assert len(await connections(gateway)) == (1 if expect == 201 else 0)
 
 
-async def test_a_signed_call_is_signed_when_it_verifies_too(far: Far, start: Any) -> None:
+async def test_a_signed_call_is_signed_when_it_verifies_too(far: FakeProvider, start: Any) -> None:
     async def me(request: web.Request) -> web.Response:
         return web.json_response({}, status=200 if 'realm="ACME"' in request.headers["Authorization"] else 401)
 
@@ -171,7 +173,7 @@ async def test_a_signed_call_is_signed_when_it_verifies_too(far: Far, start: Any
     assert far.paths() == ["/api/me"]
 
 
-async def test_where_a_wrong_key_gets_a_200_the_answer_decides(far: Far, start: Any) -> None:
+async def test_where_a_wrong_key_gets_a_200_the_answer_decides(far: FakeProvider, start: Any) -> None:
     async def me(request: web.Request) -> web.Response:
         if request.headers.get("X-Api-Key") != "right-key":
             return web.json_response({"ok": False, "error": "invalid_auth"})
@@ -188,7 +190,7 @@ async def test_where_a_wrong_key_gets_a_200_the_answer_decides(far: Far, start: 
     assert len(await connections(gateway)) == 1
 
 
-async def test_the_account_may_be_requested_by_post(far: Far, start: Any) -> None:
+async def test_the_account_may_be_requested_by_post(far: FakeProvider, start: Any) -> None:
     async def graph(request: web.Request) -> web.Response:
         assert await request.json() == {"query": "{ me { id name } }"}
         assert request.headers["X-Api-Key"] == "right-key"

@@ -62,7 +62,7 @@ def test_a_busy_port_names_its_flag() -> None:
         pytest.raises(DemoFailed, match=rf"port {port} is in use; .* --sandbox-port"),
         reserved_port(port, "--sandbox-port"),
     ):
-        raise AssertionError("both got it")
+        raise AssertionError("the same port was reserved twice")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent is gone")

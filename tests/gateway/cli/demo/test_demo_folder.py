@@ -40,7 +40,7 @@ def test_a_second_start_changes_nothing_that_an_operator_may_have_edited(folder:
 
 def test_two_demos_do_not_share_a_folder(folder: DemoFolder) -> None:
     with folder.locked(), pytest.raises(DemoFailed, match=r"another demo runs .* --state"), folder.locked():
-        raise AssertionError("both got in")
+        raise AssertionError("two demos use the same folder")
     with folder.locked():
         pass
 
@@ -50,14 +50,14 @@ def test_a_database_whose_key_is_gone_is_not_given_a_new_one(folder: DemoFolder)
         (folder.path / "gateway.db").write_bytes(b"sealed")
         (folder.path / "encryption_key").unlink()
     with pytest.raises(DemoFailed, match="encryption_key is missing"), folder.locked():
-        raise AssertionError("it went on")
+        raise AssertionError("a database without its key was accepted")
     assert not (folder.path / "encryption_key").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_reported_with_the_flag(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DemoFailed, match="--state"), DemoFolder(tmp_path / "file" / "state").locked():
-        raise AssertionError("it went on")
+        raise AssertionError("a folder that cannot be created was accepted")
 
 
 def test_the_sandbox_entry_is_the_shipped_one_with_its_address_of_today(
