@@ -1,4 +1,4 @@
-"""Combines an entry's `paginate`, its alternatives and the caller's header into the possible pagination methods (`PagingScheme`)."""
+"""Combines an entry's `paginate`, its alternatives and the caller's header into the possible `PagingScheme` values."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
