@@ -16,8 +16,8 @@ Read in this order:
     serving_worker       a worker process of `gateway serve`, from start to drain
     startup_warnings     warnings that are logged once at start-up
 
-Always true: the fast path answers as the chain does, because both call the same decision functions. Two cases of
-malformed traffic differ (end of ADR 44). tests/wire sends each case through both.
+Always true: the fast path answers as the chain does, because both call the same decision functions. One case of
+malformed traffic differs (end of ADR 44). tests/wire sends each case through both.
 """
 
 from gateway.server.runner import GatewayRunner, runner
