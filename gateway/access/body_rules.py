@@ -57,7 +57,7 @@ class McpMessage:
 
 @dataclass(frozen=True, slots=True)
 class SentBody:
-    """The body's meaning in each language, or a text that says why the body is ambiguous."""
+    """The body's meaning in each language, or a text that says why the body is not plainly a message in it."""
 
     mcp: McpMessage | str
     graphql: GraphqlOperation | str

@@ -305,8 +305,8 @@ class Policy:
         """Return the Breach if this request may not be sent, else the text of the rule that allows it, empty if there
         are none.
 
-        For a rule that names operations, the operation's id follows: ``operations jira read: get_issue``. If several
-        ancestors have rules, the last one's rule is returned.
+        For a rule that names operations, the operation's id follows: ``operations jira read: get_issue``. If the
+        key and its ancestors have rules, one of each must allow the request; that of the farthest ancestor is returned.
         """
         if not self.of_requests:
             return ""

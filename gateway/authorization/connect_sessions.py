@@ -157,7 +157,8 @@ def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooMan
 
 
 def connect_link(public_url: str, token: str) -> str:
-    """Return the link that the end user opens. The first response redirects to an address without the token."""
+    """Return the link that the end user opens. A browser is redirected immediately to an address
+    without the token."""
     return f"{public_url}/connect?session_token={token}"
 
 

@@ -39,7 +39,7 @@ class Grants:
     async def exchanged(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
         """Exchange the callback's query for a token, and store the connection.
 
-        Raises InvalidRequest if the provider refuses the exchange, and as `connected` does.
+        Raises InvalidRequest if the provider refuses the exchange or gives no usable answer, and as `connected` does.
         """
         return await self.connected(returned, await self._granted(returned, query))
 

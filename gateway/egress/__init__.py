@@ -3,7 +3,7 @@
 Own connections instead of a client library (ADR 11): exact bytes, one place that admits addresses. Read in this order:
 
     client                requests to providers: streamed for the proxy, whole for token endpoints and scripts
-    guard                 which addresses may be dialled: the public internet by https, and the operator's own networks
+    guard                 which addresses may be dialled: the public internet by https, and what the operator opened
     dial, tls             from an origin to an open connection, within one time limit; TLS, always verified
     pool                  the connections to one origin, last in first out
     provider_connection   one connection: sends a request, reads its answer, decides whether it can be reused

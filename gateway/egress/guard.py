@@ -1,4 +1,4 @@
-"""Decides which addresses may be dialled: the public internet by https, and the operator's networks, by http too.
+"""Decides which addresses may be dialled: the public internet by https, what the operator opened by http too.
 
 A host name proves nothing, so the guard checks addresses: a literal address, every address that a name resolves to, and
 once more in the socket factory, where the checked address is the dialled one.

@@ -117,7 +117,7 @@ class Budget:
         return True
 
 
-# ── Limits the calls in flight to one provider, so that a provider that hangs does not block others.
+# ── Limits the calls to one provider whose answer has not begun, so that a provider that hangs does not block others.
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,8 @@ class Full(Exception):
 
 
 class ConcurrencyLimit:
-    """Limits the calls in flight to one origin. Each acquired place is released once, whatever the result of the call.
+    """Limits the calls to one origin whose answer has not begun. Each acquired place is released once, whatever
+    the result of the call.
 
     `limits` may change: see `admit`.
     """

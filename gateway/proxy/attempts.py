@@ -360,7 +360,7 @@ class Attempts:
         return True
 
     async def _key_spends(self) -> bool:
-        """Spend one call of the caller's key on a retry; return whether the key's rate allowed it."""
+        """Spend one call of the caller's key on a retry; return whether its budget had one."""
         access = self._request[CALLER].access
         if access is None or access.meter is None:
             return True

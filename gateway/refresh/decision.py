@@ -132,7 +132,8 @@ def matches(rule: DecisionRule, facts: Facts) -> bool:
 
 
 def possible(facts: Facts) -> bool:
-    """Return whether the facts can occur: only a free lease has no holder, and only an open intent can be reported lost."""
+    """Return whether the facts can occur: a free lease has no holder, any other has one; only an open intent can be
+    reported lost."""
     nobody = facts.holder is Holder.NOBODY
     return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)
 

@@ -78,7 +78,8 @@ class RefreshQueue:
         self._closed = False
 
     async def acquire(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
-        """Wait for this connection's turn; `release` ends it. Raises CancelledError if the turn was cancelled."""
+        """Wait for this connection's turn; `release` ends it. Raises CancelledError if the queue is closed
+        before a background refresh has its turn."""
         if self._closed and not urgent:
             raise asyncio.CancelledError
         line = self._lines.setdefault(ref[:2], IntegrationQueue())

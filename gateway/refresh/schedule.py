@@ -117,7 +117,8 @@ def refresh_at(
 
 
 def seconds_left(connection: Connection, provider: Provider, now: datetime, *, at_most: float) -> float:
-    """Return the seconds until the credential changes phase (window, last stretch, expiry); else `at_most`."""
+    """Return the seconds until the credential changes phase (window, last stretch, expiry): 0 once it has expired,
+    `at_most` if its expiry is unknown."""
     if connection.expires_at is None:
         return at_most
     ahead = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)

@@ -383,7 +383,7 @@ class FastExchange:
                 self._connection.may_go_on()
 
     def announce_end(self) -> None:
-        """Close the connection after this answer, unless its head has left already."""
+        """Close the connection after this answer, unless its head is composed already."""
         if not self._status:
             self.last = True
 

@@ -202,7 +202,7 @@ class FastPath:
         return connection
 
     def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
-        """Return the connection, if its row is in memory and its token is still valid."""
+        """Return the connection, if its row is in memory and it can be used without waiting for a refresh."""
         environment, ref, options = caller.environment, known.ref, known.lines.options
         if ref is None or ref.environment != environment.name:
             ref = known.ref = ConnectionRef(environment.name, options.integration_id, options.connection_id)

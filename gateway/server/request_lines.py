@@ -261,7 +261,7 @@ class LineReader:
 
 
 def _meaning(name: bytes) -> LineName | None:
-    """Return what the name alone decides; None if it decides nothing."""
+    """Return what the name alone decides; None if the name alone does not decide."""
     try:
         text = name.decode("ascii")
     except UnicodeDecodeError:

@@ -120,7 +120,8 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
     if wanted.organization_id is not None:
         conditions.append(table.organization_id == wanted.organization_id)
     if wanted.integration_ids:
-        # The concatenation prevents the use of an index: few connections are in trouble, but SQLite would read all.
+        # The concatenation prevents the use of an index: few connections are in trouble, but SQLite would
+        # read a whole integration.
         whose = table.integration_id.concat("") if wanted.in_trouble else table.integration_id
         conditions.append(whose.in_(wanted.integration_ids))
     if wanted.dies_before is not None:

@@ -49,7 +49,8 @@ _HEAD: Final = ~exists().where(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work to do. `queues`: those with a delivery to send now. `next_at`: when the next delivery is due; None: never."""
+    """The work to do. `queues`: those with a delivery to send now. `next_at`: when the next delivery is due or
+    the next lease expires; None: neither."""
 
     queues: Sequence[TargetQueue]
     next_at: datetime | None

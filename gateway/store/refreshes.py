@@ -1,7 +1,8 @@
 """Writes of a refresh: lease, intent before the call, and its outcome, each fenced (ADR 5, ADR 20).
 
 Owner and version are the fence: the owner names one attempt, the version names the credential that the attempt replaces.
-A process that has lost its lease, or whose credential was replaced meanwhile, changes nothing.
+A process that has lost its lease to another, or whose credential was replaced meanwhile, changes nothing; an expired
+lease that nobody else has claimed still counts.
 """
 
 from collections.abc import Mapping

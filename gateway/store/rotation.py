@@ -310,7 +310,8 @@ class Rotation:
             stored = await db.run_sync(stored_keys)
             newest = frozenset({key.environment: key.id for key in stored}.values())
             old = frozenset(key.id for key in stored) - newest
-            # No new transaction locks the older keys. Locking the newest keys would wait forever: every write locks them.
+            # No new transaction locks the older keys. Locking the newest keys could wait forever: every
+            # transaction that seals locks them.
             await db.execute(select(data_keys.c.id).where(data_keys.c.id.in_(old)).with_for_update())
             return newest, old
 

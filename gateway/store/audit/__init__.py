@@ -3,7 +3,7 @@
     audit_chain        hashes, checkpoints, and the verification of a chain; no I/O
     audit_trail        writes a record in the transaction of the change that it describes
     audit_records      moves records into the chain; finds, prunes and signs them
-    audit_check        reads a whole chain and reports the first record that is wrong
+    audit_check        reads a whole chain and reports its faults
     use_counts         how often each key used each connection's credential, by the hour
 
 Always true: a recorded change and its record are committed together or not at all; a record in the chain never changes; no

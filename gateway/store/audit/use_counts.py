@@ -75,7 +75,7 @@ class UseStore:
         return UsePage(uses, int(first.all_calls), int(first.all_failed), int(first.lines))
 
     async def prune(self, before: datetime) -> int:
-        """Remove the hours that ended before `before`. Returns how many rows."""
+        """Remove the hours that have ended at `before`. Returns how many rows."""
         last, total = hour_of(before), 0
         async with self._transactions.read() as db:
             first = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()

@@ -44,8 +44,9 @@ OF_A_DATA_KEY: Final = ("id", "environment", "master_key_id", "wrapped", "seals_
 class Restored:
     """The result of a restore. `at`: the time of the backup; None if unknown. `kept`: the replaced database's new path.
 
-    `taken_over`: number of connections whose newer credential was kept from the replaced database; None if that was not read.
-    `back`: number of connections deleted since the backup; `gone`: number of connections created since.
+    `taken_over`: number of connections whose newer credential was kept from the replaced database; None if there
+    was none, if it could not be read, or with `exactly`. `back`: number of connections deleted since the backup;
+    `gone`: number of connections created since.
     """
 
     at: datetime | None
