@@ -231,7 +231,7 @@ class OriginLimits:
                 self.breaker.result_unknown()
             if isinstance(ended, Full):
                 raise CallNotAttempted(
-                    f"Too many calls to {self.name} are in flight (egress.limits in gateway.yaml). Send fewer at a time, or "
+                    f"Too many calls to {self.name} wait for an answer (egress.limits in gateway.yaml). Send fewer at a time, or "
                     f"retry in {COME_BACK_S} s.",
                     reason="too_many_outstanding",
                     retry_after_s=COME_BACK_S,

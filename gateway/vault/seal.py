@@ -246,7 +246,7 @@ class Vault:
         if key is None:
             raise UnknownKey(f"Environment '{place.environment}' has no data key: it is not in the configuration.")
         if key.allowance <= 0:
-            raise VaultError(f"Data key {key.id} has reached its limit of sealed values; a new data key is needed.")
+            raise VaultError(f"This process has used up its share of data key {key.id}, and has not reserved more.")
         key.allowance -= 1
         nonce = os.urandom(NONCE_BYTES)
         header = bytes([FORMAT]) + bytes.fromhex(key.id)

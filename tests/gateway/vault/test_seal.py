@@ -92,7 +92,7 @@ def test_a_key_seals_no_more_than_its_allowance(vault: Vault) -> None:
     assert key is not None
     key.allowance = 1
     vault.seal_json(VALUE, **ADDRESS)
-    with pytest.raises(VaultError, match="reached its limit of sealed values"):
+    with pytest.raises(VaultError, match="used up its share of data key"):
         vault.seal_json(VALUE, **ADDRESS)
 
 
