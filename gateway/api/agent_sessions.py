@@ -72,7 +72,7 @@ class TenantBody(Strict):
 
 
 class NewAgentSession(Strict):
-    """A new agent session. `toolset`: operation ids, for each integration; see docs/agents.md#sessions."""
+    """A new agent session. `toolset`: the allowed operations of each integration, by id; see docs/agents.md#sessions."""
 
     tenant: TenantBody
     toolset: Literal["*"] | dict[str, PolicyBody | Literal["*"]] = "*"

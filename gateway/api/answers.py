@@ -39,13 +39,13 @@ class Readiness(TypedDict):
     result: Literal["ok", "not ready"]
     store: NotRequired[Literal["away", "damaged", "full"]]
     clock: NotRequired[Literal["off", "refused"]]
-    """How much the clock differs from the database's: by seconds, or by so much that no token is refreshed."""
+    """The node's clock differs from the database's: `off` by seconds, `refused` by so much that this node refreshes no token."""
     clock_offset_seconds: NotRequired[float]
-    """How many seconds the database's clock is ahead."""
+    """Seconds by which the database's clock is ahead of the node's."""
     journal: NotRequired[Literal["unwritable"]]
-    """Replies of token endpoints cannot be journalled."""
+    """The refresh journal cannot be written."""
     failover: NotRequired[Literal["reconciling"]]
-    """No token is refreshed yet after a failover of the database."""
+    """The database has failed over; no token is refreshed until its state is reconciled."""
 
 
 AnyJson = TypeAliasType("AnyJson", Annotated[dict[str, Any], Field(description="A JSON object.")])
@@ -57,7 +57,7 @@ class Organization(TypedDict):
 
 
 class EndUserJson(TypedDict):
-    """The end user of a connection, as the customer describes them."""
+    """The end user of a connection, as your application describes them."""
 
     id: str
     display_name: str | None
@@ -70,29 +70,29 @@ class EndUserJson(TypedDict):
 
 
 class IssueJson(TypedDict):
-    """One of several faults."""
+    """One error in the request; there may be several."""
 
     code: str
     """The rule: unrecognized_keys, invalid_type, too_small, too_big, invalid_format, custom."""
     message: str
     path: list[str]
-    """The names that lead to the faulty member."""
+    """Path to the wrong member: the names of the members that contain it, and its own."""
 
 
 class ErrorDetail(TypedDict):
     code: str
-    """Part of the API: it does not change."""
+    """Stable error code. Use it in programs."""
     message: str
-    """What to do next; the text may change."""
+    """What happened and what to do next. The text may change."""
     errors: NotRequired[list[IssueJson]]
     payload: NotRequired[dict[str, Any]]
-    """For programs; the members depend on the code."""
+    """Details for programs. The members depend on the code."""
     trace_id: NotRequired[str]
-    """32 hex digits: from the request's `traceparent`, or of the trace that the gateway started for it."""
+    """Trace id, 32 hex digits: from the request's `traceparent`, or of the trace that the gateway started."""
 
 
 class Error(TypedDict):
-    """The body of every error of the gateway; the header Gateway-Error has the code too."""
+    """The body of every error of the gateway. The header `Gateway-Error` has the same code."""
 
     error: ErrorDetail
 
@@ -129,11 +129,11 @@ class HappeningJson(TypedDict):
     what: str
     detail: str | None
     ahead: bool
-    """Whether it is still to come."""
+    """Whether the event is in the future."""
 
 
 class Diagnosis(TypedDict):
-    """Why the connection is in its state, and the one action that helps."""
+    """Why the connection is in its state, and what to do about it."""
 
     state: str
     since: Moment
@@ -166,17 +166,22 @@ class AnyConnection(TypedDict):  # pydantic reads docstrings of members in the c
     provider_config_key: Annotated[str, Field(description="The integration's key.")]
     provider: str
     state: StateName
-    dies_at: Annotated[Moment | None, Field(description="When the refresh token ends if nothing is done.")]
-    keep_alive_at: Annotated[Moment | None, Field(description="When it is refreshed to prevent that.")]
+    dies_at: Annotated[
+        Moment | None, Field(description="When the credential expires if it is not refreshed; null: no known limit.")
+    ]
+    keep_alive_at: Annotated[
+        Moment | None,
+        Field(description="When the gateway refreshes the credential to prevent that; null: not planned."),
+    ]
     account: AccountJson | None
-    errors: Annotated[list[Trouble], Field(description="Trouble that has not passed: the last refresh failed.")]
+    errors: Annotated[list[Trouble], Field(description="The error of the last refresh, if it failed; else empty.")]
     end_user: EndUserJson | None
     tags: dict[str, str]
     metadata: dict[str, Any] | None
 
 
 class ConnectionState(TypedDict):
-    """The state of a connection and nothing else: for keys that may create connect sessions but not read connections."""
+    """The state of a connection, for keys that may create connect sessions but not read connections."""
 
     connection_id: str
     provider_config_key: str
@@ -186,7 +191,7 @@ class ConnectionState(TypedDict):
 
 
 class ListedConnection(AnyConnection):
-    """A row of the list: never a credential, never a setting."""
+    """A connection in the list, without credential and settings."""
 
     created: Moment
 
@@ -194,11 +199,11 @@ class ListedConnection(AnyConnection):
 class ConnectionList(TypedDict):
     connections: list[ListedConnection]
     next_cursor: NotRequired[str]
-    """Where the list continues; absent at its end."""
+    """Cursor for the next page; absent on the last page."""
 
 
 class ScopesRefused(TypedDict):
-    """Scopes that the provider's API required with 403 since the last authorization, and the path of the last such call."""
+    """Missing scopes that the provider's API reported with 403 since the last authorization; `path`: of the last such call."""
 
     scopes: list[str]
     at: Moment
@@ -206,8 +211,8 @@ class ScopesRefused(TypedDict):
 
 
 class Scopes(TypedDict):
-    """Granted and needed scopes; `granted` is null if the provider did not report it. `missing`: scopes that the
-    integration requests, and scopes that the provider's API required with 403."""
+    """Granted and needed scopes. `granted` is null if the provider did not report them. `missing`: scopes that the
+    integration requests or that the provider's API required with 403, and that were not granted."""
 
     granted: list[str] | None
     needed: list[str]
@@ -216,7 +221,7 @@ class Scopes(TypedDict):
 
 
 class History(TypedDict):
-    """The members that include=history adds."""
+    """The members that `include=history` adds."""
 
     history: list[ChangeJson]
     diagnosis: Diagnosis
@@ -224,7 +229,8 @@ class History(TypedDict):
 
 
 class ConnectionJson(AnyConnection):
-    """The whole connection. `credentials` is the object of its auth mode, without refresh tokens unless requested."""
+    """A connection with its settings. The members of `credentials` depend on the auth mode. Refresh tokens are included only
+    with `refresh_token=true`, and in the response to an import."""
 
     connection_config: dict[str, Any]
     webhook_url_override: str | None
@@ -233,20 +239,20 @@ class ConnectionJson(AnyConnection):
     last_fetched_at: Moment | None
     credentials: dict[str, Any]
     history: NotRequired[list[ChangeJson]]
-    """With include=history."""
+    """Only with `include=history`."""
     diagnosis: NotRequired[Diagnosis]
-    """With include=history."""
+    """Only with `include=history`."""
     scopes: NotRequired[Scopes]
-    """With include=history."""
+    """Only with `include=history`."""
     warnings: NotRequired[list[IssueJson]]
-    """Unusual members of an import, which were accepted."""
+    """Settings of an import that the provider does not have. They were stored; check their names."""
 
 
 Metadata = TypeAliasType("Metadata", Annotated[dict[str, Any], Field(description="Any JSON object.")])
 
 
 class MetadataOf(TypedDict):
-    """The metadata as sent, and the connections it was sent for."""
+    """The metadata as sent, and the connections whose metadata changed."""
 
     connection_id: str | list[str]
     provider_config_key: str
@@ -266,9 +272,9 @@ class Revocation(TypedDict):
 
 class DeletedConnection(Success):
     at_provider: bool
-    """Whether its tokens were revoked at the provider; if not, they stay valid there until they expire or are revoked."""
+    """Whether all tokens were revoked at the provider. If not, they stay valid there until they expire or are revoked."""
     revocation: NotRequired[list[Revocation]]
-    """Absent if the provider offers no revocation, or `revoke=false` was sent."""
+    """The result for each token. Absent if the provider offers no revocation, or with `revoke=false`."""
 
 
 class DeletedConnections(TypedDict):
@@ -279,7 +285,7 @@ class DeletedConnections(TypedDict):
 
 class DeletedIntegration(Success):
     connections: NotRequired[DeletedConnections]
-    """The connections deleted with it; absent if there were none."""
+    """The connections that were deleted with it; absent if there were none."""
 
 
 # ── An environment's signing key for events, and its variables.
@@ -288,7 +294,7 @@ class DeletedIntegration(Success):
 class SigningKey(TypedDict):
     webhook_signing_key: str
     previous_key_retires_at: Moment
-    """Until then the former key also signs."""
+    """Until then, events are also signed with the previous key."""
 
 
 class SigningKeyAnswer(TypedDict):
@@ -300,7 +306,7 @@ class Variable(TypedDict):
     value: str
 
 
-Variables = TypeAliasType("Variables", Annotated[list[Variable], Field(description="A bare array.")])
+Variables = TypeAliasType("Variables", Annotated[list[Variable], Field(description="An array of variables.")])
 
 
 # ── Integrations.
@@ -308,7 +314,7 @@ Variables = TypeAliasType("Variables", Annotated[list[Variable], Field(descripti
 
 class IntegrationJson(TypedDict):
     unique_key: str
-    """Sent as Provider-Config-Key."""
+    """The integration's key. Send it as `Provider-Config-Key`."""
     provider: str
     display_name: str
     logo: str
@@ -316,15 +322,15 @@ class IntegrationJson(TypedDict):
     allowed_hosts: NotRequired[list[str]]
     """Hosts that end users may name and to which the client secret may be sent; absent if there are none."""
     allow_unsigned_webhooks: bool
-    """Whether webhooks are accepted without a secret to check them, from anyone who knows the address."""
+    """Whether webhooks are accepted without a signature, from anyone who knows the URL."""
     created_at: Moment
     updated_at: Moment
     webhook_url: NotRequired[str | None]
-    """With include=webhook: the address for the provider's webhooks; null if they are not routed."""
+    """Only with `include=webhook`: the URL for the provider's webhooks; null if the gateway does not route them."""
     credentials: NotRequired[dict[str, str | None] | None]
-    """With include=credentials: the fields of its type; null if it has none."""
+    """Only with `include=credentials`: the fields of the auth mode; null if it has none."""
     custom: NotRequired[dict[str, str]]
-    """With include=credentials, if there are any."""
+    """Only with `include=credentials`: your own values, if any."""
 
 
 class IntegrationAnswer(TypedDict):
@@ -339,7 +345,7 @@ class IntegrationList(TypedDict):
 
 
 class Key(TypedDict):
-    """A minted key without the key itself."""
+    """A minted key, without its secret."""
 
     id: int
     display_name: str
@@ -347,11 +353,11 @@ class Key(TypedDict):
     last_four: str
     scopes: list[str]
     limits: Annotated[
-        list[dict[str, Any]], Field(description="Its own, and those of the keys that minted it; all of them hold.")
+        list[dict[str, Any]], Field(description="Limits of the key and of the keys that minted it. All of them apply.")
     ]
-    rate: NotRequired[Annotated[int, Field(description="Calls a minute.")]]
-    budget: NotRequired[Annotated[int, Field(description="Calls at all.")]]
-    calls: NotRequired[Annotated[int, Field(description="Of the budget, so many are used.")]]
+    rate: NotRequired[Annotated[int, Field(description="Maximum calls per minute.")]]
+    budget: NotRequired[Annotated[int, Field(description="Maximum calls in total.")]]
+    calls: NotRequired[Annotated[int, Field(description="Calls of the budget that are used.")]]
     created_at: Moment
     created_by: str
     expires_at: NotRequired[Moment]
@@ -360,9 +366,14 @@ class Key(TypedDict):
 
 
 class KeyItself(TypedDict):
-    secret: Annotated[str, Field(description="The key itself, shown this once.")]
+    secret: Annotated[str, Field(description="The secret key. Returned only once.")]
     base_url: NotRequired[
-        Annotated[str, Field(description="Of a capability: what an SDK takes as the provider's address.")]
+        Annotated[
+            str,
+            Field(
+                description="Only for a capability: the capability URL. Give it to an SDK as the provider's base URL."
+            ),
+        ]
     ]
 
 
@@ -381,7 +392,7 @@ class KeyList(TypedDict):
 
 class RevokedKeys(Success):
     revoked: int
-    """The number of keys: those that the key minted end with it."""
+    """Number of revoked keys, including those that the key minted."""
 
 
 # ── Agent sessions.
@@ -390,9 +401,9 @@ class RevokedKeys(Success):
 class AgentSessionTools(TypedDict):
     connected: bool
     tools_pinned: int
-    """The number of its tools in the tool list."""
+    """Number of this integration's tools in the tool list."""
     tools_searchable: int
-    """The number of its tools that `find_tools` finds."""
+    """Number of this integration's tools that only `find_tools` finds."""
 
 
 class AgentSessionMetaTools(TypedDict):
@@ -403,7 +414,9 @@ class AgentSessionMetaTools(TypedDict):
 
 class AgentSession(TypedDict):
     session_id: str
-    session_token: Annotated[str, Field(description="A minted key, shown this once: `Authorization: Bearer`.")]
+    session_token: Annotated[
+        str, Field(description="A minted key, returned only once. Send it as `Authorization: Bearer`.")
+    ]
     mcp_url: str
     expires_at: Moment
     toolset: dict[str, AgentSessionTools]
@@ -428,7 +441,7 @@ class EndedAgentSessionAnswer(TypedDict):
 
 
 class LoggedOperation(TypedDict):
-    """A call, a refresh, an authorization, a delivery of an event, or a provider's webhook."""
+    """A record of the call log: a call, refresh, authorization, event delivery or provider's webhook."""
 
     id: int
     """Increases in the order in which operations were stored."""
@@ -436,7 +449,7 @@ class LoggedOperation(TypedDict):
     at: Moment
     request_id: str
     trace_id: str | None
-    """From the caller's `traceparent`."""
+    """Trace id: from the caller's `traceparent`, or of the trace that the gateway started."""
     key_id: int | None
     """The id of the minted key."""
     provider_config_key: str | None
@@ -449,9 +462,9 @@ class LoggedOperation(TypedDict):
     error: str | None
     """An error code of the gateway, or `client_left`, `cut`, `stopped`."""
     rule: str | None
-    """The rule of the key that allowed the call, or the word for the refusal."""
+    """The rule of the key that allowed the call, or the limit that refused it."""
     tool: str | None
-    """The name of the MCP tool that made the call: of the gateway's MCP endpoint, or of the provider's own MCP server."""
+    """The MCP tool of the call: a tool of the gateway, or of the provider's own MCP server."""
     duration_ms: float
     gateway_ms: float | None
     token_ms: float | None
@@ -461,7 +474,7 @@ class LoggedOperation(TypedDict):
     bytes_out: int
     detail: dict[str, Any] | None
     operations: NotRequired[list[dict[str, Any]]]
-    """With include=operations: the other operations of the same request."""
+    """Only with `include=operations`: the other operations of the same request."""
 
 
 class Logs(TypedDict):
@@ -469,33 +482,33 @@ class Logs(TypedDict):
     """Newest first."""
     next_cursor: NotRequired[str]
     searched_to: NotRequired[Moment]
-    """If the time for a search ran out: how far back it searched; `next_cursor` continues."""
+    """Present if the search timed out: how far back it searched. Continue with `next_cursor`."""
 
 
 # ── The audit trail.
 
 
 class AuditRecord(TypedDict):
-    """A record of the audit trail: the actor, the action, and the record's place in the chain of hashes."""
+    """A record of the audit trail: actor, action, and position in the hash chain."""
 
     sequence: int
-    """Its place in the chain: 1, 2, 3 … without a gap."""
+    """Position in the hash chain: 1, 2, 3 … without gaps."""
     hash: str
-    """Hash over the previous record's hash, the sequence number and the record (docs/audit.md)."""
+    """Hash of the previous record's hash, the sequence number and this record (docs/audit.md)."""
     at: Moment
     action: Annotated[str, Field(json_schema_extra={"enum": list(AuditAction)})]
     outcome: Annotated[str, Field(json_schema_extra={"enum": ["ok", "failed"]})]
     actor: dict[str, Any]
-    """`kind`, and depending on it `key_id`, `name`, `parents`, `session`, `command`."""
+    """Who acted: `kind` and, depending on it, `key_id`, `name`, `parents`, `session`, `command`."""
     address: str | None
-    """The client's network address."""
+    """The client's IP address."""
     environment: str | None
     provider_config_key: str | None
     connection_id: str | None
     key_id: int | None
-    """The key that the action concerns; the key that acted is in `actor`."""
+    """Id of the key that the action concerns. The key that acted is in `actor`."""
     end_user: str | None
-    """A keyed digest."""
+    """Keyed digest of the end user's id."""
     request_id: str | None
     detail: dict[str, Any]
 
@@ -508,12 +521,12 @@ class AuditPage(TypedDict):
 
 class CredentialUse(TypedDict):
     key_id: int | None
-    """The id of the minted key; null: the keys of gateway.yaml."""
+    """Id of the minted key; null for the keys of `gateway.yaml`."""
     provider_config_key: str
     connection_id: str
     calls: int
     failed: int
-    """The number of these calls with an error or a status from 400."""
+    """Number of these calls with an error or a status of 400 or above."""
 
 
 CredentialUses = TypedDict(
@@ -529,7 +542,7 @@ out; `uses_in_all`: the total number of connection and key pairs."""
 
 @with_config(ConfigDict(extra="allow"))
 class ProviderJson(TypedDict):
-    """An entry of the catalog: these fields, and all others of its file."""
+    """A provider of the catalog, with all fields of its entry."""
 
     name: str
     display_name: str
@@ -552,48 +565,48 @@ class ApiOperationJson(TypedDict):
     """An operation of the provider's API."""
 
     id: str
-    """The name for rules and tools, unique in the provider."""
+    """Id of the operation, for key rules and tools. Unique within the provider."""
     method: str
     path: str
-    """The path below the entry's base URL, as `/proxy` takes it. Fill in `{placeholders}`; `${connectionConfig.x}` is a
-    setting of the connection."""
+    """Path below the provider's base URL, as in `/proxy/<path>`. Replace `{placeholders}`; `${connectionConfig.x}` is a setting
+    of the connection."""
     risk: Literal["read", "write", "delete", "admin"]
-    """Derived from method and name: a safeguard, no guarantee."""
+    """Derived from method and name. A safeguard, not a guarantee."""
     summary: NotRequired[str]
     scopes: NotRequired[list[str]]
-    """The scopes that the source states."""
+    """Scopes that the source states. Some providers require all of them, others one."""
     query: NotRequired[list[str]]
-    """Names of some URL parameters."""
+    """Names of known query parameters. There may be more."""
     body: bool
     starter: NotRequired[bool]
-    """Whether it is one of the operations that an assistant needs most."""
+    """Whether this is one of the operations that an assistant needs most."""
     deprecated: NotRequired[bool]
     origin: NotRequired[str]
-    """Its origin, if not that of the base URL."""
+    """Origin of the URL, if it differs from that of the base URL."""
     graphql: NotRequired[str]
     """`query` or `mutation`."""
     field: NotRequired[str]
-    """The field of the GraphQL root type."""
+    """Field of the GraphQL root type."""
 
 
 class OperationScopes(TypedDict):
-    """The scopes that the operations found need, on all pages."""
+    """Scopes that all matching operations need, including those on other pages."""
 
     all_of: list[str]
     any_of: list[list[str]]
-    """One scope of each list is needed."""
+    """One scope of each of these lists is needed."""
     unstated: int
-    """The number of operations whose scopes the source does not state."""
+    """Number of operations whose scopes are not known."""
     missing: NotRequired[list[list[str]]]
-    """With `granted`: one scope of each list must be added."""
+    """Only with `granted`: one scope of each of these lists must be added."""
     unneeded: NotRequired[list[str]]
-    """With `granted`: scopes that no found operation names."""
+    """Only with `granted`: scopes that none of the matching operations needs."""
 
 
 class ApiOperationList(TypedDict):
     data: list[ApiOperationJson]
     source: dict[str, str]
-    """Their origin: source, version, date, licence, cautions."""
+    """Where the operations come from: source, version, date, licence, cautions."""
     scopes: OperationScopes
     next_cursor: NotRequired[str]
 
@@ -603,13 +616,13 @@ class ApiOperationList(TypedDict):
 
 class ConnectSessionJson(TypedDict):
     session_id: str
-    """The id for completing the session, also in the result of a return; not secret."""
+    """Id of the session, for `POST /connect/sessions/{session_id}/complete`. Not secret."""
     token: str
     connect_link: str
-    """The page to open for the end user."""
+    """URL of the connect page. Open it for the end user."""
     expires_at: Moment
     poll_url: str
-    """The address for reading the session's result with the key."""
+    """URL of the session's result, to read with the secret key."""
 
 
 class ConnectSessionAnswer(TypedDict):
@@ -624,7 +637,7 @@ class SessionConnection(TypedDict):
 
 class SessionError(TypedDict):
     type: str
-    """The type in the browser library's terms."""
+    """Error type, as `@nangohq/frontend` names it."""
     code: str
     message: str
     provider_config_key: str
@@ -634,7 +647,7 @@ class SessionOutcome(TypedDict):
     status: Literal["pending", "connected", "expired"]
     connections: list[SessionConnection]
     error: NotRequired[SessionError]
-    """The error of the last attempt, if it failed; the end user may try again while the session is valid."""
+    """The error of the last attempt, if it failed. The end user can try again until the session expires."""
     expires_at: NotRequired[Moment]
 
 
@@ -652,7 +665,7 @@ class CompletionAnswer(TypedDict):
 
 
 class Session(TypedDict):
-    """A connect session in the form that the published page reads."""
+    """A connect session in the shape that Nango's connect page reads."""
 
     endUser: EndUserJson | None
     connectUISettings: dict[str, Any]
@@ -671,7 +684,7 @@ class Connected(TypedDict):
     connectionId: str  # the name that the browser's library reads
     providerConfigKey: str
     isPending: NotRequired[Literal[True]]
-    """Whether the application must still complete it."""
+    """Whether your application must still complete the connection."""
 
 
 @with_config(ConfigDict(extra="allow"))

@@ -134,7 +134,7 @@ SCOPES: Final = "oauth_scopes_override"  # sent among the settings, but not a se
 
 
 class FixedSettings(Strict):
-    """Any settings; a webhook address among them applies to the session."""
+    """Settings of the connection. `webhook_url` applies to the whole session."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -142,7 +142,7 @@ class FixedSettings(Strict):
 
 
 class IntegrationDefaults(Strict):
-    """The values that the back end fixes for one integration; the browser cannot change them."""
+    """Values that your back end fixes for one integration. The browser cannot change them."""
 
     user_scopes: str | None = None
     authorization_params: dict[str, str] | None = None
@@ -156,7 +156,7 @@ def _page(text: str) -> str:
 
 
 class Override(Strict):
-    """Overrides for the connect page. `docs_connect`: the help page that the connect page links to, instead of the entry's."""
+    """Overrides for the connect page. `docs_connect`: the help page that the connect page links to instead of the provider's."""
 
     docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
 
@@ -166,7 +166,7 @@ Overrides = Annotated[dict[str, Override], Field(max_length=MOST_NAMED), SmallAs
 
 
 class NewSession(SessionOptions):
-    """A new connect session. `end_user` may be left out if `tags` name the owner of the connection."""
+    """A new connect session. Send `end_user`, or `tags` that identify the owner of the connection."""
 
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
@@ -184,7 +184,7 @@ class NewSession(SessionOptions):
 
 
 class Reconnect(SessionOptions):
-    """A session for one existing connection: its end user authorizes again, and its id stays."""
+    """A session in which an end user authorizes an existing connection again. The connection keeps its id."""
 
     connection_id: ConnectionId
     integration_id: ProviderConfigKey

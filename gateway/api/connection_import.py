@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 class Import(Strict):
-    """The provider's auth mode checks `credentials`."""
+    """A credential to import. The members of `credentials` depend on the provider's auth mode."""
 
     provider_config_key: ProviderConfigKey
     credentials: dict[str, Any]

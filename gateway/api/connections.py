@@ -250,9 +250,9 @@ def _includes_history(query: dict[str, str]) -> bool:
 
 
 class ConnectionChanges(Strict):
-    """The members of a connection to change; members left out stay.
+    """Changes to a connection. Members that are left out stay unchanged.
 
-    `tags` and `end_user` replace all tags; an empty `webhook_url_override` removes it.
+    `tags` and `end_user` replace all tags. An empty `webhook_url_override` removes the override.
     """
 
     end_user: EndUserBody | None = None
@@ -261,7 +261,7 @@ class ConnectionChanges(Strict):
 
 
 class NewMetadata(Strict):
-    """Metadata for one or several connections: all of them are changed, or none."""
+    """Metadata for one or several connections. All of them are changed, or none."""
 
     connection_id: ConnectionId | Annotated[list[ConnectionId], Field(min_length=1, max_length=MOST_NAMED)]
     provider_config_key: ProviderConfigKey

@@ -50,7 +50,7 @@ AllowedHosts = Annotated[list[AllowedHost], Field(max_length=100)]
 
 
 class ClientCredentials(Strict):
-    """The OAuth app at the provider. `scopes`: comma-separated, requested exactly; empty means the entry's default scopes."""
+    """The OAuth app at the provider. `scopes`: comma-separated, requested as given; empty: the provider's default scopes."""
 
     type: Literal["OAUTH1", "OAUTH2", "TBA", "INSTALL_PLUGIN"]
     client_id: ClientId
@@ -60,7 +60,7 @@ class ClientCredentials(Strict):
 
 
 class RegisteredClient(Strict):
-    """A client registered by hand at a provider that could also register one automatically."""
+    """An OAuth client that you registered yourself, at a provider where the gateway could also register one."""
 
     type: Literal["MCP_OAUTH2", "MCP_OAUTH2_GENERIC"]
     client_id: ClientId | None = None
@@ -70,7 +70,7 @@ class RegisteredClient(Strict):
 
 
 class AppCredentials(Strict):
-    """The app that end users install."""
+    """The app that end users install at the provider."""
 
     type: Literal["APP"]
     app_id: ClientId
@@ -107,9 +107,9 @@ class NewIntegration(Strict):
 
 
 class IntegrationChanges(Strict):
-    """The members of an integration to change; members left out stay.
+    """Changes to an integration. Members that are left out stay unchanged.
 
-    `credentials` replace the existing ones, except that `scopes` and `webhook_secret` stay if left out.
+    `credentials` replaces the existing credentials, but keeps `scopes` and `webhook_secret` if they are left out.
     """
 
     unique_key: ProviderConfigKey | None = None

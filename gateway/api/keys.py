@@ -26,7 +26,7 @@ MOST_S: Final = 10 * 365 * 86400
 
 
 class LimitsBody(Strict):
-    """All given limits must hold; see docs/keys.md."""
+    """Limits of a key. A call must satisfy all of them; see docs/keys.md."""
 
     integrations: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
     connections: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
@@ -45,7 +45,7 @@ def _in_utc(when: datetime) -> datetime:
 
 
 class NewKeyBody(Strict):
-    """A new key. `environment_id`: sent by published clients; the caller's key decides the environment."""
+    """A new key. `environment_id` is accepted for compatibility and ignored: the new key belongs to the caller's environment."""
 
     display_name: str
     environment_id: int | None = None

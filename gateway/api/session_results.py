@@ -38,7 +38,7 @@ def _verifier(text: str) -> str:
 
 
 class Telemetry(Strict):
-    """The reports of published connect pages; accepted and discarded."""
+    """A telemetry event of a published connect page; accepted and discarded."""
 
     token: str
     event: str
@@ -47,9 +47,9 @@ class Telemetry(Strict):
 
 
 class Completion(Strict):
-    """The completion of a session. `code_verifier`: the verifier of the session's `code_challenge` (RFC 7636 §4.1).
-    `connection_id`: of the verified result, which names the connection of that browser; without it, at most one
-    connection may be pending."""
+    """Completes a session. `code_verifier`: the verifier of the session's `code_challenge` (RFC 7636 §4.1).
+    `connection_id`: from the verified result, which names the connection of that browser; required if several
+    connections are pending."""
 
     code_verifier: Annotated[
         str, AfterValidator(_verifier), Field(json_schema_extra={"pattern": f"^{VERIFIER.pattern}$"}, repr=False)

@@ -24,7 +24,9 @@ FREE_BYTES: Final = 65_536
 
 def _addressable(text: str) -> str:
     if text != text.strip():
-        raise ValueError("must not begin or end with a space: HTTP drops it, and the id could not be sent again")
+        raise ValueError(
+            "must not begin or end with whitespace: HTTP strips it from headers, so no request could use this id"
+        )
     if has_dot_segment(text):
         raise ValueError("must not hold '.' or '..' as a whole segment: clients resolve it in an address")
     return text
@@ -92,7 +94,7 @@ FreeMembers = Annotated[dict[str, Any], AfterValidator(_small)]
 
 
 class EndUserBody(Strict):
-    """The end user who will own the connection, as the customer describes them."""
+    """The end user who owns the connection, as your application describes them."""
 
     id: Id
     email: Annotated[str, StringConstraints(min_length=5, max_length=255), AfterValidator(_email)] | None = None

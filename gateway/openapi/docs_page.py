@@ -84,7 +84,7 @@ def _node(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str:
 
 
 _REF = re.compile(r"#/components/schemas/(\w+)")
-WHO = {"key": "secret key", "session": "connect session", "open": "open to all"}
+WHO = {"key": "secret key", "session": "connect session", "open": "no authentication"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class ClientOverride(Imported):
 
 
 class ImportedOAuth2(Imported):
-    """A grant. `expires_at` is ISO 8601 or epoch seconds; `config_override` names the end user's own client."""
+    """OAuth 2.0 tokens. `expires_at`: ISO 8601 or epoch seconds. `config_override`: the end user's own OAuth client."""
 
     type: Literal["OAUTH2", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"]
     access_token: str
@@ -28,7 +28,7 @@ class ImportedOAuth2(Imported):
 
 
 class ImportedClient(Imported):
-    """A client that gets tokens for itself; certificate and key, in PEM, are for mutual TLS."""
+    """Client credentials. `client_certificate` and `client_private_key`, in PEM, are for mutual TLS."""
 
     type: Literal["OAUTH2_CC"]
     client_id: str
@@ -46,15 +46,15 @@ class ImportedOAuth1(Imported):
 
 
 class ImportedKey(Imported):
-    """Also the members that the provider's entry lists in `credentials`, for example a signing secret. This holds for
-    all modes."""
+    """An API key. As in all modes, also the members that the provider's entry lists in `credentials`, such as a signing
+    secret."""
 
     type: Literal["API_KEY"]
     apiKey: str  # noqa: N815 (as published clients write it)
 
 
 class ImportedPassword(Imported):
-    """Either may be empty."""
+    """User name and password. Either may be empty."""
 
     type: Literal["BASIC", "INSTALL_PLUGIN"]
     username: str
@@ -62,7 +62,7 @@ class ImportedPassword(Imported):
 
 
 class ImportedToken(Imported):
-    """Also needs `connection_config.accountId`."""
+    """A token-based authentication token. Also needs `connection_config.accountId`."""
 
     type: Literal["TBA"]
     token_id: str
@@ -91,7 +91,7 @@ class ImportedBill(Imported):
 
 
 class ImportedAws(Imported):
-    """Either both parts of an access key, or `role_arn`."""
+    """AWS credentials: `access_key_id` and `secret_access_key`, or `role_arn`."""
 
     type: Literal["AWS_SIGV4"]
     access_key_id: str | None = None
@@ -104,7 +104,7 @@ class ImportedAws(Imported):
 
 
 class ImportedInstallation(Imported):
-    """The installation of the app at an end user."""
+    """An installation of the app by an end user."""
 
     type: Literal["APP", "CUSTOM"]
     installation_id: str

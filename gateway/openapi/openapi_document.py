@@ -31,7 +31,7 @@ ANYTHING: Final[Mapping[str, Any]] = {
     "*/*": {},
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
 }
-ERROR_HEADER: Final = {MARK: {"description": "The code.", "schema": {"type": "string"}}}
+ERROR_HEADER: Final = {MARK: {"description": "The error code.", "schema": {"type": "string"}}}
 IN_PATH: Final = re.compile(r"\{(\w+)\}")
 NAMED: Final = {
     "connection_id": {"minLength": 1, "maxLength": 255, "pattern": CONNECTION_ID},
@@ -41,8 +41,8 @@ NAMED: Final = {
     "environment": {"minLength": 1, "maxLength": 255, "pattern": "^[a-z0-9_-]+$"},
 }
 ABOUT: Final = (
-    "Stores your users' OAuth tokens and API keys, keeps them fresh and adds them to your requests. Every error of ours "
-    'is `{"error": {"code", "message", …}}` with the code in the header `Gateway-Error` too.'
+    "Stores your users' OAuth tokens and API keys, keeps them fresh and adds them to your requests. Every error of the "
+    'gateway is `{"error": {"code", "message", …}}`; the header `Gateway-Error` has the same code.'
 )
 SCHEMES: Final = {
     "secretKey": {"type": "http", "scheme": "bearer", "description": "The environment's secret key."},
@@ -217,14 +217,14 @@ def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]
     if operation.method == "*":
         yield from _proxied(operation)
         return
-    done: dict[str, Any] = {"description": "Done." if operation.status < 300 else "Go there."}
+    done: dict[str, Any] = {"description": "Success." if operation.status < 300 else "Redirect."}
     if operation.answer is not None:
         done["content"] = {operation.content: {"schema": _ref(operation.answer)}}
     elif operation.status < 300:
         done["content"] = {operation.content: {}}
     yield str(operation.status), done
     for status in operation.also:
-        yield str(status), {"description": "Done, without a body."}
+        yield str(status), {"description": "Success, without a body."}
     if operation.path == "/ready":
         yield "503", {"description": "Not ready.", "content": {JSON: {"schema": _ref(operation.answer)}}}
     for status, codes in status_codes(operation).items():

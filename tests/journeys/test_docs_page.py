@@ -94,7 +94,7 @@ async def test_pages_without_javascript_have_no_dead_button(browser: Any, runnin
         assert await page.locator(".copy button").count() == 0
         assert await page.locator("pre").count() > 0
     await page.goto(f"{running.url}/docs")
-    await page.locator("nav a", has_text="List the connections").first.click()
+    await page.locator("nav a", has_text="List connections").first.click()
     assert await page.locator("article:target h3").inner_text() == "GET /connections"
     await context.close()
 
