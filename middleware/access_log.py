@@ -29,10 +29,10 @@ from gateway.middleware.facts import (
     trace_id_of,
 )
 from gateway.middleware.who_calls import masked
-from gateway.observe.logs import trace_id_in_hand
+from gateway.observe.logs import current_trace_id
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import ExchangeRecord, Timing
-from gateway.records.trace import trace_in_hand
+from gateway.records.trace import current_trace
 from gateway.runtime import RUNTIME
 
 # Load balancers request these every second; their records would hide the others.
@@ -73,12 +73,12 @@ def _begin_trace(request: web.Request, timing: Timing) -> None:
     if tracing is not None:
         begun = handed(request)
         trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if begun is None else begun.trace
-    trace_in_hand.set(trace)  # all requests of a connection share one context
+    current_trace.set(trace)  # all requests of a connection share one context
     if trace is not None:
         request[TRACE] = trace
         resource = request.match_info.route.resource
         trace.route = None if resource is None else resource.canonical
-    trace_id_in_hand.set(trace_id_of(request))
+    current_trace_id.set(trace_id_of(request))
 
 
 def _length(response: web.StreamResponse) -> int:
@@ -106,7 +106,8 @@ def path_below(base_path: str, target: str) -> str:
 
 
 def _refused_path(request: web.Request, timing: Timing) -> str:
-    """Return the path of a request that has no provider address yet. Drop ``/proxy``, as for calls that have an address."""
+    """Return the path to log for a request that failed before its provider URL was known, without the ``/proxy`` or
+    ``/c/<capability>`` prefix."""
     target = masked(request.raw_path)
     if not timing.proxied:
         return target

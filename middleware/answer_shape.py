@@ -16,7 +16,7 @@ from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
 from gateway.middleware.key_limits import paced
 from gateway.middleware.who_calls import unreferred
-from gateway.records.operation import request_in_hand
+from gateway.records.operation import current_request_id
 
 # ── The request id: the caller's X-Request-Id if it is fit for a log, else a new one.
 
@@ -30,7 +30,7 @@ async def request_id(request: web.Request, handler: Handler) -> web.StreamRespon
     """Set REQUEST_ID and add it to the answer; `named` adds it to a streamed answer when that is prepared."""
     if REQUEST_ID not in request:  # an application that is ours altogether has set it already
         request[REQUEST_ID] = fit(request.headers.get(GIVEN)) or new_id()
-    request_in_hand.set(request[REQUEST_ID])
+    current_request_id.set(request[REQUEST_ID])
     try:
         response = await handler(request)
     except web.HTTPException as fault:  # a redirect: the only HTTPException that `error_shape` lets through

@@ -47,7 +47,8 @@ class Minted:
         self._reading: set[asyncio.Task[None]] = set()
         self._first_used: set[str] = set()  # keys whose first use was recorded here; their cached rows do not show it
         self._looking_for: set[str] = set()  # keys that are being read to learn whether they have ended
-        self._used: set[str] = set()  # keys whose use is not stored yet, besides those marked `used`
+        # Keys to write to the store as used; cached callers that are marked `used` are added at the next write.
+        self._used: set[str] = set()
 
     def peek(self, key_digest: str) -> Caller | None:
         """Return the caller with this key digest if it is cached and alive, without I/O; else None."""

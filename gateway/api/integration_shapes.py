@@ -129,7 +129,11 @@ def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Ite
         yield Issue("invalid_type", f"credentials are missing: '{provider.name}' is {mode}.", ("credentials",))
     if given is not None and given.type != mode:
         wanted = f"'{provider.name}' is {mode}"
-        takes = "which takes no credentials here" if mode not in SHOWN else f"so credentials.type must be '{mode}'"
+        takes = (
+            "which takes no credentials here"
+            if mode not in CREDENTIAL_FIELDS
+            else f"so credentials.type must be '{mode}'"
+        )
         yield Issue("custom", f"{wanted}, {takes}.", ("credentials", "type"))
     for name in body.integration_config or ():
         yield Issue(
@@ -159,15 +163,17 @@ CLIENT: Final = ("client_id", "client_secret", "scopes", "webhook_secret")
 APP: Final = ("app_id", "app_link", "private_key")
 
 
-def _shown(mode: ModeFormat) -> tuple[str, ...]:
+def _credential_fields(mode: ModeFormat) -> tuple[str, ...]:
     if not mode.needs_app:
         return CLIENT
     return ("client_id", "client_secret", *APP) if mode.needs_client else APP
 
 
 _MODELS: Final = (ClientCredentials, RegisteredClient, AppCredentials, CustomCredentials)
-SHOWN: Final = {
-    name: _shown(AUTH_MODES[name]) for model in _MODELS for name in get_args(model.model_fields["type"].annotation)
+CREDENTIAL_FIELDS: Final = {
+    name: _credential_fields(AUTH_MODES[name])
+    for model in _MODELS
+    for name in get_args(model.model_fields["type"].annotation)
 }
 """The auth modes whose integrations take credentials here, with their fields."""
 
@@ -198,7 +204,7 @@ def integration_json(runtime: Runtime, generation: Generation, integration: Inte
 def credentials(generation: Generation, integration: Integration) -> dict[str, Any] | None:
     """Return the value for ``include=credentials``: the fields of the integration's auth mode, null if not set."""
     provider = generation.catalog.get(integration.provider)
-    names = SHOWN.get(provider.auth_mode) if provider else None
+    names = CREDENTIAL_FIELDS.get(provider.auth_mode) if provider else None
     if provider is None or names is None:
         return None
     return {"type": provider.auth_mode, **{name: _plain(getattr(integration, name)) for name in names}}

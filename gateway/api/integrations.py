@@ -65,7 +65,7 @@ async def get_integration(request: web.Request) -> web.Response:
         body["webhook_url"] = webhook_url(generation, found)
     policy = request[CALLER].policy
     if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.of_connections:
-        # Recorded before they are returned.
+        # Write the audit record before the credentials are returned.
         await request.app[RUNTIME].store.integrations.record_read(found, now=clock.now())
         body["credentials"] = credentials(generation, found)
         if found.custom:
@@ -157,7 +157,7 @@ async def delete_integration(request: web.Request) -> web.Response:
     if ended is None:
         _unknown(key)
     body: answers.DeletedIntegration = {"success": True}
-    if ended.connections:  # published clients expect the bare answer
+    if ended.connections:  # without deleted connections, return only {"success": true}, as the Nango SDKs expect
         outcomes = {name: count for name, count in sorted(ended.revocation.items()) if name != "not_offered"}
         body["connections"] = {"deleted": ended.connections, "revocation": outcomes}
     return web.json_response(body)

@@ -104,7 +104,10 @@ async def parsed(request: web.Request) -> Any:
 
 
 def share_of(request: web.Request) -> str:
-    """Return the share (`off_loop`) of the work on a body: the caller's key, the connect session, or the address."""
+    """Return the fairness key for `off_loop`: the caller's key, the connect session or the client address.
+
+    Work with the same key runs in order; different keys take turns.
+    """
     if CALLER in request:
         return request[CALLER].share
     return request[CONNECT_SESSION].digest if CONNECT_SESSION in request else request.remote or ""
@@ -150,8 +153,9 @@ def query_of(
             continue
         if name in many:
             words = [word.strip() for word in text.split(",")]
-            if not set(words) <= set(many[name]):
-                issues.append(Issue("custom", f"'{name}' may be {_either(many[name])}.", (name,)))
+            if (wrong := next((word for word in words if word not in many[name]), None)) is not None:
+                message = f"'{name}' may be {_either(many[name])}, not {wrong[:64]!r}."
+                issues.append(Issue("custom", message, (name,)))
             text = ",".join(dict.fromkeys([*query.get(name, "").split(","), *words])).strip(",")
         elif name not in allowed:
             issues.append(Issue("unrecognized_keys", f"'{name[:64]}' is not a parameter of this address.", (name,)))

@@ -111,7 +111,7 @@ class CatalogWatch:
 
 
 def _file_of(fault: Fault) -> str:
-    """Return the file in ``file:line``, or the folder."""
+    """Return `fault.where` without its line number; a folder is returned unchanged."""
     file, _, line = fault.where.rpartition(":")
     return file if line.isdigit() else fault.where
 

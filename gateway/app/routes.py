@@ -50,7 +50,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # Connection ids may contain slashes, and published clients do not encode them.
 ID: Final = r"{connection_id:.+}"
-# An encoded line end is an ordinary byte, and the router matches the decoded path.
+# `(?s)`: the router matches the decoded path, so `.` must also match an encoded line break (`%0A`).
 REST: Final = r"{path:(?s:.*)}"
 
 

@@ -88,7 +88,8 @@ def registered(
     secret = secret if isinstance(secret, str) and secret else None
     if secret is None:
         return Registered(client_id)
-    # A secret without a method means Basic (RFC 7591 §2), unless the registration requested another method.
+    # If the answer has a client_secret but no token_endpoint_auth_method, use the method that we requested, else
+    # client_secret_basic (RFC 7591 §2).
     assumed = wanted if wanted != "none" else "client_secret_basic"
     given = METHODS.get(str(answer.get("token_endpoint_auth_method") or assumed), "body")
     return Registered(client_id, secret, chosen or given)
@@ -170,8 +171,9 @@ class McpOAuth2(OAuth2):
             return (yield from registered(context, server.registration_url, server.auth_methods, scopes))
         raise InvalidRequest(
             "invalid_auth_mode",
-            f"{context.provider.display_name} registers no clients by itself. Register one there with the callback address "
-            f"{context.redirect_uri}, and set client_id of integration '{integration.integration_id}' in gateway.yaml.",
+            f"{context.provider.display_name} does not support dynamic client registration. Register an OAuth client there "
+            f"with the callback URL {context.redirect_uri}, then set client_id of integration "
+            f"'{integration.integration_id}' in gateway.yaml.",
         )
 
 

@@ -25,7 +25,7 @@ from gateway.observe.masking import masked_text
 from gateway.records.connecting import Flow, Outcome, PendingAuthorization
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import Event
-from gateway.records.operation import Operation, RecordOperation, request_in_hand
+from gateway.records.operation import Operation, RecordOperation, current_request_id
 from gateway.secret import digest
 from gateway.store import Store
 from gateway.text import counted
@@ -214,7 +214,7 @@ def _operation(outcome: Outcome, failure: Mapping[str, str]) -> Operation:
     return Operation(
         "authorization",
         outcome.at,
-        failure.get("request_id") or request_in_hand.get(),
+        failure.get("request_id") or current_request_id.get(),
         outcome.environment,
         outcome.integration_id,
         outcome.connection_id or failure.get("connection_id", ""),

@@ -115,7 +115,8 @@ class Provider(Shape):
     authorization_param_renames: dict[str, str] = Field(default_factory=dict)
     """Standard parameter of the authorization request ▸ the provider's name for it; empty leaves it out."""
     authorization_url_fragment: str | None = None
-    """Route after `#` that gets the authorization request's query, for a consent page that is a single-page app."""
+    """For consent pages that are single-page apps: the client-side route after `#`. The query of the authorization request is
+    appended to it."""
     authorization_code_param_in_callback: str | None = None
     """The callback's parameter that holds the code; `code` if absent."""
     state_in_redirect_uri: bool | None = None

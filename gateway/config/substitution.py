@@ -43,7 +43,7 @@ class Substitution:
             if found.group() == "$${":
                 return "${"
             try:
-                return self._one(found)
+                return self._resolve_reference(found)
             except Unfilled as error:
                 wrong.append(str(error))
                 return ""
@@ -52,7 +52,7 @@ class Substitution:
         left_out = not result and not wrong and text.endswith(":-}") and text.count("${") == 1
         return (None if left_out else result), wrong
 
-    def _one(self, found: re.Match[str]) -> str:
+    def _resolve_reference(self, found: re.Match[str]) -> str:
         inside, closed = found.groups()
         if not closed:
             raise Unfilled("a '${' without its '}'; " + _FORMS)

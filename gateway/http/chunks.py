@@ -57,7 +57,7 @@ class Chunks:
                 continue
             end = data.find(b"\n", at, at + self._line_bytes) + 1
             if not end:
-                self._hold(data[at:])
+                self._keep_incomplete_line(data[at:])
                 break
             self._line(data, at, end)
             at = end
@@ -66,8 +66,8 @@ class Chunks:
                 break
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _hold(self, piece: bytes) -> None:
-        """Keep an incomplete line for the next `feed`."""
+    def _keep_incomplete_line(self, piece: bytes) -> None:
+        """Keep an incomplete line for the next `feed`. Raises Malformed if it is too long."""
         if len(piece) >= self._line_bytes or (self._stage == _AFTER_CHUNK and piece != b"\r"):
             raise Malformed("a line of its chunked framing has no end")
         self._held = piece

@@ -34,7 +34,7 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:
-            raise _refused(f"names {name[:64]!r} twice in one object")
+            raise _refused(f"has the duplicate key {name[:64]!r} in one object")
         members[name] = value
     return members
 

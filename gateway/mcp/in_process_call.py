@@ -19,10 +19,10 @@ from yarl import URL
 
 from gateway.mcp.agent_message import AgentMessage
 from gateway.middleware.facts import REQUEST_ID, TOOL
-from gateway.observe.logs import trace_id_in_hand
+from gateway.observe.logs import current_trace_id
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_answer import CollectedAnswer, Room
-from gateway.records.trace import trace_in_hand
+from gateway.records.trace import current_trace
 
 READ_LIMIT: Final = 1 << 16
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -149,13 +149,13 @@ async def call_in_process(
     request[REQUEST_ID] = outer.request_id
     if tool is not None:
         request[TOOL] = tool
-    trace, trace_id = trace_in_hand.get(None), trace_id_in_hand.get(None)
+    trace, trace_id = current_trace.get(None), current_trace_id.get(None)
     try:
         response = await found.handler(request)
     finally:
         protocol.discard_handed()
-        trace_in_hand.set(trace)  # the rest belongs to the outer request again
-        trace_id_in_hand.set(trace_id)
+        current_trace.set(trace)  # the rest belongs to the outer request again
+        current_trace_id.set(trace_id)
     if not response.prepared:
         given = response.body if isinstance(response, web.Response) else b""
         return CollectedAnswer(response.status, response.headers, given if isinstance(given, bytes) else b"")

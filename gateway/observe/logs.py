@@ -108,12 +108,12 @@ def as_json(_logger: Any, _method: str, event: Event) -> str:
     return _encode(event)
 
 
-trace_id_in_hand: Final[ContextVar[str | None]] = ContextVar("trace_id_in_hand", default=None)
+current_trace_id: Final[ContextVar[str | None]] = ContextVar("current_trace_id", default=None)
 """The trace id of the current request; added to every line logged meanwhile."""
 
 
 def add_trace_id(_logger: Any, _method: str, event: Event) -> Event:
-    trace_id = trace_id_in_hand.get()
+    trace_id = current_trace_id.get()
     if trace_id is not None:
         event.setdefault("trace_id", trace_id)
     return event

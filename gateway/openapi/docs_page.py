@@ -109,9 +109,12 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """An operation on the page. `errors`: only its own; common ones are listed once for all. `sent` and `answered`:
-    examples, as JSON."""
+class OperationView:
+    """An operation on the page.
+
+    `errors`: the errors of this operation; errors common to all operations are listed once on the page. `sent` and
+    `answered`: examples, as JSON.
+    """
 
     operation: Endpoint
     who: str
@@ -127,13 +130,13 @@ class Shown:
 
 
 @lru_cache(maxsize=4)
-def groups(public_url: str) -> list[tuple[str, list[Shown]]]:
+def groups(public_url: str) -> list[tuple[str, list[OperationView]]]:
     """Return the operations by heading, in the order of the table, without internal ones."""
-    found: dict[str, list[Shown]] = {}
+    found: dict[str, list[OperationView]] = {}
     definitions = components()
     for one in OPERATIONS:
         if not one.internal:
-            found.setdefault(one.group, []).append(_shown(one, public_url, definitions))
+            found.setdefault(one.group, []).append(_operation_view(one, public_url, definitions))
     return list(found.items())
 
 
@@ -143,9 +146,9 @@ def schemas() -> list[Schema]:
     return [_schema(name, schema) for name, schema in components().items()]
 
 
-def _shown(operation: Endpoint, public_url: str, definitions: Mapping[str, Any]) -> Shown:
+def _operation_view(operation: Endpoint, public_url: str, definitions: Mapping[str, Any]) -> OperationView:
     own = {one if isinstance(one, str) else one[0] for one in operation.errors}
-    return Shown(
+    return OperationView(
         operation,
         WHO[operation.who],
         [Row(name, "text", _in_words(NAMED.get(name, {})), True) for name in IN_PATH.findall(operation.path)],

@@ -223,7 +223,7 @@ async def guide(request: web.Request) -> web.Response:
         return failed(request, missing, 404, title="There is no such provider", message=missing.message)
     shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
     if shared is not None and shared.auth_mode != provider.auth_mode:
-        shared = None  # same vendor, but another kind of app
+        shared = None  # another auth mode, so its app cannot be shared
     known = await asyncio.to_thread(_operations_of, generation.catalog, name)
     call = call_of(provider, known)
     return page(

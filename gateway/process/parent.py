@@ -105,7 +105,7 @@ class Parent:
             self._announce()
             self._beside(self._reloads.run())
             self._beside(self._look_after_journal())
-            return await self._watch()
+            return await self._supervise()
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -150,7 +150,7 @@ class Parent:
             place += 1
         return None
 
-    async def _watch(self) -> int:
+    async def _supervise(self) -> int:
         """Replace dead workers until a signal stops the gateway."""
         while True:
             self._workers.changed.clear()

@@ -31,7 +31,7 @@ def spawn(descriptors: Sequence[int]) -> Started:
     """
     ours, its = socket.socketpair()
     with its:
-        # The worker finds modules where this process finds them.
+        # The worker imports from the same paths as this process.
         paths = (str(ROOT), *(str(Path(path).absolute()) for path in sys.path if path))
         process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
             [sys.executable, *WORKER, str(its.fileno())],

@@ -32,7 +32,7 @@ class CallerBody:
 
     `fault`: the error that broke its arrival, if any. `waiting`: the caller's next bytes are awaited. `exchange`: the
     exchange that sends the body; it is closed if the body breaks, so that the provider does not wait for the rest.
-    `kept`: every piece read so far is kept, and `body()` can begin again. `keep_bytes`: maximum number of bytes to
+    `kept`: every piece read so far is kept, so the body can be sent again. `keep_bytes`: maximum number of bytes to
     keep.
     """
 
@@ -123,7 +123,7 @@ class CallerBody:
         self._kept_bytes += len(piece)
         if self._kept_bytes > self.keep_bytes:
             self.kept = False
-            self._kept_pieces.clear()  # the taker of this piece has passed them all, and no attempt can begin again
+            self._kept_pieces.clear()  # the reader is past these pieces; the body can no longer be sent again
         elif self.kept and piece:
             self._kept_pieces.append(piece)
 

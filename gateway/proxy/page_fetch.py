@@ -57,7 +57,7 @@ class PageAttempts(Attempts):
     def _may_repeat(self, *, sent: bool) -> bool:
         """Allow repeating a list requested by POST: the catalog entry or the caller has declared that the POST only
         reads."""
-        if self._request[PAGING].in_body:
+        if self._request[PAGING].lists_by_post:
             return self._upload.fault is None and self._upload.kept
         return super()._may_repeat(sent=sent)
 

@@ -38,7 +38,7 @@ async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | 
     Raises BodyTooLarge, InvalidRequest ``invalid_headers``.
     """
     paging = request[PAGING]
-    if not paging.in_body:
+    if not paging.lists_by_post:
         return None
     body = await upload.gathered(MOST_BYTES)
     if body is None:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 from gateway import clock
 from gateway.observe.masking import masked, masked_text
-from gateway.records.operation import request_in_hand
+from gateway.records.operation import current_request_id
 
 MOST_DETAIL: Final = 4000  # characters of a record's `detail` as JSON
 MOST_TEXT: Final = 500  # characters of one text in it
@@ -134,7 +134,7 @@ class AuditEntry:
             at=at or clock.now(),
             actor=acting.get(),
             environment=environment,
-            request_id=request_in_hand.get(),
+            request_id=current_request_id.get(),
             **members,
         )
 

@@ -55,7 +55,7 @@ class Operation(NamedTuple):
 
 RecordOperation = Callable[[Operation], None]
 
-request_in_hand: ContextVar[str] = ContextVar("request_in_hand", default="")
+current_request_id: ContextVar[str] = ContextVar("current_request_id", default="")
 """The id of the request that started the current work; empty for work that no request started."""
 
 

@@ -159,7 +159,7 @@ class Paging:
     limit: int | None = None
 
     @property
-    def in_body(self) -> bool:
+    def lists_by_post(self) -> bool:
         """Whether the list is requested by POST; the same for all `ways`."""
         return bool(self.ways[0].in_body)
 

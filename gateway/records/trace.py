@@ -153,19 +153,19 @@ class RefreshTrace:
         self.ended = clock.monotonic()
 
 
-trace_in_hand: ContextVar[CallTrace | None] = ContextVar("trace_in_hand", default=None)
+current_trace: ContextVar[CallTrace | None] = ContextVar("current_trace", default=None)
 """The trace of the sampled request that started the current work."""
 
-refresh_in_hand: ContextVar[RefreshTrace | None] = ContextVar("refresh_in_hand", default=None)
+current_refresh: ContextVar[RefreshTrace | None] = ContextVar("current_refresh", default=None)
 """The trace of the current refresh."""
 
-cause_in_hand: ContextVar[str | None] = ContextVar("cause_in_hand", default=None)
+current_cause: ContextVar[str | None] = ContextVar("current_cause", default=None)
 """During a write to the store: the ``traceparent`` of the span that caused it."""
 
 
 def cause() -> str | None:
     """Return the ``traceparent`` of the current sampled refresh or request."""
-    refresh, call = refresh_in_hand.get(), trace_in_hand.get()
+    refresh, call = current_refresh.get(), current_trace.get()
     if refresh is not None:
         return None if refresh.under is None else refresh.under.traceparent(refresh.span_id)
     return None if call is None else call.traceparent()

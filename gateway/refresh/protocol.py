@@ -23,13 +23,13 @@ from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeed
 from gateway.generation import Current
 from gateway.journal import Recorded
 from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
-from gateway.observe.logs import trace_id_in_hand
+from gateway.observe.logs import current_trace_id
 from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESH_WAITS, REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
-from gateway.records.operation import Operation, RecordOperation, request_in_hand
+from gateway.records.operation import Operation, RecordOperation, current_request_id
 from gateway.records.provider_call import scrubbed
 from gateway.records.states import REJECTED, Happening
-from gateway.records.trace import refresh_in_hand
+from gateway.records.trace import current_refresh
 from gateway.refresh import backoff, decision
 from gateway.refresh.auth_exchange import Attempt, AuthDialogueRunner, mode_for
 from gateway.refresh.backoff import ROTATION_LOST
@@ -72,7 +72,8 @@ CLAIMING: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep
 
 
 class FactCollector:
-    """Collects the facts for the next step. Reads files of this machine only if an intent is open."""
+    """Collects the facts for the next step. Reads the local journal and lock files only if an intent
+    is open."""
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
@@ -304,7 +305,7 @@ class RefreshProtocol:
         """Store the outcome of the call; None where this node was fenced off. Raises the error for the caller."""
         async with keep_lease(self._store, row, owner, claimed_at) as claim:
             started = clock.monotonic()
-            if (trace := refresh_in_hand.get()) is not None:
+            if (trace := current_refresh.get()) is not None:
                 trace.asked = started
             try:
                 await clock.give_way()
@@ -393,18 +394,18 @@ class RefreshProtocol:
 
     def _record(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
         """Add this refresh to the call log, under the request that first needed it."""
-        trace = refresh_in_hand.get()
+        trace = current_refresh.get()
         if trace is not None:
             trace.end()
         self._note_operation(
             Operation(
                 "refresh",
                 clock.now(),
-                request_in_hand.get(),
+                current_request_id.get(),
                 *row.ref,
                 error_code=code,
                 duration_ms=took_ms,
-                trace_id=trace_id_in_hand.get(),
+                trace_id=current_trace_id.get(),
                 detail=detail,
                 trace=trace,
             )

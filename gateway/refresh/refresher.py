@@ -19,7 +19,7 @@ from gateway.generation import Current
 from gateway.observe.metrics import REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.operation import RecordOperation
-from gateway.records.trace import RefreshTrace, refresh_in_hand, trace_in_hand
+from gateway.records.trace import RefreshTrace, current_refresh, current_trace
 from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
@@ -33,14 +33,14 @@ PART: Final = 0.5  # all must be done within this part of the time left to the l
 
 
 @dataclass(slots=True)
-class QueueTurn:
-    """A place in the queue. `ends_at` (monotonic seconds): the token is valid until then, and no call waits."""
+class QueuedRefresh:
+    """A connection in the refresh queue. `ends_at` (monotonic seconds): the token is valid until then, and no call waits."""
 
     come: "asyncio.Future[None]"
     ends_at: float
 
 
-Waiting = OrderedDict[ConnectionRef, QueueTurn]
+Waiting = OrderedDict[ConnectionRef, QueuedRefresh]
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class RefreshQueue:
         if self._closed and not urgent:
             raise asyncio.CancelledError
         line = self._lines.setdefault(ref[:2], IntegrationQueue())
-        turn = QueueTurn(asyncio.get_running_loop().create_future(), ends_at)
+        turn = QueuedRefresh(asyncio.get_running_loop().create_future(), ends_at)
         (line.urgent if urgent else line.behind)[ref] = turn
         self._admit(line)
         try:
@@ -206,14 +206,14 @@ class Refresher:
         """Return the task that refreshes it, new or running; it outlives its callers. `urgent`: a call waits for it."""
         task = self._running.get(connection.ref)
         if task is None:
-            trace = self._traces[connection.ref] = RefreshTrace(trace_in_hand.get(), clock.monotonic())
+            trace = self._traces[connection.ref] = RefreshTrace(current_trace.get(), clock.monotonic())
             task = asyncio.create_task(self._refresh(connection, force, urgent, trace))
             self._running[connection.ref] = task
             task.add_done_callback(lambda done: self._ended(connection.ref, done))
         else:
             if urgent:
                 self._queue.prioritize(connection.ref)
-            self._traces[connection.ref].joined(trace_in_hand.get())
+            self._traces[connection.ref].joined(current_trace.get())
         return task
 
     def under_way(self, ref: ConnectionRef) -> bool:
@@ -257,7 +257,7 @@ class Refresher:
             self._recent.popitem(last=False)
 
     async def _refresh(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
-        refresh_in_hand.set(trace)
+        current_refresh.set(trace)
         left_s = (seen.expires_at - clock.now()).total_seconds() if seen.expires_at is not None else 0.0
         await self._queue.acquire(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
         try:

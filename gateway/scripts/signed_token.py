@@ -45,9 +45,10 @@ def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
 def key_id_of(token: str, how: WebhookSignature) -> str:
     """Return the key id that the token claims; nothing is verified yet. Raises SignatureRefused."""
     header = _header(token)
+    _check_algorithm(header, how)
     kid = header.get("kid")
-    if header.get("alg") != how.algorithm or not isinstance(kid, str) or not _KEY_ID.fullmatch(kid):
-        raise SignatureRefused("the token names another algorithm, or no key")
+    if not isinstance(kid, str) or not _KEY_ID.fullmatch(kid):
+        raise SignatureRefused("the token's header has no valid kid")
     return kid
 
 
@@ -55,8 +56,9 @@ def verified_token(message: IncomingWebhook, how: WebhookSignature, secrets: Seq
     """Verify the token; return a unique name of the webhook. Raises SignatureRefused."""
     token = token_of(message, how)
     header = _header(token)
-    if header.get("alg") != how.algorithm or "crit" in header:
-        raise SignatureRefused("the token is signed in another way")
+    _check_algorithm(header, how)
+    if "crit" in header:
+        raise SignatureRefused("the token has the unsupported header crit")
     keys = message.public_keys if how.keys is not None else [secret.reveal() for secret in secrets]
     for key in keys[:MOST_KEYS]:
         claims = _claims(token, key, how.algorithm or "")
@@ -77,6 +79,11 @@ def _header(token: str) -> Mapping[str, Any]:
     if not isinstance(header, Mapping):
         raise SignatureRefused("the token's header cannot be read")
     return header
+
+
+def _check_algorithm(header: Mapping[str, Any], how: WebhookSignature) -> None:
+    if (alg := header.get("alg")) != how.algorithm:
+        raise SignatureRefused(f"the token's alg is {str(alg)[:20]!r}, expected {how.algorithm}")
 
 
 def _claims(token: str, key: str, algorithm: str) -> Mapping[str, Any] | None:

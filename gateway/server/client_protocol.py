@@ -304,7 +304,8 @@ class ClientProtocol(RequestHandler):
     # ── the fast path ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
-        """Queue a piece of an answer; it is sent with other connections' pieces at the end of the loop's turn."""
+        """Queue part of a response. All queued parts of all connections are sent at the end of this event loop iteration, or
+        earlier if this connection has more than `DUE_BYTES`."""
         if self._due:
             self._due += piece
             if len(self._due) > DUE_BYTES:
@@ -513,10 +514,10 @@ class ClientProtocol(RequestHandler):
         response = answer(request, fault)
         response.force_close()
         if fault is exc:
-            self._note(request, fault, response)
+            self._record_refusal(request, fault, response)
         return response
 
-    def _note(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
+    def _record_refusal(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
         """Record the refusal in the call log and the metrics, since no chain has seen it.
 
         An unreadable request has no method and no path.

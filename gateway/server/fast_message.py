@@ -28,12 +28,12 @@ from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
 from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, new_id, refusal, unhandled
 from gateway.middleware.request_message import is_json
 from gateway.middleware.who_calls import REFERRER_POLICY, masked
-from gateway.observe.logs import trace_id_in_hand
+from gateway.observe.logs import current_trace_id
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.audit import acting
-from gateway.records.operation import request_in_hand
+from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import ExchangeRecord
-from gateway.records.trace import CallTrace, trace_id_in, trace_in_hand
+from gateway.records.trace import CallTrace, current_trace, trace_id_in
 from gateway.runtime import RUNTIME, Runtime
 from gateway.secret import digest
 from gateway.server.request_lines import LineReader, MessageLines
@@ -249,9 +249,9 @@ class FastMessage:
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:
             trace.route = DOOR if self.mount == PROXY_MOUNT else CAPABILITY_DOOR
-            trace_in_hand.set(trace)
-        trace_id_in_hand.set(trace_id_in(traceparent) if trace is None else trace.trace_id)
-        request_in_hand.set(self.request_id)
+            current_trace.set(trace)
+        current_trace_id.set(trace_id_in(traceparent) if trace is None else trace.trace_id)
+        current_request_id.set(self.request_id)
         acting.set(self.caller.actor(self.remote or ""))
         self._runtime.minted.first_used(self.caller, self.remote or "")
         return trace

@@ -34,8 +34,8 @@ class FastRoute:
     """The route that all fast path requests over one opened connection share; the connection keeps it.
 
     `host`: the ``Host`` line of the provider. `replaced`: plainly spelled names of the fields that are never passed on
-    from the caller. `slots`: the credential's lines. `names_parent`: a sampled request names our span as its parent.
-    `composed`: the lines behind the request line that earlier heads led to, by the head's digest.
+    from the caller. `slots`: the header lines that carry the credential. `names_parent`: a sampled request names our
+    span as its parent. `composed`: the lines behind the request line that earlier heads led to, by the head's digest.
     """
 
     runtime: Runtime

@@ -44,7 +44,7 @@ class MissingKeys:
     def __init__(self) -> None:
         self.ask: Callable[[Collection[str]], None] | None = None
         self._answer: asyncio.Future[None] | None = None
-        self._overdue_at = 0.0  # when the answer should have come (monotonic)
+        self._overdue_at = 0.0  # when the reload is overdue (monotonic)
         self._pauses = Pauses()
         self._logged_at: dict[str, float] = {}  # data key id ▸ when (monotonic)
 

@@ -236,7 +236,7 @@ class EventLog:
         async def write(db: AsyncConnection) -> int:
             returned = changed.returning(table.integration_id, table.connection_id)
             rows = (await db.execute(returned)).all()
-            if rows:  # a change makes other processes look for work
+            if rows:  # `record_change` wakes the delivery tasks of other processes
                 await self._trail.record(db, replace(entry, detail={"deliveries": len(rows)}))
                 first = rows[0]
                 await record_change(

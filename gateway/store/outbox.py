@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import AUTHORIZED, FAILURES, NO_REFRESH_TOKEN, OPERATIONS, DeliveryState, Event
-from gateway.records.trace import CAUSE, cause_in_hand
+from gateway.records.trace import CAUSE, current_cause
 from gateway.store.changes import record_change
 from gateway.store.tables import connections, deliveries, outbox
 from gateway.store.transactions import Transactions
@@ -130,7 +130,7 @@ async def insert_event(
     sealed: bytes | None = None,
 ) -> int:
     """Insert an event and return its row id."""
-    cause = cause_in_hand.get()
+    cause = current_cause.get()
     if cause is not None:
         facts = {**facts, CAUSE: cause}
     row = {

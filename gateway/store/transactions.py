@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway import clock
 from gateway.errors import Unavailable
-from gateway.records.trace import cause, cause_in_hand
+from gateway.records.trace import cause, current_cause
 from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
 
 # ── The engines of a database, and how JSON is stored.
@@ -80,16 +80,16 @@ CROWDED: Final = "too many writes are queued"
 
 
 def caused(work: Work[T], by: str | None) -> Work[T]:
-    """Return `work` with its cause (`cause_in_hand`) set to `by`, in whichever task it runs."""
+    """Return `work` with its cause (`current_cause`) set to `by`, in whichever task it runs."""
     if by is None:
         return work
 
     async def run(db: AsyncConnection) -> T:
-        before = cause_in_hand.set(by)
+        before = current_cause.set(by)
         try:
             return await work(db)
         finally:
-            cause_in_hand.reset(before)
+            current_cause.reset(before)
 
     return run
 

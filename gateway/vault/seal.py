@@ -287,8 +287,8 @@ def _binding(key: DataKey, place: Sealed) -> bytes:
 class Tokens:
     """Seals and opens tokens of one kind, distinguished from other kinds by `purpose`.
 
-    Nothing is stored: any node with the same keys opens them. The keys are derived (RFC 5869) from the master keys: the key of
-    the first master key seals, all of them open.
+    Nothing is stored: any node with the same keys opens them. One key is derived from each master key (RFC 5869). The key
+    from the first master key encrypts; any of the keys can decrypt.
     """
 
     def __init__(self, keys: Sequence[Secret | bytes], purpose: str) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 class ScenarioResult:
     """`calls`: by status, or by the name of an exception. `reported`: lost connections with the reason `rotation_lost`.
 
-    `silent`: lost connections with any other reason. `unexpected`: lost connections without an excuse.
+    `silent`: lost connections with any other reason. `unexpected`: losses that the scenario does
+    not allow.
     """
 
     scenario: str
@@ -19,7 +20,7 @@ class ScenarioResult:
     unexpected: list[str] = field(default_factory=list)
 
     def add(self, connection_id: str, status: int, reason: str | None, *, may_be_lost: bool) -> None:
-        """Add one connection at the end. `status`: of a call and a forced refresh. `reason`: of its state."""
+        """Count one connection's state after the scenario. `status`: of a call and a forced refresh. `reason`: of its state."""
         if status == 200:
             return
         result = status == 424 and reason == "rotation_lost"

@@ -233,8 +233,9 @@ def oauth1(arrival: Arrival, consumer: tuple[str, str], token: tuple[str, str], 
     """Check consumer key, token and signature method; for HMAC and PLAINTEXT also the signature."""
     given = oauth_params(arrival)
     place = ("signature_method",)
+    key = given.get("oauth_consumer_key")
     yield Check(
-        "oauth_consumer_key is the integration's", given.get("oauth_consumer_key") == consumer[0], ("auth_mode",), "no"
+        "oauth_consumer_key equals the integration's client_id", key == consumer[0], ("auth_mode",), f"it was {key}"
     )
     if token[0]:
         yield Check(

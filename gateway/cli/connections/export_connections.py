@@ -159,4 +159,7 @@ def _print_counts(target: Path, counts: "Counts", *, plain: bool, as_json: bool)
             file=sys.stderr,
         )
     elif not as_json:
-        print("It opens only with the passphrase, which nobody can recover: keep it in another place.", file=sys.stderr)
+        print(
+            "The file is encrypted. A lost passphrase cannot be recovered: store it separately from the file.",
+            file=sys.stderr,
+        )

@@ -86,7 +86,7 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
         async with _both(folder, port, sandbox_port) as (url, sandbox, gateway):
             ends = [asyncio.create_task(child.ended()) for child in (sandbox, gateway)]
             try:
-                announce(await _ready_or_ended(url, folder, ends))
+                announce(await _wait_until_ready(url, folder, ends))
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 raise _said_last(ends)
             finally:
@@ -94,7 +94,7 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
                     end.cancel()
 
 
-async def _ready_or_ended(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> Ready:
+async def _wait_until_ready(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> Ready:
     """Return the result of `_ready`. If a child ends meanwhile, raise its error: it explains more than the failed call."""
     try:
         return await _ready(url, folder)

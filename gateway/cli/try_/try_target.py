@@ -151,7 +151,9 @@ def _newest(client: Client, integration: str | None) -> tuple[str, str]:
         raise TrialFailed("no integration is configured", "declare one in gateway.yaml, under environments")
     offered = [integration] if integration else known
     link = client.create_connect_session(end_user={"id": "gateway-try"}, allowed_integrations=offered)["connect_link"]
-    raise TrialFailed(f"{of} has no connection yet", "open this to make one (good for 30 minutes):", link)
+    raise TrialFailed(
+        f"{of} has no connection yet", "open this link to create a connection (valid for 30 minutes):", link
+    )
 
 
 def _proof(client: Client, integration: str) -> str:

@@ -111,7 +111,7 @@ WRONG_KEYS: dict[str, tuple[str, dict[str, str], str, str]] = {
         "openai", {"client_id": "c"}, "warning", "client_id has no effect: 'openai' is API_KEY, which uses none of these keys",
     ),
     "an MCP server that registers no clients": (
-        "asana-mcp", {}, "warning", "no client_id: Asana (MCP) registers no clients by itself",
+        "asana-mcp", {}, "warning", "no client_id: Asana (MCP) does not support dynamic client registration",
     ),
     "signed requests without the consumer's keys": (
         "netsuite-tba", {}, "warning", "no client_id and client_secret: only imports with a config_override work",

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from gateway.openapi.answer_examples import example
-from gateway.openapi.docs_page import Shown, groups
+from gateway.openapi.docs_page import OperationView, groups
 from gateway.openapi.openapi_document import component_name, components
 from gateway.openapi.operations import OPERATIONS, Endpoint
 
@@ -22,7 +22,7 @@ def defined() -> dict[str, Any]:
 
 
 @cache
-def shown() -> list[tuple[str, list[Shown]]]:
+def shown() -> list[tuple[str, list[OperationView]]]:
     return groups("https://gw.example")
 
 

@@ -28,7 +28,7 @@ async def total(gateway: Serving, name: str) -> float:
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
 
-async def reaches(gateway: Serving, name: str, wanted: float) -> None:
+async def wait_until_total(gateway: Serving, name: str, wanted: float) -> None:
     """Wait until a total is reached, since a request is counted after its answer has left. A total never decreases."""
     seen = 0.0
     async with asyncio.timeout(PATIENCE_S):
@@ -40,7 +40,7 @@ async def reaches(gateway: Serving, name: str, wanted: float) -> None:
     assert seen == wanted
 
 
-async def exceeds(gateway: Serving, name: str, least: float) -> None:
+async def wait_until_gauge_above(gateway: Serving, name: str, least: float) -> None:
     """Wait until a gauge is exceeded, since other workers' gauges are a few seconds old."""
     async with asyncio.timeout(PATIENCE_S):
         while await total(gateway, name) <= least:
@@ -54,16 +54,16 @@ async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path)
         load = Load(gateway.port, head("/short"), 4)
         await load.further(50)
         await load.stop()
-        await reaches(gateway, "gateway_proxy_requests_total", load.total)
+        await wait_until_total(gateway, "gateway_proxy_requests_total", load.total)
         await reaches_workers(gateway, workers)
         assert await total(gateway, "gateway_build_info") == 1
-        await exceeds(gateway, "gateway_live_connections", 0)
-        await exceeds(gateway, "gateway_fast_path_requests_total", 0)
-        await exceeds(gateway, "gateway_upstream_connections", 0)
-        await exceeds(gateway, "gateway_process_resident_memory_bytes", workers * 10_000_000)
-        await exceeds(gateway, "gateway_process_open_fds", workers * 5)
-        await exceeds(gateway, "process_open_fds", workers * 5)
-        await exceeds(gateway, "process_max_fds", workers * 5)
+        await wait_until_gauge_above(gateway, "gateway_live_connections", 0)
+        await wait_until_gauge_above(gateway, "gateway_fast_path_requests_total", 0)
+        await wait_until_gauge_above(gateway, "gateway_upstream_connections", 0)
+        await wait_until_gauge_above(gateway, "gateway_process_resident_memory_bytes", workers * 10_000_000)
+        await wait_until_gauge_above(gateway, "gateway_process_open_fds", workers * 5)
+        await wait_until_gauge_above(gateway, "process_open_fds", workers * 5)
+        await wait_until_gauge_above(gateway, "process_max_fds", workers * 5)
         assert await total(gateway, "gateway_workers_wanted") == workers
         os.kill(gateway.workers()[0], signal.SIGKILL)
         await gateway.logged("worker_died")
@@ -72,7 +72,7 @@ async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path)
         again = Load(gateway.port, head("/short"), 4)
         await again.further(50)
         await again.stop()
-        await reaches(gateway, "gateway_proxy_requests_total", load.total + again.total)
+        await wait_until_total(gateway, "gateway_proxy_requests_total", load.total + again.total)
         await reaches_workers(gateway, 2)
         assert await total(gateway, "gateway_process_cpu_seconds_total") >= cpu_s
 
@@ -112,7 +112,7 @@ async def test_promtool_accepts_the_metrics(tmp_path: Path) -> None:
         load = Load(gateway.port, head("/short"), 1)
         await load.further(5)
         await load.stop()
-        await reaches(gateway, "gateway_proxy_requests_total", load.total)
+        await wait_until_total(gateway, "gateway_proxy_requests_total", load.total)
         text = await gateway.metrics()
     assert PROMTOOL is not None
     checked = await asyncio.to_thread(

@@ -27,16 +27,16 @@ async def timed(gateway: Gateway, line: str) -> float:
     return time.perf_counter() - began
 
 
-async def usual(gateway: Gateway, line: str) -> float:
+async def median_latency(gateway: Gateway, line: str) -> float:
     return median([await timed(gateway, line) for _ in range(CALLS)])
 
 
 @asynccontextmanager
-async def stuck(gateway: Gateway, concurrency: ConcurrencyLimit) -> AsyncIterator[None]:
+async def hanging_calls(gateway: Gateway, concurrency: ConcurrencyLimit) -> AsyncIterator[None]:
     """Make many calls to the hanging provider. Half of them wait for a place."""
     calls = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(HANGING)]
     try:
-        await hung(concurrency, calls)
+        await wait_until_calls_hang(concurrency, calls)
         assert concurrency.outstanding == HANGING // 2
         yield
     finally:
@@ -48,7 +48,7 @@ async def stuck(gateway: Gateway, concurrency: ConcurrencyLimit) -> AsyncIterato
             await asyncio.sleep(0)
 
 
-async def hung(concurrency: ConcurrencyLimit, calls: list[asyncio.Task[bytes]]) -> None:
+async def wait_until_calls_hang(concurrency: ConcurrencyLimit, calls: list[asyncio.Task[bytes]]) -> None:
     """Return when every call has a place or waits for one."""
     async with asyncio.timeout(PATIENCE_S):
         while concurrency.outstanding + concurrency.waiting < len(calls):
@@ -70,9 +70,9 @@ async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_
         concurrency = egress_limits.to(("http", "127.0.0.1", hanging.port)).concurrency
         before, meanwhile = [], []
         for _ in range(ROUNDS):  # alternately and repeatedly, since the machine may be busy
-            before.append(await usual(gateway, there))
-            async with stuck(gateway, concurrency):
-                meanwhile.append(await usual(gateway, there))
+            before.append(await median_latency(gateway, there))
+            async with hanging_calls(gateway, concurrency):
+                meanwhile.append(await median_latency(gateway, there))
             if min(meanwhile) < 2 * min(before):
                 break
     assert min(meanwhile) < 2 * min(before)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.records.trace import CallTrace, RefreshTrace, TraceParent, cause, parent_in, refresh_in_hand, trace_in_hand
+from gateway.records.trace import CallTrace, RefreshTrace, TraceParent, cause, current_refresh, current_trace, parent_in
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -46,16 +46,16 @@ def test_the_first_sampled_call_that_waits_has_the_refresh_and_the_others_link_t
 def test_what_a_refresh_leads_to_is_caused_by_its_span_not_by_the_call() -> None:
     call = call_of(1)
     refresh = RefreshTrace(call, 0.0)
-    outer, inner = trace_in_hand.set(call), refresh_in_hand.set(None)
+    outer, inner = current_trace.set(call), current_refresh.set(None)
     try:
         assert cause() == f"00-{call.trace_id}-{call.span_id}-01"
-        refresh_in_hand.set(refresh)
+        current_refresh.set(refresh)
         assert cause() == f"00-{call.trace_id}-{refresh.span_id}-01"
-        refresh_in_hand.set(RefreshTrace(None, 0.0))
+        current_refresh.set(RefreshTrace(None, 0.0))
         assert cause() is None
     finally:
-        refresh_in_hand.reset(inner)
-        trace_in_hand.reset(outer)
+        current_refresh.reset(inner)
+        current_trace.reset(outer)
     assert cause() is None
 
 

@@ -78,7 +78,7 @@ class Killed:
         shown = json.loads(answer.body)
         return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
 
-    async def recorded(self, credential: dict[str, Any]) -> None:
+    async def record_reply(self, credential: dict[str, Any]) -> None:
         """Record the reply in the process's journal."""
         entry = self.store.journal.entry(self.row)
         assert entry is not None
@@ -151,7 +151,7 @@ async def test_another_machine_that_waits_gets_what_the_returning_one_has_on_its
     killed: Killed, start: Start, tracker: Tracker
 ) -> None:
     """Only its own machine claims the lease of the dead process; other machines never get it."""
-    await killed.recorded(killed.rotated(tracker))
+    await killed.record_reply(killed.rotated(tracker))
     killed.dies()
     other = await start("b")
     waiting = [asyncio.create_task(called(other)) for _ in range(20)]
@@ -189,7 +189,7 @@ async def test_another_machine_waits_for_a_time_and_says_so(
 async def test_a_rotating_token_is_not_sent_again_by_another_machine_and_heals_when_the_first_returns(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
-    await killed.recorded(killed.rotated(tracker))
+    await killed.record_reply(killed.rotated(tracker))
     killed.dies()
     other = await start("b")
     await known_to_rotate(database)
@@ -295,7 +295,7 @@ async def test_a_record_of_a_version_that_the_database_never_gets_back_holds_up_
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     killed.row = replace(killed.row, version=7)
-    await killed.recorded({"type": "OAUTH2", "access_token": "x", "refresh_token": "y"})
+    await killed.record_reply({"type": "OAUTH2", "access_token": "x", "refresh_token": "y"})
     killed.dies()
     await failed_over_without_the_claim(database)
     back = await start("a")
@@ -307,7 +307,7 @@ async def test_a_reply_in_the_journal_is_used_though_a_failover_lost_the_intent(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     """The standby lacks the claim, so its row looks as if the token was never sent."""
-    await killed.recorded(killed.rotated(tracker))
+    await killed.record_reply(killed.rotated(tracker))
     killed.dies()
     await failed_over_without_the_claim(database)
     back = await start("a")

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from gateway import clock
 from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, acting
 from gateway.records.connection import EndUser
-from gateway.records.operation import request_in_hand
+from gateway.records.operation import current_request_id
 from gateway.store import Edit, Store
 from gateway.store.audit.audit_chain import Checkpoint, Verdict
 from gateway.store.audit.audit_check import verified
@@ -100,9 +100,9 @@ async def test_a_change_and_its_record_are_committed_together(store: Store) -> N
     assert await store.audit.seal() == 0
 
 
-async def test_the_actor_is_taken_from_the_request_in_hand(store: Store) -> None:
+async def test_record_has_actor_address_and_id_of_the_current_request(store: Store) -> None:
     acting.set(AuditActor("key", key_id=4, name="ci", address="198.51.100.3"))
-    request_in_hand.set("abc")
+    current_request_id.set("abc")
     await store.connections.put(new(), now=NOW)
     await store.audit.seal()
     (found,) = await store.audit.find(AuditFilter())

@@ -140,13 +140,13 @@ async def test_a_statement_that_fails_leaves_the_connection_in_order(engines: En
     async with engines.writer.begin() as db:
         await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
 
-    async def both() -> None:
+    async def insert_new_and_duplicate() -> None:
         async with engines.writer.begin() as db:
             await db.execute(text("INSERT INTO things (name) VALUES ('b')"))
             await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
 
     with pytest.raises(IntegrityError):
-        await both()
+        await insert_new_and_duplicate()
     async with engines.writer.begin() as db:
         assert list((await db.execute(text("SELECT name FROM things"))).scalars()) == ["a"]
 
