@@ -95,15 +95,20 @@ def requests(name: str) -> str:
 
 WARM_S: Final = 1
 
-Found = dict[str, dict[str, list[float]]]  # shape ▸ contender ▸ CPU µs per request, one per round
+# Shape ▸ contender ▸ CPU µs per request, one per round; None for a round in which an answer was wrong or missing.
+Found = dict[str, dict[str, list[float | None]]]
 
 
 def ratio(found: Found, name: str, peer: str) -> float | None:
-    """Return the median over rounds of the gateway's ratio to `peer`, or None unless every round measured both."""
+    """Return the median of the gateway's ratio to `peer` over the rounds in which the peer answered every request.
+
+    None if there is no such round, or if the gateway itself failed in any round.
+    """
     ours, theirs = found[name].get("gateway", []), found[name].get(peer, [])
-    if not ours or len(ours) != len(theirs):
+    if None in ours:
         return None
-    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+    ratios = [a / b for a, b in zip(ours, theirs, strict=False) if a is not None and b is not None]
+    return statistics.median(ratios) if ratios else None
 
 
 def goals(found: Found) -> list[Goal]:
@@ -124,7 +129,8 @@ def table(found: Found) -> str:
     lines = [f"| shape | {' | '.join(who)} | to Go | | to ClientSession | |", "|---|" + "---:|" * (len(who) + 4)]
     verdicts = goals(found)
     for number, (name, by) in enumerate(found.items()):
-        cells = [f"{statistics.median(by[one]):.0f}" if by.get(one) else "–" for one in who]
+        figures = {one: [figure for figure in by.get(one, []) if figure is not None] for one in who}
+        cells = [f"{statistics.median(figures[one]):.0f}" if figures[one] else "–" for one in who]
         for goal in verdicts[2 * number : 2 * number + 2]:
             cells += ["–" if goal.found is None else f"{goal.found:.2f}", goal.verdict]
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -151,7 +157,8 @@ def one_load(server: Server, name: str, seconds: int) -> float:
     used = proc.cpu_s(pids) - before
     counted = re.search(r"^BENCH (\d+) (\d+)$", said.stdout, re.MULTILINE)
     if counted is None or int(counted[2]) or not int(counted[1]):
-        raise CannotRun(f"{server.name}, {name}: {counted and counted[0]} {said.stderr[-200:]}")
+        what = f"{counted[2]} of {counted[1]} answers wrong or missing" if counted else "wrk printed no summary"
+        raise CannotRun(f"{server.name}, {name}: a round without a figure, {what} {said.stderr[-200:]}".strip())
     return used * 1e6 / int(counted[1])
 
 
@@ -189,8 +196,10 @@ def measure(names: Sequence[str], rounds: int, seconds: int) -> tuple[Found, lis
             for number in range(rounds):
                 turn = number % len(servers)
                 for server in servers[turn:] + servers[:turn]:
+                    figures = found[name].setdefault(server.name, [])
                     try:
-                        found[name].setdefault(server.name, []).append(one_load(server, name, seconds))
+                        figures.append(one_load(server, name, seconds))
                     except CannotRun as fault:
+                        figures.append(None)
                         failed.append(str(fault))
     return found, failed

@@ -22,8 +22,15 @@ def test_the_mix_has_stricter_goals_than_a_single_shape() -> None:
     assert "| DELETE | – | 100 | – | 250 | 140 | 1.40 | met | 0.56 | met |" in table(found)
 
 
-def test_a_contender_that_failed_in_a_round_has_no_ratio() -> None:
-    assert ratio({MIX: {"go": [100.0], "gateway": [90.0, 90.0]}}, MIX, "go") is None
+def test_a_round_in_which_a_peer_failed_is_left_out_of_its_ratio() -> None:
+    assert ratio({MIX: {"go": [100.0, None, 50.0], "gateway": [90.0, 90.0, 50.0]}}, MIX, "go") == pytest.approx(0.95)
+    assert ratio({MIX: {"go": [None], "gateway": [90.0]}}, MIX, "go") is None
+
+
+def test_a_gateway_that_failed_in_a_round_has_no_ratio() -> None:
+    found = {MIX: {"go": [100.0, 100.0], "gateway": [90.0, None]}}
+    assert ratio(found, MIX, "go") is None
+    assert "| 100 | – | – | 90 | – | not measured |" in table(found)
 
 
 def test_gateway_only_shapes_are_compared_with_its_other_shapes() -> None:
