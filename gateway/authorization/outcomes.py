@@ -255,7 +255,7 @@ async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization
             override=there.webhook_url_override if override is None and there else override,
         )
     except GatewayError as trouble:
-        log.warning("failed_creation_not_told", connection_id=ref.connection_id, detail=trouble.message)
+        log.warning("failed_creation_not_reported", connection_id=ref.connection_id, detail=trouble.message)
 
 
 # ── Sends the outcome of an authorization to all waiters before the browser gets it, because the browser may have

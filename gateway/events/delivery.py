@@ -274,7 +274,7 @@ class Deliverer:
             try:
                 await self._store.deliveries.release(self._owner)
             except GatewayError as fault:
-                log.warning("events_not_handed_over", detail=fault.message)
+                log.warning("deliveries_not_released", detail=fault.message)
 
     async def _begin(self, queue: tuple[str, str], pace: TargetPace, limit: int) -> None:
         now = clock.now()

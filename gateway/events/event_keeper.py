@@ -48,13 +48,13 @@ class Keeper:
                     await self.once()
                 except Exception as fault:
                     known = isinstance(fault, GatewayError)
-                    log.warning("events_not_kept", detail=str(fault), exc_info=None if known else fault)
+                    log.warning("event_tasks_failed", detail=str(fault), exc_info=None if known else fault)
                 await asyncio.sleep(EVERY_S)
         finally:
             try:
                 await self._store.tasks.release(TASK, owner=self._owner)
             except GatewayError as fault:
-                log.warning("events_not_handed_over", detail=fault.message)
+                log.warning("deliveries_not_released", detail=fault.message)
 
     async def once(self) -> None:
         """Do the tasks, if this process holds the lease for them."""
@@ -73,7 +73,7 @@ class Keeper:
     async def _report_expiring(self, environment: str, days: int) -> None:
         report = self._store.expiring.report
         while noted := await report(environment, days, now=clock.now(), limit=AT_ONCE):
-            log.info("expiring_told", environment=environment, within_days=days, connections=noted)
+            log.info("expiring_reported", environment=environment, within_days=days, connections=noted)
             self._wake()
             if noted < AT_ONCE:
                 return
