@@ -241,7 +241,7 @@ class Worker:
             self._app[RUNTIME].store.missing_keys.ask = lambda ids: self._channel.send(
                 {"type": "missing_keys", "ids": sorted(ids)}
             )
-            await around.enter_async_context(beside(self._obey()))
+            await around.enter_async_context(beside(self._run_reloads()))
             await around.enter_async_context(beside(CatalogWatch(self._app, logs=self._start["place"] == 0).run()))
             sites = [BatchSite(run, *one) for one in zip(self._listeners, run.servers, strict=False)]
             for site in sites:
@@ -291,7 +291,7 @@ class Worker:
             case "reload" | "take_over":
                 self._commands.put_nowait(message)
 
-    async def _obey(self) -> None:
+    async def _run_reloads(self) -> None:
         """Carry out the reloads that the parent requests, one after the other."""
         while True:
             message = await self._commands.get()
