@@ -185,7 +185,7 @@ class _PagedCall:
 
     async def first(self, exchange: ProviderExchange) -> PageResult:
         content, headers = await self.reader.page(exchange)
-        return await self._turned(content, headers)
+        return await self._parse_content(content, headers)
 
     async def following(self, position: Position) -> PageResult:
         """Return the page at `position`, requested with the current credential."""
@@ -206,7 +206,7 @@ class _PagedCall:
             self._upload.replace(self._listed.at(position))
         request[UPSTREAM] = upstream
         content, headers = await self.reader.page()
-        return await self._turned(content, headers, position)
+        return await self._parse_content(content, headers, position)
 
     def passed(self, page: PageResult) -> None:
         self.pages += 1
@@ -234,7 +234,9 @@ class _PagedCall:
             )
         return fields if self.fault is None else {**fields, "error": error_of(self.fault)}
 
-    async def _turned(self, content: bytearray | None, headers: Fields, position: Position | None = None) -> PageResult:
+    async def _parse_content(
+        self, content: bytearray | None, headers: Fields, position: Position | None = None
+    ) -> PageResult:
         upstream = self._request[UPSTREAM]
         body = None if self._listed is None else self._listed.now
         at = Place(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
