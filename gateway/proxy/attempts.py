@@ -157,7 +157,7 @@ class Attempts:
         self._timing = request[TIMING]
         self._trace = request.get(TRACE)
         upstream = request[UPSTREAM]
-        self._gate = self._runtime.egress_limits.to((upstream.scheme, upstream.host, upstream.port))
+        self._gate = self._runtime.egress_limits.for_origin((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
         self._waited_s = 0.0
         self._refreshed = False

@@ -229,7 +229,7 @@ class FastPath:
         route = FastRoute(
             self._runtime,
             generation,
-            self._runtime.egress_limits.to(origin),
+            self._runtime.egress_limits.for_origin(origin),
             pool,
             f"Host: {pool.host}".encode(),
             replaced | TRACE_FIELDS if traced == DROP else replaced,
