@@ -17,7 +17,7 @@ from gateway.http import headers, proxy_options
 from gateway.http.headers import HOP_BY_HOP, MINTING_PREFIX, OPTIONS, TEXT, Fields, for_us, plain
 from gateway.http.proxy_options import ProxyOptions
 from gateway.http.request_head import CHECKED, check_fields
-from gateway.middleware.answer_shape import GIVEN, fit
+from gateway.middleware.answer_shape import GIVEN, loggable_id
 from gateway.middleware.who_calls import key_in
 
 NAMES: Final = 2048  # names remembered
@@ -179,7 +179,7 @@ class LineReader:
                 passing = _by_fields(passing, sent, token)
         except (GatewayError, ValueError):
             return None
-        request_id = None if said.request_id is None else fit(said.request_id)
+        request_id = None if said.request_id is None else loggable_id(said.request_id)
         chunked = "transfer-encoding" in values
         return RequestLines(key, options, passing, request_id, length, chunked, said.last, said.traceparent)
 
@@ -207,7 +207,7 @@ class LineReader:
         fields.add("Host", values["host"][0])
         if sent is not None:
             fields.add("Authorization", sent)
-        request_id = None if said.request_id is None else fit(said.request_id)
+        request_id = None if said.request_id is None else loggable_id(said.request_id)
         kind = fields.get("Content-Type")
         return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, said.traceparent)
 
