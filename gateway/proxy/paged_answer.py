@@ -177,7 +177,7 @@ class _PagedCall:
         self._base_path = request[UPSTREAM].base_path
         self._circle = CycleDetector()
         if self._paging.start is not None:
-            self._circle.closed(self._paging.start.at)
+            self._circle.detect_repeat(self._paging.start.at)
 
     @property
     def enough(self) -> bool:
@@ -258,7 +258,7 @@ class _PagedCall:
     def _checked(self, page: PageResult, digest: str) -> PageResult:
         """Return `page` without a next page that must not be requested: one that came before, or a forbidden address."""
         if page.way.type == "offset":
-            if digest and self._circle.closed(digest):
+            if digest and self._circle.detect_repeat(digest):
                 return PageResult(
                     NO_RECORDS, page.way, None, _circling(f"it ignores '{page.way.offset_name_in_request}'")
                 )
@@ -266,7 +266,7 @@ class _PagedCall:
         if page.next is None:
             misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
             return replace(page, refused=_misnamed(page)) if misnamed and page.unseen else page
-        if self._circle.closed(page.next.at):
+        if self._circle.detect_repeat(page.next.at):
             return replace(page, next=None, refused=_circling("its next page is one that was read before"))
         opened = self._request[CONNECTION]
         if page.way.type == "link":
