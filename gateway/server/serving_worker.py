@@ -29,7 +29,7 @@ from gateway.errors import StartRefused
 from gateway.integrations.declared import Examined, integrations
 from gateway.observe import logs
 from gateway.observe.metrics import Board
-from gateway.process.admin import process
+from gateway.process.admin import process_samples
 from gateway.process.channel import Channel
 from gateway.process.handshake import Message, receive_now, send_now
 from gateway.process.sockets import BACKLOG
@@ -337,7 +337,7 @@ class Worker:
     def _count(self, run: GatewayRunner) -> None:
         """Add the worker's own counts to the application's metrics."""
         metrics = self._app[RUNTIME].metrics
-        metrics.watch(process)
+        metrics.watch(process_samples)
         metrics.watch(lambda: [(("gateway_workers",), 1), *run.counts()])
 
 
