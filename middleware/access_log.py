@@ -52,17 +52,17 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     try:
         response = await handler(request)
     except web.HTTPException as redirect:
-        _note(request, timing, redirect.status, _length(redirect), None)
+        _record_exchange(request, timing, redirect.status, _length(redirect), None)
         raise
     except BaseException:  # the task is cancelled: the client has left, or is cut off
         status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
-        _note(request, timing, status, 0, error)
+        _record_exchange(request, timing, status, 0, error)
         raise
     if timing.proxied and not response.prepared:  # an error of ours replaces the provider's answer
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
     attempts = int(response.headers.get(ATTEMPTS, "0"))
-    _note(request, timing, response.status, _length(response), _error(request, response), attempts)
+    _record_exchange(request, timing, response.status, _length(response), _error(request, response), attempts)
     return response
 
 
@@ -136,7 +136,7 @@ def _key_id(request: web.Request) -> int | None:
     return None if caller is None or caller.key is None else caller.key.id
 
 
-def _note(
+def _record_exchange(
     request: web.Request, timing: Timing, status: int, bytes_out: int, error: str | None, attempts: int = 0
 ) -> None:
     environment = request.get(ENVIRONMENT)

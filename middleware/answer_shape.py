@@ -14,7 +14,7 @@ from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNot
 from gateway.http.abort import abort_connection
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
-from gateway.middleware.key_limits import paced
+from gateway.middleware.key_limits import add_pace_headers
 from gateway.middleware.who_calls import unreferred
 from gateway.records.operation import current_request_id
 
@@ -27,19 +27,19 @@ REQUEST_ID_FIELD: Final = istr("Gateway-Request-Id")
 
 @web.middleware
 async def request_id(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set REQUEST_ID and add it to the answer; `named` adds it to a streamed answer when that is prepared."""
+    """Set REQUEST_ID and add it to the answer; `add_request_id` adds it to a streamed answer when that is prepared."""
     if REQUEST_ID not in request:  # an application that is ours altogether has set it already
-        request[REQUEST_ID] = fit(request.headers.get(GIVEN)) or new_id()
+        request[REQUEST_ID] = loggable_id(request.headers.get(GIVEN)) or new_id()
     current_request_id.set(request[REQUEST_ID])
     try:
         response = await handler(request)
     except web.HTTPException as fault:  # a redirect: the only HTTPException that `error_shape` lets through
-        named(fault, request)
+        add_request_id(fault, request)
         raise
-    return response if response.prepared else named(response, request)
+    return response if response.prepared else add_request_id(response, request)
 
 
-def fit(given: str | None) -> str | None:
+def loggable_id(given: str | None) -> str | None:
     """Return the caller's request id if it can be logged unchanged, else None."""
     return given if given is not None and FIT.fullmatch(given) else None
 
@@ -56,7 +56,7 @@ _drawn: Final[list[str]] = []
 os.register_at_fork(after_in_child=_drawn.clear)  # otherwise two workers would return the same ids
 
 
-def named(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
+def add_request_id(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
     """Add the request id to `response` and return it; call this before the response is prepared."""
     response.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]
     return response
@@ -85,7 +85,7 @@ PREFLIGHT: Final = {
 async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer a CORS preflight, which carries no key, with 204; let any origin read every other answer, errors included.
 
-    `readable` does that for a streamed answer when it is prepared.
+    `add_cors_headers` does that for a streamed answer when it is prepared.
     """
     if hdrs.ORIGIN not in request.headers:
         return await handler(request)
@@ -93,7 +93,7 @@ async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.Response(status=204, headers=PREFLIGHT)
     response = await handler(request)
     if not response.prepared:
-        readable(request, response.headers)
+        add_cors_headers(request, response.headers)
     return response
 
 
@@ -106,7 +106,7 @@ def is_preflight(request: web.Request) -> bool:
     )
 
 
-def readable(request: web.Request, headers: CIMultiDict[str]) -> None:
+def add_cors_headers(request: web.Request, headers: CIMultiDict[str]) -> None:
     """Add the CORS headers that let a script from another origin read the answer."""
     if hdrs.ORIGIN in request.headers:
         headers.update(READABLE)
@@ -136,7 +136,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
     except web.HTTPException as fault:
         if fault.status < 400:
             raise
-        shaped = of_http(request, fault)
+        shaped = convert_http_exception(request, fault)
     except web.RequestPayloadError:
         shaped = broken_body()
     except Exception as fault:
@@ -146,7 +146,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
         shaped = unhandled(request[REQUEST_ID])
     if shaped.payload is not None and isinstance(rule := shaped.payload.get("rule"), str):
         request[RULE] = rule
-    return unreferred(paced(answer(request, shaped), request), request)
+    return unreferred(add_pace_headers(answer(request, shaped), request), request)
 
 
 def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
@@ -157,7 +157,7 @@ def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
         # After a refused Expect the client may or may not send its body; the rest of any other body is not read.
         response.force_close()
-    return named(response, request)
+    return add_request_id(response, request)
 
 
 def refusal(fault: GatewayError, trace_id: str | None) -> web.Response:
@@ -175,7 +175,7 @@ def refusal(fault: GatewayError, trace_id: str | None) -> web.Response:
     return response
 
 
-def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
+def convert_http_exception(request: web.Request, fault: web.HTTPException) -> GatewayError:
     """Return aiohttp's own refusals, from its router and body reader, as our errors."""
     if isinstance(fault, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(fault.allowed_methods))

@@ -87,7 +87,7 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set PACE if the key has a rate. Raises TooManyRequests.
 
-    `paced` adds the rate's headers: to a streamed answer when it is prepared, to an error in `error_shape`.
+    `add_pace_headers` adds the rate's headers: to a streamed answer when it is prepared, to an error in `error_shape`.
     """
     caller = request.get(CALLER)  # None: a connect session
     access = caller.access if caller is not None else None
@@ -100,10 +100,10 @@ async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     request[PACE] = counted
     response = await handler(request)
-    return response if response.prepared else paced(response, request)
+    return response if response.prepared else add_pace_headers(response, request)
 
 
-def paced(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+def add_pace_headers(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
     """Add the headers that show the rest of the rate to `response`, and return it; a provider's own rate headers stay."""
     counted = request.get(PACE)
     if counted is not None:

@@ -65,12 +65,12 @@ class CatalogWatch:
                     async for _ in stirs:
                         if self._folders() != folders:
                             break
-                        await self.look()
+                        await self.apply_changes()
             except Exception as fault:  # noqa: BLE001 (the next attempt may succeed, and this task must not end)
                 log.warning("catalog_not_watched", detail=str(fault), again_in_s=LOOK_AGAIN_S)
                 await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def look(self) -> None:
+    async def apply_changes(self) -> None:
         """Apply the changes since the last look."""
         runtime = self.app[RUNTIME]
         async with runtime.reloading:

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.errors import NotFound
-from gateway.middleware.answer_shape import GIVEN, answer, fit, named, new_id
+from gateway.middleware.answer_shape import GIVEN, add_request_id, answer, loggable_id, new_id
 from gateway.middleware.facts import REQUEST_ID
 
 Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -23,9 +23,9 @@ def console_alone(handler: Answering) -> Answering:
         path = request.rel_url.raw_path
         if path == ROOT or path.startswith(f"{ROOT}/"):
             return await handler(request)
-        request[REQUEST_ID] = fit(request.headers.get(GIVEN)) or new_id()
+        request[REQUEST_ID] = loggable_id(request.headers.get(GIVEN)) or new_id()
         if path == "/" and request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
-            return named(web.Response(status=303, headers={hdrs.LOCATION: ROOT.removeprefix("/")}), request)
+            return add_request_id(web.Response(status=303, headers={hdrs.LOCATION: ROOT.removeprefix("/")}), request)
         return answer(request, NotFound("not_found", f"Only the console answers on this port, at {ROOT}."))
 
     return handled

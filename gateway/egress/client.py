@@ -346,7 +346,7 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
 # ── A call given as data, and its reply with the time at which the call was made.
 
 
-async def replied(
+async def fetch_reply(
     egress: Egress, call: ProviderCall, *, timeout_s: float, limit_bytes: int, now: Callable[[], datetime] | None = None
 ) -> Reply:
     """Send `call` and return the reply.

@@ -283,7 +283,7 @@ class EgressLimits:
         self._limits = limits or ConcurrencySettings()
         self._gates: dict[Origin, OriginLimits] = {}
 
-    def to(self, origin: Origin) -> OriginLimits:
+    def for_origin(self, origin: Origin) -> OriginLimits:
         gate = self._gates.get(origin)
         if gate is None:
             if len(self._gates) >= MOST_ORIGINS:

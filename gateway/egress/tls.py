@@ -24,7 +24,7 @@ class TlsSessions:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, ssl.SSLSession] = OrderedDict()
 
-    def of(self, host: str | None) -> ssl.SSLSession | None:
+    def find_session(self, host: str | None) -> ssl.SSLSession | None:
         return self._kept.get(host or "")
 
     def keep(self, inside: ssl.SSLObject | None) -> None:
@@ -62,7 +62,7 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
         def do_handshake(self) -> None:
             if not self._begun:
                 self._begun = True
-                if session := sessions.of(self.server_hostname):
+                if session := sessions.find_session(self.server_hostname):
                     with suppress(ValueError):  # a session of another context leads to a full handshake
                         self.session = session
             super().do_handshake()

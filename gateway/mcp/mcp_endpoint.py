@@ -73,7 +73,7 @@ async def answered(message: AgentMessage) -> web.Response:
         raise InvalidRequest("invalid_headers", "Accept must have application/json: answers of /mcp are JSON.")
     asked: RpcRequest | RpcNotification | None = None
     try:
-        asked = await _apart(message, rpc.read_message, body, message.headers.items())
+        asked = await _run_off_loop_if_large(message, rpc.read_message, body, message.headers.items())
         if isinstance(asked, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
@@ -83,7 +83,7 @@ async def answered(message: AgentMessage) -> web.Response:
     except RpcError as fault:
         count(caller)
         request = asked if isinstance(asked, RpcRequest) else None
-        request_id = request.id if request is not None else await _apart(message, rpc.id_in, body)
+        request_id = request.id if request is not None else await _run_off_loop_if_large(message, rpc.id_in, body)
         reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
         return web.Response(status=reply.status)
@@ -94,7 +94,7 @@ async def answered(message: AgentMessage) -> web.Response:
     )
 
 
-async def _apart(message: AgentMessage, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def _run_off_loop_if_large(message: AgentMessage, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return the result of `work` on the message; a thread does the work if the message is large."""
     if not message.is_large:
         return work(*args, **kwargs)

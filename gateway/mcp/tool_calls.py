@@ -48,7 +48,7 @@ class ToolCall:
     cursor: str | None = None
 
 
-def of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
+def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call of a rule's tool. Raises UnfitArguments."""
     allowed = {one.name for one in tool.arguments} | _COMMON | {"query", "method"}
     if tool.pages:
@@ -64,7 +64,7 @@ def of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     return _call(str(method), path, arguments, tool.integrations)
 
 
-def of_api(arguments: Mapping[str, Any]) -> ToolCall:
+def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call that the arguments of `call_api` describe. Raises UnfitArguments."""
     _no_others(arguments, _COMMON | _WITH_BODY | {"method", "path", "query"})
     method, path = arguments.get("method"), arguments.get("path")

@@ -25,7 +25,7 @@ from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.list_cursor import NextPage, items_at, opened_cursor, page_behind, sealed, without_shown
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
-from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
+from gateway.mcp.tool_calls import ToolCall, UnfitArguments, call_of_api, call_of_rule, chosen
 from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_tools
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, AnswerMemory, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
@@ -54,7 +54,7 @@ class ToolRun:
         tools = self._tools.known.tools
         by_call_tool = name in ABOUT_TOOLS
         if by_call_tool:
-            if (result := self._of_list(name, arguments, tools)) is not None:
+            if (result := self._answer_about_tools(name, arguments, tools)) is not None:
                 self._asked.count()
                 return result
             name, arguments = arguments["name"], arguments["arguments"]
@@ -71,7 +71,7 @@ class ToolRun:
         except (UnfitArguments, UnfitExpression) as fault:
             self._asked.count()
             return failure(str(fault))
-        return await self._called(call, Sent(call.method, call.target, connection, name), select, lists)
+        return await self._run_call(call, Sent(call.method, call.target, connection, name), select, lists)
 
     def _at_page(self, call: ToolCall, name: str, connection: str, *, pages: bool) -> tuple[ToolCall, "_Lists"]:
         """Return `call` with the target of its cursor's page, and the position in the list. Raises UnfitArguments."""
@@ -85,7 +85,9 @@ class ToolRun:
             )
         return replace(call, target=page.target), _Lists(page, pages, of_page)
 
-    def _of_list(self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]) -> dict[str, Any] | None:
+    def _answer_about_tools(
+        self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
+    ) -> dict[str, Any] | None:
         """Return the result of a tool about tools; None if it calls another tool."""
         if name == "find_tools":
             query = arguments.get("query", "")
@@ -140,10 +142,10 @@ class ToolRun:
     async def _call(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
         """Return the call of a tool of the key, or of `call_api`. Raises UnfitArguments."""
         outer = self._asked.outer
-        work = of_api if tool is None else partial(of_rule, tool)
+        work = call_of_api if tool is None else partial(call_of_rule, tool)
         return await off_loop(outer.caller.share, work, arguments) if outer.is_large else work(arguments)
 
-    async def _called(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists") -> dict[str, Any]:
+    async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists") -> dict[str, Any]:
         declined = self._refusals.declined(call)
         if declined is not None:
             self._asked.count()

@@ -55,9 +55,9 @@ class WholeAnswers:
             return {"contents": [contents(uri, kept.media_type, kept.body)]}
         if again is None:
             raise self._no_resource(uri)
-        return await self._again(uri, Sent("GET", *again))
+        return await self._fetch_again(uri, Sent("GET", *again))
 
-    async def _again(self, uri: str, sent: Sent) -> dict[str, Any]:
+    async def _fetch_again(self, uri: str, sent: Sent) -> dict[str, Any]:
         memory = AnswerMemory(self._asked.outer)
         try:
             async with asyncio.timeout(LONGEST_S):

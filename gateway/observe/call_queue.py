@@ -157,9 +157,9 @@ class CallQueue:
                 await self._write_rows()
                 self.unwritable = None
             except GatewayError as fault:
-                self._unwritten(fault.message, None)
+                self._log_unwritable(fault.message, None)
             except Exception as fault:  # noqa: BLE001 (the next time may do better)
-                self._unwritten(str(fault), fault)
+                self._log_unwritable(str(fault), fault)
 
     def _turn_hour(self) -> None:
         hour = self._this_hour()
@@ -226,7 +226,7 @@ class CallQueue:
         if self.dropped:
             log.warning("call_log_dropped", records=self.dropped)
 
-    def _unwritten(self, why: str, fault: Exception | None) -> None:
+    def _log_unwritable(self, why: str, fault: Exception | None) -> None:
         """Log, once until it recovers, that the call log cannot be written. The records stay queued."""
         if self.unwritable is None:
             log.warning("call_log_unwritable", detail=why, effect="calls go on and are not logged", exc_info=fault)

@@ -2,7 +2,7 @@
 
 from aiohttp import hdrs, web
 
-from gateway.middleware.answer_shape import of_http
+from gateway.middleware.answer_shape import convert_http_exception
 from gateway.middleware.chain import Handler
 
 
@@ -94,4 +94,4 @@ async def front_door(request: web.Request, handler: Handler) -> web.StreamRespon
         return await own.start_page(request)
     fault = request.match_info.http_exception
     assert fault is not None
-    return own.missing(request, of_http(request, fault))
+    return own.missing(request, convert_http_exception(request, fault))

@@ -49,7 +49,7 @@ class Admin:
         self._workers = workers
         self._started_at = started_at
         self._metrics = Metrics(lambda *_: False, board.pages[-1])
-        self._metrics.watch(process)
+        self._metrics.watch(process_samples)
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
@@ -88,7 +88,7 @@ class Admin:
     async def _numbers(self, _request: web.Request) -> web.Response:
         self._metrics.publish()
         numbers = total(self._board.pages)
-        numbers |= {key: [float(number)] for key, number in about(self._started_at)}
+        numbers |= {key: [float(number)] for key, number in gateway_samples(self._started_at)}
         numbers["gateway_workers_wanted",] = [float(len(self._board.pages) - 1)]  # the last page is the parent's
         numbers |= {(name,): numbers[ours,] for name, ours in STANDARD.items() if (ours,) in numbers}
         text = await asyncio.to_thread(exposition, numbers)  # a thousand integrations make a long text
@@ -114,14 +114,14 @@ async def _unknown(_request: web.Request) -> web.Response:
     return _answer({"error": {"code": "not_found", "message": message}}, 404, "not_found")
 
 
-def about(started_at: float) -> Iterator[Sample]:
+def gateway_samples(started_at: float) -> Iterator[Sample]:
     """Yield the samples that are the same in every worker."""
     version = metadata.version("integration-gateway")
     yield ("gateway_build_info", version, platform.python_version(), aiohttp.__version__), 1
     yield ("gateway_start_time_seconds",), started_at
 
 
-def process() -> Iterator[Sample]:
+def process_samples() -> Iterator[Sample]:
     """Yield the system's samples of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield ("gateway_process_cpu_seconds_total",), used.ru_utime + used.ru_stime

@@ -103,8 +103,8 @@ class Parent:
             collect_as_usual()
             give_back_memory()
             self._announce()
-            self._beside(self._reloads.run())
-            self._beside(self._look_after_journal())
+            self._start_task(self._reloads.run())
+            self._start_task(self._look_after_journal())
             return await self._supervise()
         finally:
             for task in self._tasks:
@@ -196,7 +196,7 @@ class Parent:
             if not self._ending.is_set():
                 self._end(signal.SIGHUP)
         else:
-            self._reloads.want()
+            self._reloads.request_reload()
 
     def _received(self, worker: WorkerProcess, message: Message) -> None:
         match message["type"]:
@@ -226,7 +226,7 @@ class Parent:
                 return
             self._count = message["workers"]
             if self._sockets.admin is not None:
-                self._beside(self._open_admin(self._sockets.admin))
+                self._start_task(self._open_admin(self._sockets.admin))
         public, admin, console = self._sockets
         metrics = None if admin is None else admin.getsockname()[:2]
         descriptors = [public.fileno(), *([] if console is None else [console.fileno()])]
@@ -246,10 +246,10 @@ class Parent:
     def _serves(self, worker: WorkerProcess, message: Message) -> None:
         self._announcement = self._announcement or message
         if message["journal"] is not None:
-            self._beside(self._open_journal(Path(message["journal"]), worker))
+            self._start_task(self._open_journal(Path(message["journal"]), worker))
         worker.ready.set()
         if worker.generation != self._reloads.generation:  # it started before another configuration was accepted
-            self._beside(self._reloads.bring_up_to_date(worker))
+            self._start_task(self._reloads.bring_up_to_date(worker))
 
     async def _open_journal(self, folder: Path, worker: WorkerProcess) -> None:
         """Open the journal before the first token exchange, so that an unwritable folder is reported at the start."""
@@ -269,7 +269,7 @@ class Parent:
         print(self._announcement["line"], flush=True)  # noqa: T201 (scripts wait for this line)
         log.info("ready", **self._announcement["about"])
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = start_background(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -37,7 +37,7 @@ class Reloads:
         self._turn = asyncio.Lock()
         self._pauses = Pauses(first_s=SHORTER * FIRST_PAUSE_S, longest_s=SHORTER * LONGEST_PAUSE_S)
 
-    def want(self) -> None:
+    def request_reload(self) -> None:
         """Request a reload. Several requests before a reload starts are one reload."""
         self._pending = True
         self._wanted.set()
@@ -48,7 +48,7 @@ class Reloads:
         While a reload is pending, its end is the answer: another worker may have requested the same key just before.
         """
         if self._pauses.due(set(ids)):
-            self.want()
+            self.request_reload()
         elif not self._pending:
             worker.send({"type": "nothing_new"})
 

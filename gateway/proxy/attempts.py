@@ -157,7 +157,7 @@ class Attempts:
         self._timing = request[TIMING]
         self._trace = request.get(TRACE)
         upstream = request[UPSTREAM]
-        self._gate = self._runtime.egress_limits.to((upstream.scheme, upstream.host, upstream.port))
+        self._gate = self._runtime.egress_limits.for_origin((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
         self._waited_s = 0.0
         self._refreshed = False
@@ -191,12 +191,12 @@ class Attempts:
     async def _send(self) -> ProviderExchange:
         before = self._outcome_of_fast_path()
         if before is not None and not isinstance(before, ConnectionLost):
-            return self._taken_over(before)
+            return self._adopt_fast_path_attempt(before)
         gate = self._gate
         probe = False if gate.try_acquire() else await gate.acquire()
         outcome: Outcome = "unknown"
         self.count += 1
-        attempt = None if self._trace is None else self._traced(self._trace, again=before is not None)
+        attempt = None if self._trace is None else self._trace_attempt(self._trace, again=before is not None)
         try:
             await sign(self._request, self._upload)
             exchange = await self._generation.egress.send(
@@ -225,7 +225,7 @@ class Attempts:
             gate.release(outcome, probe=probe)
         return exchange
 
-    def _taken_over(self, before: ProviderExchange | Exception) -> ProviderExchange:
+    def _adopt_fast_path_attempt(self, before: ProviderExchange | Exception) -> ProviderExchange:
         """Return the first attempt's exchange, which the fast path has made. Raise the fault if it failed."""
         self.count += 1
         first = self._trace.attempts[-1] if self._trace is not None and self._trace.attempts else None
@@ -237,7 +237,7 @@ class Attempts:
             first.end(status=before.status, peer=before.peer)
         return before
 
-    def _traced(self, trace: CallTrace, *, again: bool) -> AttemptTrace:
+    def _trace_attempt(self, trace: CallTrace, *, again: bool) -> AttemptTrace:
         """Return the trace of the attempt that begins now.
 
         `again`: the fast path began it already, now on a new connection.
@@ -277,7 +277,7 @@ class Attempts:
             repeats, sent = fault.kind in _SAYS_DOWN, fault.sent
         else:
             repeats, sent = not self._upload.waiting and not fault.total, True
-        return repeats and self._may_repeat(sent=sent) and await self._waited(None)
+        return repeats and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
 
     async def _after_answer(self, exchange: ProviderExchange) -> bool:
         """Return whether to send the request again instead of passing this answer on; close the answer if so."""
@@ -292,7 +292,7 @@ class Attempts:
         if not rules.wanted(exchange.status, exchange.headers):
             return False
         requested_wait_s = rules.requested_wait_s(exchange.status, exchange.headers, clock.now())
-        return await self._waited(requested_wait_s, exchange)
+        return await self._wait_for_retry(requested_wait_s, exchange)
 
     async def _newer_credential(self) -> bool:
         """Refresh the token after a 401; return whether the request now has a newer token and may be sent again."""
@@ -304,7 +304,7 @@ class Attempts:
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
             return True  # refreshed while the fast path waited: the request carries the newer one already
-        with self._watch.resting(), self._timing.waiting_for_token():
+        with self._watch.suspend_silence_limit(), self._timing.waiting_for_token():
             newer = await refusals.newer_than(sent)
         if newer is None:
             return False
@@ -338,7 +338,7 @@ class Attempts:
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
 
-    async def _waited(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
+    async def _wait_for_retry(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
         """Wait for a due retry and renew the credential; return whether to retry."""
         if not self._retries_left:
             return False
@@ -351,7 +351,7 @@ class Attempts:
             await _read_and_close(exchange)
         self._retried += 1
         self._waited_s += wait
-        with self._watch.resting():
+        with self._watch.suspend_silence_limit():
             await clock.sleep(wait)
             ref = self._request[CONNECTION].connection.ref
             live = self._runtime.live

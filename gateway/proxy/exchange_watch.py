@@ -64,7 +64,7 @@ class ExchangeWatch:
         return inf if self._total_s is None else self._began_at + self._total_s - clock.monotonic()
 
     @contextmanager
-    def resting(self) -> Iterator[None]:
+    def suspend_silence_limit(self) -> Iterator[None]:
         """Lift the limit on silence while no bytes are expected.
 
         A caller's leaving and the total time limit still end the exchange.
@@ -119,14 +119,14 @@ class ExchangeWatch:
 
     def _plan(self) -> None:
         look_in_s = min(_LOOK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
-        self._timer = self._loop.call_later(look_in_s, self._look)
+        self._timer = self._loop.call_later(look_in_s, self._check_limits)
 
     @property
     def _limit_now_s(self) -> float:
         idle_s = self.caller_idle_s
         return self.limit_s if idle_s is None or self.limit_s == inf else idle_s
 
-    def _look(self) -> None:
+    def _check_limits(self) -> None:
         transport = self._request.transport
         if transport is None or transport.is_closing():
             self._task.cancel("the caller has left")

@@ -102,7 +102,7 @@ async def _relay(exchange: ProviderExchange, answer: PassedAnswer, request: web.
     await answer.prepare(request)
     tunnel = Tunnel(request)
     try:
-        with watch.resting():
+        with watch.suspend_silence_limit():
             await tunnel.run(exchange)
     finally:
         answer.count(tunnel.bytes_out)
@@ -120,10 +120,10 @@ async def _pass_on(
 ) -> None:
     """Pass the body on, piece by piece; remove from a list of tools those that the key does not allow."""
     if not is_filtered(request, exchange):
-        await _parts_on(body, answer, request, watch)
+        await _write_parts(body, answer, request, watch)
         return
     if is_event_stream(exchange):
-        await _parts_on(FilteredEvents(request, body), answer, request, watch)
+        await _write_parts(FilteredEvents(request, body), answer, request, watch)
         return
     content = await filtered_whole(request, body, watch)
     answer.length_of(content)
@@ -132,7 +132,7 @@ async def _pass_on(
     await answer.write_eof()
 
 
-async def _parts_on(
+async def _write_parts(
     body: AnswerBody | FilteredEvents, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch
 ) -> None:
     await answer.prepare(request)
@@ -163,7 +163,7 @@ async def _record_refused_scopes(
     if scopes is None or not at_home:
         return
     runtime, caller, opened = request.app[RUNTIME], request[CALLER], request[CONNECTION]
-    with watch.resting():
+    with watch.suspend_silence_limit():
         path = path_below(request[UPSTREAM].base_path, request[UPSTREAM].target)
         drift = await runtime.live.scope_refusals.record(opened, scopes, path)
         if drift.missing:

@@ -65,11 +65,11 @@ class PageAttempts(Attempts):
         """Return the seconds after which the provider wants a retry, or None if it does not say."""
         return self._rules().requested_wait_s(exchange.status, exchange.headers, clock.now())
 
-    async def _waited(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
+    async def _wait_for_retry(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
         """Wait as for any attempt. A failed first page is passed on, unless the provider says when to retry."""
         if requested_wait_s is None and not self._later and self._retried >= self._request[ASKED].retries:
             return False
-        return await super()._waited(requested_wait_s, exchange)
+        return await super()._wait_for_retry(requested_wait_s, exchange)
 
     def _wait_s(self, requested_wait_s: float | None) -> float | None:
         chance = random.random()  # noqa: S311 (spread, not secrecy)
@@ -133,7 +133,7 @@ class PageReader:
             finally:
                 exchange.close()
             exchange = None
-            with self._watch.resting():
+            with self._watch.suspend_silence_limit():
                 await clock.sleep(wait_s(None, broken, random.random(), waited_s=0.0) or 0.0)  # noqa: S311 (spread)
         return None if exchange.status == 204 else content, exchange.headers
 
@@ -199,7 +199,7 @@ class PageReader:
         runtime, generation, caller = self._request.app[RUNTIME], generation_of(self._request), self._request[CALLER]
         wait_s = generation.config.egress.limits.wait_s
         try:
-            with self._watch.resting():
+            with self._watch.suspend_silence_limit():
                 self._reserved = await runtime.page_memory.reserve(caller.share, FORMS * size, wait_s)
         except NoPageMemory:
             raise no_page_memory() from None

@@ -177,7 +177,7 @@ class _PagedCall:
         self._base_path = request[UPSTREAM].base_path
         self._circle = CycleDetector()
         if self._paging.start is not None:
-            self._circle.closed(self._paging.start.at)
+            self._circle.detect_repeat(self._paging.start.at)
 
     @property
     def enough(self) -> bool:
@@ -185,7 +185,7 @@ class _PagedCall:
 
     async def first(self, exchange: ProviderExchange) -> PageResult:
         content, headers = await self.reader.page(exchange)
-        return await self._turned(content, headers)
+        return await self._parse_content(content, headers)
 
     async def following(self, position: Position) -> PageResult:
         """Return the page at `position`, requested with the current credential."""
@@ -206,7 +206,7 @@ class _PagedCall:
             self._upload.replace(self._listed.at(position))
         request[UPSTREAM] = upstream
         content, headers = await self.reader.page()
-        return await self._turned(content, headers, position)
+        return await self._parse_content(content, headers, position)
 
     def passed(self, page: PageResult) -> None:
         self.pages += 1
@@ -234,7 +234,9 @@ class _PagedCall:
             )
         return fields if self.fault is None else {**fields, "error": error_of(self.fault)}
 
-    async def _turned(self, content: bytearray | None, headers: Fields, position: Position | None = None) -> PageResult:
+    async def _parse_content(
+        self, content: bytearray | None, headers: Fields, position: Position | None = None
+    ) -> PageResult:
         upstream = self._request[UPSTREAM]
         body = None if self._listed is None else self._listed.now
         at = Place(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
@@ -256,7 +258,7 @@ class _PagedCall:
     def _checked(self, page: PageResult, digest: str) -> PageResult:
         """Return `page` without a next page that must not be requested: one that came before, or a forbidden address."""
         if page.way.type == "offset":
-            if digest and self._circle.closed(digest):
+            if digest and self._circle.detect_repeat(digest):
                 return PageResult(
                     NO_RECORDS, page.way, None, _circling(f"it ignores '{page.way.offset_name_in_request}'")
                 )
@@ -264,7 +266,7 @@ class _PagedCall:
         if page.next is None:
             misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
             return replace(page, refused=_misnamed(page)) if misnamed and page.unseen else page
-        if self._circle.closed(page.next.at):
+        if self._circle.detect_repeat(page.next.at):
             return replace(page, next=None, refused=_circling("its next page is one that was read before"))
         opened = self._request[CONNECTION]
         if page.way.type == "link":

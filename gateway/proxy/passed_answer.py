@@ -26,9 +26,9 @@ from gateway.http.passed_head import (
     server_timing,
 )
 from gateway.http.references import Rewriter
-from gateway.middleware.answer_shape import REQUEST_ID_FIELD, readable
+from gateway.middleware.answer_shape import REQUEST_ID_FIELD, add_cors_headers
 from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
-from gateway.middleware.key_limits import paced
+from gateway.middleware.key_limits import add_pace_headers
 from gateway.middleware.who_calls import REFERRER_POLICY, unreferred
 from gateway.runtime import generation_of
 
@@ -198,8 +198,8 @@ def switched(request: web.Request, exchange: ProviderExchange, protocol: str) ->
 
 def with_gateway_fields(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedAnswer:
     """Add the fields that the gateway adds to every answer of a provider."""
-    readable(request, answer.headers)
-    paced(answer, request)
+    add_cors_headers(request, answer.headers)
+    add_pace_headers(answer, request)
     unreferred(answer, request)
     if REQUEST_ID in request:
         answer.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]

@@ -144,7 +144,7 @@ class HeldAnswer:
     async def _reserve(self) -> None:
         runtime, wait_s = self._request.app[RUNTIME], generation_of(self._request).config.egress.limits.wait_s
         try:
-            with self._watch.resting():
+            with self._watch.suspend_silence_limit():
                 share = self._request[CALLER].share
                 self._reserved = await runtime.page_memory.reserve(share, FORMS * MOST_ANSWER, wait_s)
         except NoPageMemory:

@@ -10,7 +10,7 @@ from gateway.access import refusals
 from gateway.auth import modes
 from gateway.auth.mode import AuthMode, Dialogue
 from gateway.catalog.provider import Provider
-from gateway.egress.client import Egress, replied
+from gateway.egress.client import Egress, fetch_reply
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import ReconnectNeeded
 from gateway.generation import Current
@@ -144,7 +144,7 @@ async def _answered(egress: Egress, call: ProviderCall, timeout_s: float, attemp
             return recorded
         reply = await attempt.ask(call, timeout_s, LIMIT_BYTES)
     else:
-        reply = await replied(egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
+        reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
     _compare_clocks(reply)
     return reply
 

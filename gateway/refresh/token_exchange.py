@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gateway import clock
-from gateway.egress.client import Egress, replied
+from gateway.egress.client import Egress, fetch_reply
 from gateway.egress.egress_errors import EgressError
 from gateway.journal import Entry, Writer
 from gateway.records.provider_call import ProviderCall, Reply
@@ -156,7 +156,7 @@ async def send_journalled(
     ExchangeLost if another attempt sent the same credential and its reply was not read.
     """
     if entry is None:
-        return await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+        return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
     if journals.sent.unread(entry, clock.monotonic() if wanted_at is None else wanted_at):
         raise ExchangeLost("timeout", "the answer to an earlier request with the same token was not read yet.")
     journals.sent.under_way(entry)
@@ -169,7 +169,7 @@ async def send_journalled(
                 writer.drop(entry, step, begun)
             raise EgressError("unreachable", "the process that wanted it has ended.", sent=False)
         try:
-            reply = await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+            reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
         except asyncio.CancelledError:
             raise  # the token may be spent: keep the record that this call had begun
         except BaseException:

@@ -47,7 +47,9 @@ def answer_head(
         if not decoded and plan.pace is None:
             if plan.mount != MOUNT:
                 head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
-            return _of_lines(head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last)
+            return _encode_plain_head(
+                head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last
+            )
         head = head.whole()
     opened = plan.opened
     shown_at = plan.route.generation.public_url + plan.mount
@@ -70,20 +72,20 @@ def answer_head(
     return head_bytes(HttpVersion11, head.status, printable(head.reason), fields), frame.chunked
 
 
-def _of_lines(head: PlainHead, method: str, own: str, *, by_headers: bool, last: bool) -> tuple[bytes, bool]:
-    lines = [head.start, *head.lines, _added(head.media_type, head.vary, by_headers)]
+def _encode_plain_head(head: PlainHead, method: str, own: str, *, by_headers: bool, last: bool) -> tuple[bytes, bool]:
+    lines = [head.start, *head.lines, _lines_to_add(head.media_type, head.vary, by_headers)]
     if head.length is not None and not last and method == "GET" and head.status not in (204, 304):
         own, chunked = f"{own}\r\nContent-Length: {head.length}", False  # the usual case
     else:
         frame = framing(method, HttpVersion11, head.status, head.length, keep_alive=not last)
-        own, chunked = _with(own, frame.fields), frame.chunked
+        own, chunked = _append_fields(own, frame.fields), frame.chunked
     if not head.dated:
-        own = _with(own, [_date()])
+        own = _append_fields(own, [_date()])
     lines += (own.encode(), b"\r\n")
     return b"\r\n".join(lines), chunked
 
 
-def _with(own: str, fields: Fields) -> str:
+def _append_fields(own: str, fields: Fields) -> str:
     return own + "".join(f"\r\n{name}: {value}" for name, value in fields)
 
 
@@ -92,7 +94,7 @@ def _date() -> tuple[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _added(media_type: bytes, vary: bytes, by_headers: bool) -> bytes:
+def _lines_to_add(media_type: bytes, vary: bytes, by_headers: bool) -> bytes:
     """Return the lines to add to an answer with these ``Content-Type`` and ``Vary`` lines (empty: the answer has no
     such line)."""
     fields = guarded([_field(vary)] if vary else [], by_headers=by_headers)

@@ -217,10 +217,10 @@ class FastExchange:
     def _give_up(self, fault: GatewayError) -> None:
         """End the request because of a fault of the caller."""
         if self._status and self._out is None:
-            self._tear()
+            self._cut_answer()
         else:
             if not self._status:
-                self._leave("unknown")
+                self._release_limit("unknown")
             self._hand_over(fault)
         self._abort()
 
@@ -267,14 +267,14 @@ class FastExchange:
         self._out = [passed]
         return self
 
-    def _leave(self, outcome: Outcome) -> None:
+    def _release_limit(self, outcome: Outcome) -> None:
         """Release the concurrency limit, exactly once."""
         if not self._left:
             self._left = True
             self._gate.release(outcome, probe=False)
 
     def answered(self, answer: ProviderAnswer | None) -> None:
-        self._leave("answered")
+        self._release_limit("answered")
         self._answered = True
         if answer is not None:
             self._hand_over(answer)
@@ -288,7 +288,7 @@ class FastExchange:
         if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.declares_body):
             fault = unanswered(plan.route.pool.origin)
         down = isinstance(fault, EgressError) and fault.kind in ("unreachable", "timeout")
-        self._leave("failed" if down else "unknown")
+        self._release_limit("failed" if down else "unknown")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
 
     # ── its body ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -355,7 +355,7 @@ class FastExchange:
         if self._out is not None:
             self._hand_over(fault if isinstance(fault, EgressError | CodingError) else ConnectionLost())
         else:
-            self._tear()
+            self._cut_answer()
 
     def _flush(self) -> None:
         out, self._out = self._out, None
@@ -395,7 +395,7 @@ class FastExchange:
         if self._over:
             return
         if not self._status:
-            self._leave("unknown")
+            self._release_limit("unknown")
         self._finish(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
         self._abort()
 
@@ -420,17 +420,17 @@ class FastExchange:
 
     def _time_out(self, fault: ExchangeTimeout, *, by_caller: bool = False) -> None:
         if self._status and self._out is None:
-            self._tear()
+            self._cut_answer()
         else:
             if not self._status:
                 patient = fault.limit_s >= self._plan.route.generation.egress.timeouts.first_byte_s
-                self._leave("unknown" if fault.total or by_caller or not patient else "failed")
+                self._release_limit("unknown" if fault.total or by_caller or not patient else "failed")
             self._hand_over(fault, by_caller=by_caller)
         self._abort()
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _tear(self) -> None:
+    def _cut_answer(self) -> None:
         self._finish(self._status, "cut")
         self._client.answer_broken()
         self._abort()

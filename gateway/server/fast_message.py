@@ -211,7 +211,7 @@ class FastMessage:
         if self._task is not None:
             self._task.cancel()  # the cancelled task records the end
         elif not self._over:
-            self._note(None, *((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")), 0)
+            self._record_message(None, *((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")), 0)
         self._over = True
 
     def _hand_back(self) -> None:
@@ -227,7 +227,7 @@ class FastMessage:
         try:
             response = await self._response(message)
         except asyncio.CancelledError:
-            self._note(trace, *((STOPPED, "stopped") if self._stopped else (CUT_OFF, "client_left")), 0)
+            self._record_message(trace, *((STOPPED, "stopped") if self._stopped else (CUT_OFF, "client_left")), 0)
             raise
         if self._over:
             return
@@ -239,7 +239,7 @@ class FastMessage:
             response.headers[REFERRER_POLICY[0]] = REFERRER_POLICY[1]
         response.headers[REQUEST_ID_FIELD] = self.request_id
         data = answer_bytes(response, last=self.last)
-        self._note(trace, response.status, response.headers.get(MARK), response.content_length or 0)
+        self._record_message(trace, response.status, response.headers.get(MARK), response.content_length or 0)
         self.client.queue_piece(data, self._door.write_batch)
         self.client.answer_sent(last=self.last)
 
@@ -272,7 +272,7 @@ class FastMessage:
             trace_id = trace_id_in(self.lines.traceparent) if message.trace is None else message.trace.trace_id
             return refusal(shaped, trace_id)
 
-    def _note(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
+    def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not itself a proxied one."""
         path = DOOR if self.mount == PROXY_MOUNT else masked(self.mount + DOOR)[:PATH_LIMIT]
         given = self.lines.traceparent

@@ -146,9 +146,9 @@ class FastPath:
         if route is None or way is None:
             return None
         target, rule = way
-        arrived = _arrived(known, opened, data[body_at:])
+        arrived = _split_body(known, opened, data[body_at:])
         tracing = self._runtime.tracing
-        traced = None if tracing is None else _traced(tracing, route, known, opened, began)
+        traced = None if tracing is None else _begin_trace(tracing, route, known, opened, began)
         head = _request_head(found[1], target, route, known, opened, None if traced is None else traced.sent)
         if arrived is None or head is None:
             return None
@@ -229,7 +229,7 @@ class FastPath:
         route = FastRoute(
             self._runtime,
             generation,
-            self._runtime.egress_limits.to(origin),
+            self._runtime.egress_limits.for_origin(origin),
             pool,
             f"Host: {pool.host}".encode(),
             replaced | TRACE_FIELDS if traced == DROP else replaced,
@@ -332,7 +332,9 @@ class TracedCall(NamedTuple):
     noted: str | None
 
 
-def _traced(tracing: Tracing, route: FastRoute, known: KnownHead, opened: Opened, began: float) -> TracedCall | None:
+def _begin_trace(
+    tracing: Tracing, route: FastRoute, known: KnownHead, opened: Opened, began: float
+) -> TracedCall | None:
     """Return the trace of a sampled request, with its first attempt begun, or None if the request is not sampled."""
     given = known.lines.traceparent
     trace = tracing.begin(given, began)
@@ -343,7 +345,7 @@ def _traced(tracing: Tracing, route: FastRoute, known: KnownHead, opened: Opened
     return TracedCall(trace, sent, trace.traceparent() if trace.parent_id is None else given)
 
 
-def _arrived(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:
+def _split_body(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:
     """Return the body, its received part framed for sending, and the bytes that follow the request; None: the chain
     handles it."""
     if not known.has_body:

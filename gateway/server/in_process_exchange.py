@@ -48,7 +48,7 @@ class InProcessExchange(FastExchange):
     def cut(self) -> None:
         """Cut the exchange off: no more of the answer can be held."""
         if not self._over:
-            self._tear()
+            self._cut_answer()
 
 
 class InProcessClient:

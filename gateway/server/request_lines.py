@@ -17,7 +17,7 @@ from gateway.http import headers, proxy_options
 from gateway.http.headers import HOP_BY_HOP, MINTING_PREFIX, OPTIONS, TEXT, Fields, for_us, plain
 from gateway.http.proxy_options import ProxyOptions
 from gateway.http.request_head import CHECKED, check_fields
-from gateway.middleware.answer_shape import GIVEN, fit
+from gateway.middleware.answer_shape import GIVEN, loggable_id
 from gateway.middleware.who_calls import key_in
 
 NAMES: Final = 2048  # names remembered
@@ -161,7 +161,7 @@ class LineReader:
         `block`: the lines after the request line, without the last line end. `token`, `bound_to`: of a capability
         address, which names integration and connection in place of headers.
         """
-        taken = self._taken(block)
+        taken = self._read_lines(block)
         if taken is None or "host" not in taken[1].values:
             return None
         passing, said = taken
@@ -171,7 +171,7 @@ class LineReader:
             check_fields(values)
             length = _length(values["content-length"][0]) if "content-length" in values else None
             key = "" if bound_to is not None else key_in(sent)
-            options = self._asked(said.options, bound_to)
+            options = self._parse_options(said.options, bound_to)
             if options.base_url is not None or options.dry_run:
                 return None
             both = bound_to is not None and sent is not None
@@ -179,14 +179,14 @@ class LineReader:
                 passing = _by_fields(passing, sent, token)
         except (GatewayError, ValueError):
             return None
-        request_id = None if said.request_id is None else fit(said.request_id)
+        request_id = None if said.request_id is None else loggable_id(said.request_id)
         chunked = "transfer-encoding" in values
         return RequestLines(key, options, passing, request_id, length, chunked, said.last, said.traceparent)
 
     def message(self, block: bytes) -> MessageLines | None:
         """Return the lines of a request to the gateway itself; None if the chain must read them, or if the connection
         closes."""
-        taken = self._taken(block)
+        taken = self._read_lines(block)
         if taken is None:
             return None
         passing, said = taken
@@ -207,11 +207,11 @@ class LineReader:
         fields.add("Host", values["host"][0])
         if sent is not None:
             fields.add("Authorization", sent)
-        request_id = None if said.request_id is None else fit(said.request_id)
+        request_id = None if said.request_id is None else loggable_id(said.request_id)
         kind = fields.get("Content-Type")
         return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, said.traceparent)
 
-    def _taken(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
+    def _read_lines(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
         """Read each line by itself; return None if one of them must go to the chain."""
         lines = block.split(b"\r\n")
         if block.translate(None, TEXT) != b"\r\n" * (len(lines) - 1) or not (block.isascii() or _is_utf8(block)):
@@ -243,7 +243,7 @@ class LineReader:
             self._names[name] = found
         return found
 
-    def _asked(self, options: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
+    def _parse_options(self, options: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
         """Return the options. Raises InvalidRequest, as the chain does."""
         said = (bound_to, *options)
         found = self._options.get(said)

@@ -29,7 +29,7 @@ from gateway.errors import StartRefused
 from gateway.integrations.declared import Examined, integrations
 from gateway.observe import logs
 from gateway.observe.metrics import Board
-from gateway.process.admin import process
+from gateway.process.admin import process_samples
 from gateway.process.channel import Channel
 from gateway.process.handshake import Message, receive_now, send_now
 from gateway.process.sockets import BACKLOG
@@ -241,7 +241,7 @@ class Worker:
             self._app[RUNTIME].store.missing_keys.ask = lambda ids: self._channel.send(
                 {"type": "missing_keys", "ids": sorted(ids)}
             )
-            await around.enter_async_context(beside(self._obey()))
+            await around.enter_async_context(beside(self._run_reloads()))
             await around.enter_async_context(beside(CatalogWatch(self._app, logs=self._start["place"] == 0).run()))
             sites = [BatchSite(run, *one) for one in zip(self._listeners, run.servers, strict=False)]
             for site in sites:
@@ -291,7 +291,7 @@ class Worker:
             case "reload" | "take_over":
                 self._commands.put_nowait(message)
 
-    async def _obey(self) -> None:
+    async def _run_reloads(self) -> None:
         """Carry out the reloads that the parent requests, one after the other."""
         while True:
             message = await self._commands.get()
@@ -337,7 +337,7 @@ class Worker:
     def _count(self, run: GatewayRunner) -> None:
         """Add the worker's own counts to the application's metrics."""
         metrics = self._app[RUNTIME].metrics
-        metrics.watch(process)
+        metrics.watch(process_samples)
         metrics.watch(lambda: [(("gateway_workers",), 1), *run.counts()])
 
 

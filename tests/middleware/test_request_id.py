@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from gateway.middleware.answer_shape import error_shape, named, request_id
+from gateway.middleware.answer_shape import add_request_id, error_shape, request_id
 from gateway.middleware.chain import Chain
 from gateway.middleware.facts import REQUEST_ID
 from tests.fakes.raw import exchange, parsed
@@ -47,7 +47,7 @@ async def test_an_application_and_its_route_agree_on_one_name(serve: Serve) -> N
 
 async def test_a_streamed_answer_is_named_by_whoever_prepares_it(serve: Serve) -> None:
     async def stream(request: web.Request) -> web.StreamResponse:
-        response = named(web.StreamResponse(), request)
+        response = add_request_id(web.StreamResponse(), request)
         await response.prepare(request)
         await response.write_eof()
         return response

@@ -127,7 +127,7 @@ class CycleDetector:
         self._kept: str | None = None
         self._power = self._left = 1
 
-    def closed(self, key: str) -> bool:
+    def detect_repeat(self, key: str) -> bool:
         """Return whether this page is a repeat. A cycle is found within three rounds, a repeat of the last page immediately."""
         if key == self._kept:
             return True

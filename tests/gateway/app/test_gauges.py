@@ -106,7 +106,7 @@ async def test_connections_to_providers_are_reported_by_provider_and_state(
 async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await called(running) == 200
-    gate = running.runtime.egress_limits.to(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
+    gate = running.runtime.egress_limits.for_origin(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     for _ in range(20):
         gate.release("failed", probe=await gate.acquire())
     assert numbers(running, "gateway_upstream_breakers_open") == {("tracker",): 1}

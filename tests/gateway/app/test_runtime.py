@@ -201,7 +201,7 @@ async def test_the_audit_goes_on_in_one_chain(telling: RunningGateway, tracker: 
 async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     parts = urlsplit(tracker.url)
-    gate = telling.runtime.egress_limits.to(("http", str(parts.hostname), parts.port or 0))
+    gate = telling.runtime.egress_limits.for_origin(("http", str(parts.hostname), parts.port or 0))
     for _ in range(FAILURES):
         assert gate.try_acquire()
         gate.release("failed", probe=False)
@@ -219,7 +219,7 @@ async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGat
 async def test_calls_outstanding_stay_counted_and_one_that_waits_takes_a_new_place(telling: RunningGateway) -> None:
     telling.document["egress"]["limits"] = {"outstanding": 1}
     await telling.restart()
-    gate = telling.runtime.egress_limits.to(("http", "127.0.0.1", 1))
+    gate = telling.runtime.egress_limits.for_origin(("http", "127.0.0.1", 1))
     assert gate.try_acquire()
     waiting = asyncio.create_task(gate.acquire())
     await until(lambda: gate.concurrency.waiting)

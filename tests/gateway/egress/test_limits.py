@@ -81,7 +81,7 @@ async def test_the_queue_is_bounded_in_length_and_in_time() -> None:
 
 async def test_other_limits_count_from_now_on_for_calls_that_wait_and_calls_outstanding() -> None:
     egress_limits = EgressLimits(ConcurrencySettings(1, 5, 10))
-    concurrency = egress_limits.to(ORIGIN).concurrency
+    concurrency = egress_limits.for_origin(ORIGIN).concurrency
     assert concurrency.try_acquire()
     waiting = [asyncio.create_task(concurrency.acquire()) for _ in range(3)]
     await turns()
@@ -96,7 +96,7 @@ async def test_other_limits_count_from_now_on_for_calls_that_wait_and_calls_outs
     concurrency.release()
     await asyncio.gather(*waiting)
     assert (concurrency.outstanding, concurrency.waiting) == (1, 0)
-    assert egress_limits.to(("https", "other.example", 443)).concurrency.limits == ConcurrencySettings(1, 5, 10)
+    assert egress_limits.for_origin(("https", "other.example", 443)).concurrency.limits == ConcurrencySettings(1, 5, 10)
 
 
 async def test_refused_call_gets_a_retry_time() -> None:
@@ -173,9 +173,9 @@ def test_retries_are_a_fifth_of_the_requests_and_a_few() -> None:
 def test_limits_without_state_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.egress.limits.MOST_ORIGINS", 3)
     egress_limits = EgressLimits()
-    busy = egress_limits.to(("https", "busy.example", 443))
+    busy = egress_limits.for_origin(("https", "busy.example", 443))
     busy.concurrency.try_acquire()
     for number in range(20):
-        egress_limits.to(("https", f"{number}.example", 443))
-    assert egress_limits.to(("https", "busy.example", 443)) is busy
+        egress_limits.for_origin(("https", f"{number}.example", 443))
+    assert egress_limits.for_origin(("https", "busy.example", 443)) is busy
     assert len(list(egress_limits)) <= 4

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.access.key_policy import parse
-from gateway.mcp.tool_calls import MOST_BYTES, UnfitArguments, chosen, of_api, of_rule
+from gateway.mcp.tool_calls import MOST_BYTES, UnfitArguments, call_of_api, call_of_rule, chosen
 from gateway.mcp.tool_list import PathArgument, RuleTool
 
 
@@ -17,13 +17,13 @@ def tool(*methods: str, deep: bool = False, optional: bool = False) -> RuleTool:
 
 def why(arguments: dict[str, Any], of: RuleTool | None = None) -> str:
     with pytest.raises(UnfitArguments) as refused:
-        of_rule(of, arguments) if of is not None else of_api(arguments)
+        call_of_rule(of, arguments) if of is not None else call_of_api(arguments)
     return str(refused.value)
 
 
 def test_path_and_query_are_filled_in_and_encoded() -> None:
     query = {"a b": ["x", 1, True, None, "ü&"], "expand[]": "names"}
-    call = of_rule(tool(), {"key": "A B;1", "query": query})
+    call = call_of_rule(tool(), {"key": "A B;1", "query": query})
     assert call.target == "/issue/A%20B%3B1?a%20b=x&a%20b=1&a%20b=true&a%20b=%C3%BC%26&expand[]=names"
     assert (call.method, call.body, call.content_type, call.integrations) == ("GET", None, None, ("jira",))
 
@@ -51,28 +51,28 @@ def test_a_wrong_argument_is_named(arguments: dict[str, Any], sentence: str) -> 
 
 
 def test_an_argument_may_be_deep_or_optional() -> None:
-    assert of_rule(tool(deep=True), {"key": "a/b"}).target == "/issue/a/b"
-    assert of_rule(tool(optional=True), {}).target == "/issue/"
+    assert call_of_rule(tool(deep=True), {"key": "a/b"}).target == "/issue/a/b"
+    assert call_of_rule(tool(optional=True), {}).target == "/issue/"
 
 
 def test_a_tool_of_several_methods_needs_one() -> None:
     both = tool("GET", "POST")
     assert why({"key": "a"}, both) == "'method' must be one of GET, POST."
-    assert of_rule(both, {"key": "a", "method": "POST"}).method == "POST"
+    assert call_of_rule(both, {"key": "a", "method": "POST"}).method == "POST"
 
 
 def test_a_body_is_json_or_a_form() -> None:
     post = tool("POST")
-    call = of_rule(post, {"key": "a", "body": {"name": "ü", "n": [1]}})
+    call = call_of_rule(post, {"key": "a", "body": {"name": "ü", "n": [1]}})
     assert (call.body, call.content_type) == ('{"name":"ü","n":[1]}'.encode(), "application/json")
-    form = of_rule(post, {"key": "a", "body": {"n": [1, 2]}, "body_as": "form"})
+    form = call_of_rule(post, {"key": "a", "body": {"n": [1, 2]}, "body_as": "form"})
     assert (form.body, form.content_type) == (b"n=1&n=2", "application/x-www-form-urlencoded")
     assert "A form's 'body'" in why({"key": "a", "body": "x", "body_as": "form"}, post)
     assert "json or form" in why({"key": "a", "body": {}, "body_as": "xml"}, post)
 
 
 def test_call_api_takes_a_method_and_a_path() -> None:
-    call = of_api({"method": "GET", "path": "/a?b=1", "query": {"c": 2}, "connection": "jira/c1"})
+    call = call_of_api({"method": "GET", "path": "/a?b=1", "query": {"c": 2}, "connection": "jira/c1"})
     assert (call.target, call.connection, call.integrations) == ("/a?b=1&c=2", "jira/c1", None)
     assert "'method' must be a method in capitals" in why({"method": "get", "path": "/"})
     assert "'path' must begin with '/'" in why({"method": "GET", "path": "a"})
@@ -81,7 +81,7 @@ def test_call_api_takes_a_method_and_a_path() -> None:
 
 
 def test_the_connection_is_never_guessed() -> None:
-    call = of_rule(tool(), {"key": "a"})
+    call = call_of_rule(tool(), {"key": "a"})
     # the only connection of the tool's integration
     assert chosen(call, {"jira/c1": "Ada", "slack/c1": ""}) == "jira/c1"
     with pytest.raises(UnfitArguments, match=r"Say which 'connection': jira/c1 \(Ada\), jira/c2\."):
@@ -90,8 +90,8 @@ def test_the_connection_is_never_guessed() -> None:
         chosen(call, None)
     with pytest.raises(UnfitArguments, match="no connection that this key may use"):
         chosen(call, {"slack/c1": ""})
-    named = of_rule(tool(), {"key": "a", "connection": "jira/c9"})
+    named = call_of_rule(tool(), {"key": "a", "connection": "jira/c9"})
     assert chosen(named, None) == "jira/c9"
     for text in ("jira", "jira/", "/c1", " jira/c1"):
         with pytest.raises(UnfitArguments, match="must be INTEGRATION/CONNECTION"):
-            chosen(of_rule(tool(), {"key": "a", "connection": text}), None)
+            chosen(call_of_rule(tool(), {"key": "a", "connection": text}), None)

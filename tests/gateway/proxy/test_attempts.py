@@ -349,7 +349,7 @@ async def test_hanging_provider_uses_only_its_own_concurrency() -> None:
         ) as gateway,
     ):
         stuck = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(2)]
-        gate = egress_limits.to(("http", "127.0.0.1", hanging.port))
+        gate = egress_limits.for_origin(("http", "127.0.0.1", hanging.port))
         async with asyncio.timeout(PATIENCE_S):
             while gate.concurrency.outstanding < 2:
                 await asyncio.sleep(0)

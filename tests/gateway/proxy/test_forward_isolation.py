@@ -67,7 +67,7 @@ async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_
         ) as gateway,
     ):
         there = f"Base-Url-Override: http://127.0.0.1:{working.port}"
-        concurrency = egress_limits.to(("http", "127.0.0.1", hanging.port)).concurrency
+        concurrency = egress_limits.for_origin(("http", "127.0.0.1", hanging.port)).concurrency
         before, meanwhile = [], []
         for _ in range(ROUNDS):  # alternately and repeatedly, since the machine may be busy
             before.append(await median_latency(gateway, there))

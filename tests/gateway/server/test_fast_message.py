@@ -359,7 +359,7 @@ async def test_what_fails_before_a_call_is_answered_by_the_chain(
 
     door = fast.door.running.fast_path.agent_door
     handed_back = door.handed_back
-    monkeypatch.setattr(tool_run, "of_rule", broken)
+    monkeypatch.setattr(tool_run, "call_of_rule", broken)
     async with asyncio.timeout(PATIENCE_S):
         while door.handed_back == handed_back:
             (found,) = await fast.answers(fast.filled(whole(CALL)))

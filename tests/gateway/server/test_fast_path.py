@@ -439,7 +439,7 @@ async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypat
             result = await client.answer()
         assert result.status == 504
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in result.head.raw
-        gate = running.runtime.egress_limits.to(("http", "127.0.0.1", provider.port))
+        gate = running.runtime.egress_limits.for_origin(("http", "127.0.0.1", provider.port))
         assert gate.concurrency.outstanding == 0
 
 

@@ -10,16 +10,16 @@ from gateway.http.paging.next_page import CycleDetector
 def test_a_circle_is_noticed_within_three_rounds(before: int, around: int) -> None:
     circle = CycleDetector()
     for number in range(before):
-        assert not circle.closed(f"before {number}")
-    result = next(count for count in range(100_000) if circle.closed(f"around {count % around}"))
+        assert not circle.detect_repeat(f"before {number}")
+    result = next(count for count in range(100_000) if circle.detect_repeat(f"around {count % around}"))
     assert result <= 3 * (before + around) + 1
 
 
 def test_the_very_same_page_again_is_noticed_at_once() -> None:
     circle = CycleDetector()
-    assert [circle.closed(key) for key in ("a", "a")] == [False, True]
+    assert [circle.detect_repeat(key) for key in ("a", "a")] == [False, True]
 
 
 def test_different_pages_are_no_cycle() -> None:
     circle = CycleDetector()
-    assert not any(circle.closed(str(number)) for number in range(10_000))
+    assert not any(circle.detect_repeat(str(number)) for number in range(10_000))
