@@ -164,7 +164,7 @@ class SessionConnections:
         try:
             if await self._store.connections.get(one.ref) is not None:
                 return
-            if account is not None and await self._store.connections.of_account(one.ref, account):
+            if account is not None and await self._store.connections.has_other_for_account(one.ref, account):
                 return
         except GatewayError as fault:
             log.warning("revocation_failed", connection_id=one.ref.connection_id, detail=fault.message)

@@ -61,7 +61,7 @@ async def record_happening(
     return written
 
 
-async def note_end(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:
+async def record_final_failure(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:
     """Write that the connection `row` (`BEFORE`) has ended permanently, in the caller's transaction, which has locked it."""
     values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
     why = {"reason": failure.code, "detail": failure.message}
