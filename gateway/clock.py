@@ -56,7 +56,7 @@ class Offset:
         """Whether the offset is so large that this node claims no lease."""
         return abs(self.seconds) > MOST_OFFSET_S
 
-    def measured(self, sent: datetime, received: datetime, database: datetime) -> bool:
+    def add_measurement(self, sent: datetime, received: datetime, database: datetime) -> bool:
         """Use a measurement. `sent` and `received`: by `machine`, before and after the statement that read `database`.
 
         Returns whether to log `offset`: it crossed REPORTED_OFFSET_S, or changed by as much above that.
@@ -100,7 +100,7 @@ class ProviderDates:
         least, most = max(low for low, _ in self._ranges), min(high for _, high in self._ranges)
         return (least + most) / 2 if least <= most and (least > HINT_FROM_S or most < -HINT_FROM_S) else 0.0
 
-    def answered(self, sent: datetime, received: datetime, date: str) -> bool:
+    def add_date(self, sent: datetime, received: datetime, date: str) -> bool:
         """Use the `Date` of an answer. `sent` and `received`: by `now`, before and after the call.
 
         Returns whether to log `seconds`: it became a hint, stopped being one, or changed by as much.

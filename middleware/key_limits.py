@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from gateway.access.body_rules import MOST_BYTES, TOOLS_CALL, TOOLS_LIST, read_body
 from gateway.access.caller import Caller, KeyPace
 from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
-from gateway.access.refusals import beyond_limits, breached, lacking, unread_body
+from gateway.access.refusals import beyond_limits, breached, missing_scope_error, unread_body
 from gateway.access.scopes import EVERYTHING
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, plain
@@ -74,7 +74,7 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
         wanted: Needs = getattr(request.match_info.handler, NEEDS, UNSAID)
         policy = caller.policy
         if wanted.scopes and not any(policy.allows(one) for one in wanted.scopes):
-            raise lacking(*wanted.scopes)
+            raise missing_scope_error(*wanted.scopes)
         if policy.of_resources and not wanted.limits:
             raise beyond_limits("this endpoint does not support such limits")
     return await handler(request)

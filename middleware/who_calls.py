@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from gateway.access.caller import Caller
 from gateway.access.client_window import client_network
-from gateway.access.known_keys import unknown
+from gateway.access.known_keys import invalid_key_error
 from gateway.authorization.connect_sessions import SESSION_PREFIX
 from gateway.errors import Unauthorized
 from gateway.middleware.chain import Handler
@@ -115,7 +115,7 @@ def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
     """Return the capability of a key. Raises Unauthorized for a key that is bound to no connection."""
     ref = caller.access.bound_to if caller.access is not None else None
     if ref is None:
-        raise unknown("capability")
+        raise invalid_key_error("capability")
     return Capability(Secret(mount), token, ref)
 
 

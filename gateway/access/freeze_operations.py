@@ -29,7 +29,7 @@ _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _FORM: Final = f"write '{PREFIX}PROVIDER WHAT': a risk ({', '.join(RISKS)}), {STARTER}, or ids, with commas between"
 
 
-def frozen(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
+def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
     """Return `limits` with a snapshot of each rule that names operations. Raises InvalidRequest with every fault."""
     snapshots: dict[str, str] = {}
     issues: list[Issue] = []

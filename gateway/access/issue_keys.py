@@ -7,7 +7,7 @@ import structlog
 
 from gateway import clock
 from gateway.access.caller import Caller
-from gateway.access.freeze_operations import frozen
+from gateway.access.freeze_operations import freeze_limits
 from gateway.access.key_forms import RequestedKey, check, complete_replacement, mint, usual_scopes
 from gateway.access.known_keys import Minted
 from gateway.access.operation_rules import is_reference
@@ -48,7 +48,7 @@ class KeyIssuer:
                 await self._check_not_above(old, asks)
             wish, above = complete_replacement(wish, old), await self._parent_of(old)
         if any(map(is_reference, wish.limits.rules)):
-            wish = replace(wish, limits=frozen(wish.limits, self._catalog()))
+            wish = replace(wish, limits=freeze_limits(wish.limits, self._catalog()))
         # The key that requests a replacement receives its text. So the replacement ends with that key, as if it had
         # minted it.
         parent = asks if asks is not None and (old is None or old.id != asks.id) else above

@@ -109,7 +109,7 @@ class Minted:
             self._record_use(before)
             self._read_again(key_digest)
 
-    def over(self, access: Access) -> bool:
+    def has_ended(self, access: Access) -> bool:
         """Return whether an exchange with this key must stop because the key has ended.
 
         `access`: the state when the exchange started; the key may have got an earlier end since.
@@ -271,7 +271,7 @@ class Keys:
         if found is None and kind_of(text) == kind:
             found = self._of_ours(await self._minted.caller(key_digest))
         if found is None or (found.key.kind if found.key is not None else "key") != kind:
-            raise mistaken(text, kind) or unknown(kind)
+            raise wrong_kind_error(text, kind) or invalid_key_error(kind)
         return found
 
     def _of_ours(self, caller: Caller | None) -> Caller | None:
@@ -279,7 +279,7 @@ class Keys:
         return caller if caller is not None and caller.environment.name in self._environments else None
 
 
-def mistaken(text: str, kind: Kind) -> Unauthorized | None:
+def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
     """Return the error for a text in the form of the other kind, naming its proper place; not whether the key exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
         message = "This is a capability address, not a secret key."
@@ -292,7 +292,7 @@ def mistaken(text: str, kind: Kind) -> Unauthorized | None:
     return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)
 
 
-def unknown(kind: Kind) -> Unauthorized:
+def invalid_key_error(kind: Kind) -> Unauthorized:
     """Return the same error for a key that was never minted, was revoked or has expired."""
     if kind == "capability":
         message = "Invalid capability address: unknown, expired or revoked."

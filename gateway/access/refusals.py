@@ -16,7 +16,7 @@ def rule_and_fix(rule: str, fix: str, changed_by: str = MINTERS) -> dict[str, An
     return {"rule": rule, "changed_by": changed_by, "fix": fix}
 
 
-def lacking(*scopes: str) -> Forbidden:
+def missing_scope_error(*scopes: str) -> Forbidden:
     """Return the error for a key that has none of `scopes`; any one of them is enough."""
     return Forbidden(
         "forbidden",

@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 from pydantic import Field
 
 from gateway import clock
-from gateway.access.refusals import lacking, with_payload
+from gateway.access.refusals import missing_scope_error, with_payload
 from gateway.access.scopes import CONNECT
 from gateway.api import answers
 from gateway.api.addressed import in_path, known_ref, ref_of
@@ -161,7 +161,7 @@ async def get_connection(request: web.Request) -> web.Response:
     force = truth(query, "force_refresh")
     readable, revealed = policy.allows(READ), policy.allows(READ_CREDENTIALS)
     if not revealed and (force or with_refresh_token):
-        raise lacking(READ_CREDENTIALS)
+        raise missing_scope_error(READ_CREDENTIALS)
     await runtime.store.connections.touch_fetched(ref, now=clock.now())
     try:
         connection, not_refreshed = await runtime.live.current(ref, force=force)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.access.key_policy import Policy
-from gateway.access.refusals import beyond_limits, lacking
+from gateway.access.refusals import beyond_limits, missing_scope_error
 from gateway.api import answers
 from gateway.api.addressed import unique_key
 from gateway.api.integration_shapes import (
@@ -186,7 +186,7 @@ def _check_hosts(policy: Policy, found: Integration, body: IntegrationChanges) -
     more = set(body.allowed_hosts or ()) - set(found.allowed_hosts)
     kept = found.client_secret or found.private_key
     if more and kept is not None and body.credentials is None and not policy.allows(READ_CREDENTIALS):
-        raise lacking(READ_CREDENTIALS)
+        raise missing_scope_error(READ_CREDENTIALS)
 
 
 def _unknown(key: str) -> NoReturn:

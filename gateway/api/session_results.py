@@ -110,7 +110,7 @@ async def poll(request: web.Request) -> web.Response:
     outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _reached(request, one)]
     if mine and not outcomes:
         session = await runtime.sessions.known(name)  # it may have ended while we waited
-    if not mine and not outcomes and not await runtime.store.sessions.ended(name, request[ENVIRONMENT].name):
+    if not mine and not outcomes and not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name):
         raise _unknown()
     expires_at = session.expires_at if mine and session else None
     return web.json_response(answers.SessionResult(data=_result_json(outcomes, expires_at)))

@@ -36,7 +36,7 @@ from gateway.authorization.results import (
 )
 from gateway.authorization.session_connections import SessionConnections
 from gateway.catalog.provider import Provider
-from gateway.connections.create import Creator, as_before
+from gateway.connections.create import Creator, settings_for_reconnect
 from gateway.connections.refused_scopes import asked_again
 from gateway.connections.settings import complete
 from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
@@ -287,7 +287,7 @@ class Flows:
         config, scopes = settings_of(session, provider, integration_id, asked.config)
         given = tuple(sorted(config))
         if session.reconnects:
-            config = await as_before(self._store, session, provider, integration_id, config)
+            config = await settings_for_reconnect(self._store, session, provider, integration_id, config)
             scopes = scopes or await self._scopes_again(session, provider, integration)
         complete(provider, config, ("params",))
         context = AuthContext(provider, integration, config, public_url=self._current.generation.public_url)

@@ -14,7 +14,7 @@ import structlog
 
 from gateway import clock
 from gateway.authorization.outcomes import Outcomes
-from gateway.connections.create import Creator, gone
+from gateway.connections.create import Creator, missing_connection_error
 from gateway.connections.delete import Revoker
 from gateway.connections.verify import check_same
 from gateway.errors import Conflict, Forbidden, GatewayError, InvalidRequest, NotFound
@@ -107,7 +107,7 @@ class SessionConnections:
 
         def check(there: Connection | None) -> None:
             if one.reconnects and there is None:
-                raise gone(one.ref)
+                raise missing_connection_error(one.ref)
             provider = self._creator.provider_of(self._current.generation.integrations.get(*one.ref[:2]))
             if there is not None and one.reconnects:
                 check_same(provider, there.account, new.account)
@@ -164,7 +164,7 @@ class SessionConnections:
         try:
             if await self._store.connections.get(one.ref) is not None:
                 return
-            if account is not None and await self._store.connections.of_account(one.ref, account):
+            if account is not None and await self._store.connections.has_other_for_account(one.ref, account):
                 return
         except GatewayError as fault:
             log.warning("revocation_failed", connection_id=one.ref.connection_id, detail=fault.message)

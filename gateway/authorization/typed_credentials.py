@@ -12,7 +12,7 @@ from gateway.authorization.outcomes import Outcomes, log_failure
 from gateway.authorization.results import error_type
 from gateway.authorization.session_connections import SessionConnections
 from gateway.catalog.provider import Provider
-from gateway.connections.create import Creator, as_before
+from gateway.connections.create import Creator, settings_for_reconnect
 from gateway.errors import Code, GatewayError, InvalidRequest, Issue, UpstreamFailed
 from gateway.records.connecting import ConnectSession, Outcome, PendingConnection
 from gateway.records.connection import Connection
@@ -88,7 +88,7 @@ class TypedCredentialConnector:
             params = {name: text for name, text in params.items() if name.casefold() != EXTERNAL_ID}
         config, _ = settings_of(session, provider, integration.integration_id, params)
         if session.reconnects:
-            config = await as_before(self._store, session, provider, integration.integration_id, config)
+            config = await settings_for_reconnect(self._store, session, provider, integration.integration_id, config)
         if provider.auth_mode == "AWS_SIGV4":
             config = {EXTERNAL_ID: external_id(session, integration), **config}
         try:

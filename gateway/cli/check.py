@@ -35,11 +35,11 @@ RENAMED: Final = (
 
 def unusable(config: "Config") -> Iterator[Fault]:
     """Yield the faults for which `gateway serve` would refuse to start, with its messages."""
-    from gateway.store.preflight import usable
+    from gateway.store.preflight import check_url
     from gateway.store.preflight_checks import StoreRefused
 
     try:
-        usable(config.store.url)
+        check_url(config.store.url)
     except StoreRefused as refusal:
         yield Fault(config.where("store", "url"), str(refusal))
 

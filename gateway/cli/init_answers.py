@@ -173,14 +173,14 @@ def _webhook_url(text: str) -> str:
 def _store_url(text: str) -> str:
     """Return the checked store URL. A URL with a ``${…}`` reference is filled in later; `gateway check` checks it."""
     from gateway.config import store_url
-    from gateway.store.preflight import usable
+    from gateway.store.preflight import check_url
     from gateway.store.preflight_checks import StoreRefused
 
     if "${" in text:
         return text
     try:
         url = store_url.checked(text)
-        usable(url)
+        check_url(url)
     except StoreRefused as refusal:
         raise ValueError(str(refusal)) from None
     except ValueError as fault:

@@ -148,7 +148,7 @@ class ConnectionCache:
                 continue
             if not same:
                 kept.opened, kept.good_until = None, 0.0
-            self._kept.look_again(kept, after.config.live.ttl_s)  # `ttl_s` may have changed
+            self._kept.schedule_entry(kept, after.config.live.ttl_s)  # `ttl_s` may have changed
 
     def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
         """Return the connection if it is fresh, else None: a dict look-up without I/O or await. `now`: monotonic seconds."""
@@ -493,14 +493,14 @@ class ConnectionCache:
                 self._put_away(unread)
             self.forget(ref)  # the row has changed and cannot be read: stop serving the old one
         for kept in self._kept.due(now):
-            self._see_to(kept, now)
+            self._maintain_entry(kept, now)
         if now - self._tidied_at >= TIDIED_EVERY_S:
             self._tidied_at = now
             for noted in (self.feed.changed_at, self._forgotten_at):
                 for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
                     del noted[ref]
 
-    def _see_to(self, kept: CacheEntry, now: float) -> None:
+    def _maintain_entry(self, kept: CacheEntry, now: float) -> None:
         if (
             now >= kept.used_at + self._limits.ttl_s
         ):  # computed as in `next_due`: an entry that stays must not be due now
@@ -513,7 +513,7 @@ class ConnectionCache:
             kept.refresh_at = None  # refreshed now, before a call has to wait, or scheduled again at its next use
             if self.may_try(kept.connection, clock.now()):
                 self._refresh_behind(kept.connection)
-        self._kept.look_again(kept, self._limits.ttl_s)
+        self._kept.schedule_entry(kept, self._limits.ttl_s)
 
     def _put_away(self, kept: CacheEntry) -> None:
         """Stop serving the entry; if the database cannot be read now, keep its connection, which may be newer than a later

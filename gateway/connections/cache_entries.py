@@ -71,7 +71,7 @@ class CacheEntries:
             self.drop(next(iter(self._kept)))
         self._kept[ref] = kept
         self.bytes_held += kept.size
-        self.look_again(kept, ttl_s)
+        self.schedule_entry(kept, ttl_s)
 
     def weigh(self, kept: CacheEntry) -> None:
         """Update the size of an entry after its row was replaced."""
@@ -88,7 +88,7 @@ class CacheEntries:
         self._due.clear()
         self.bytes_held = 0
 
-    def look_again(self, kept: CacheEntry, ttl_s: float) -> None:
+    def schedule_entry(self, kept: CacheEntry, ttl_s: float) -> None:
         """Schedule the entry for the next time it is due."""
         kept.due_at = kept.next_due(ttl_s)
         heappush(self._due, (kept.due_at, kept.connection.ref))
@@ -97,7 +97,7 @@ class CacheEntries:
             heapify(self._due)
 
     def due(self, now: float) -> Iterator[CacheEntry]:
-        """Yield the entries that are due at `now`, each once. The caller passes entries that stay to `look_again`."""
+        """Yield the entries that are due at `now`, each once. The caller passes entries that stay to `schedule_entry`."""
         while self._due and self._due[0][0] <= now:
             at, ref = heappop(self._due)
             kept = self._kept.get(ref)

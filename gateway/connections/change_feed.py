@@ -109,7 +109,7 @@ class ChangeFeed:
                 if self._missed:
                     await self._cache.write_back()
                     self._missed = False
-                position, version = await _to_its_end(self._look(position, version))
+                position, version = await _to_its_end(self._apply_changes(position, version))
                 if beside is not None:
                     await beside()
                 if self._lost:
@@ -129,7 +129,7 @@ class ChangeFeed:
                 self._swept_at = clock.monotonic()
                 self._cache.sweep()
 
-    async def _look(self, position: LogPosition | None, version: Hashable) -> tuple[LogPosition, Hashable]:
+    async def _apply_changes(self, position: LogPosition | None, version: Hashable) -> tuple[LogPosition, Hashable]:
         """Apply the changes since `position`. Returns the end of the log, and the store's version.
 
         `position` None: changes may have been missed, so all entries read before now are dropped.

@@ -161,7 +161,7 @@ class Creator:
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
         before = await self._store.connections.get(ref) if reconnects or pinned or not config else None
         if reconnects and before is None:
-            raise gone(ref)
+            raise missing_connection_error(ref)
         settings = accepted(provider, config, path) if config else self._settings_of(before)
         settings = {**mode.settings(held), **settings}
         complete(provider, settings, path)
@@ -252,7 +252,7 @@ def repointed(path: Sequence[str]) -> InvalidRequest:
     return InvalidRequest("connection_validation_failed", message, errors=[Issue("custom", message, tuple(path))])
 
 
-def gone(ref: ConnectionRef) -> InvalidRequest:
+def missing_connection_error(ref: ConnectionRef) -> InvalidRequest:
     return InvalidRequest(
         "invalid_connection",
         f"The connection '{ref.connection_id}' that this session is to reconnect is gone. Connect again.",
@@ -264,7 +264,7 @@ def gone(ref: ConnectionRef) -> InvalidRequest:
 SITE = ("subdomain", "cloudId")
 
 
-async def as_before(
+async def settings_for_reconnect(
     store: Store, session: ConnectSession, provider: Provider, integration_id: str, config: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the settings for a reconnect: those of the existing connection, which stays on its site, overridden by `config`.
@@ -274,7 +274,7 @@ async def as_before(
     ref = ConnectionRef(session.environment, integration_id, session.connection_id or "")
     row = await store.connections.get(ref)
     if row is None:
-        raise gone(ref)
+        raise missing_connection_error(ref)
     # A session that may change no setting must not bypass this check because stored settings are damaged.
     opened = store.open if session.pinned else store.open_or_nothing
     before = {**row.config, **opened(row.secret_config)}

@@ -198,7 +198,7 @@ class Rejections:
         elif one is not None and one.writing is None and (one.final is not None or not _same_grant(one.seen, row)):
             del self.suspected[row.ref]
 
-    def refused(self, opened: Opened, status: int, path: str) -> None:
+    def record_refusal(self, opened: Opened, status: int, path: str) -> None:
         """Count a 401 or 403 to a call with the newest credential. `path`: path of the call, without the query."""
         row = opened.connection
         other = row.failure is not None and row.failure.code != REJECTED  # a failed refresh says more about the cause
@@ -225,7 +225,7 @@ class Rejections:
             noted = RefreshFailure(REJECTED, message, final, clock.now(), run.count)
             self._write(one, self._noted(one, noted))
 
-    def accepted(self, ref: ConnectionRef) -> None:
+    def record_acceptance(self, ref: ConnectionRef) -> None:
         """End the count of a connection whose call the API answered with 2xx; withdraw its stored verdict."""
         one = self.suspected[ref]
         if one.final is None and one.writing is None:

@@ -102,7 +102,7 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
 async def _with_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
     """Return the person. Here the cookie only ties forms to this browser. A sign-in is recorded once in `session_hours`."""
     by = "identity_headers"
-    if await request.app[RUNTIME].store.console_sessions.seen(session, by=by, now=clock.now()):
+    if await request.app[RUNTIME].store.console_sessions.record_identity_sign_in(session, by=by, now=clock.now()):
         log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=by)
     if token:
         return SignedIn(session, _form_value(token))

@@ -58,7 +58,7 @@ class ReceiverAnswer:
     wait_s: float | None = None
 
     @property
-    def taken(self) -> bool:
+    def is_success(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
 
 
@@ -70,7 +70,7 @@ def outcome(
     410 means that the receiver wants no more events (Standard Webhooks). Every other answer but 2xx is retried until
     `give_up_at`. Redirects are retried too, not followed: a signed body is sent only to configured addresses.
     """
-    if answer.taken:
+    if answer.is_success:
         return DeliveryOutcome(DeliveryState.DELIVERED, answer.status)
     why = answer.fault or f"the receiver answered {answer.status}"
     if answer.status == GONE:
@@ -117,7 +117,7 @@ class TargetPace:
     def record(self, answer: ReceiverAnswer, now: float) -> bool:
         """Count the result of one delivery. Return True if the target was down and has recovered."""
         was_down = self.down
-        if answer.taken:
+        if answer.is_success:
             self.failures, self.resting_until = 0, 0.0
             return was_down
         self.failures += 1

@@ -317,11 +317,11 @@ class Attempts:
         if status in REFUSING:
             if not self._judged and self.at_home:
                 path = self._request[UPSTREAM].target.partition("?")[0]
-                rejections.refused(self._request[CONNECTION], status, path)
+                rejections.record_refusal(self._request[CONNECTION], status, path)
         elif rejections.suspected and (200 <= status < 300 or status == 101):
             ref = self._request[CONNECTION].connection.ref
             if ref in rejections.suspected:
-                rejections.accepted(ref)
+                rejections.record_acceptance(ref)
 
     def _judge_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
         """Record a 401 as a refusal if the refresh that it started produced no newer token."""
@@ -330,7 +330,7 @@ class Attempts:
         newer = refresh.result()
         if newer is None or newer.connection.version <= sent.connection.version:
             path = self._request[UPSTREAM].target.partition("?")[0]
-            self._runtime.live.rejections.refused(sent, 401, path)
+            self._runtime.live.rejections.record_refusal(sent, 401, path)
 
     @property
     def at_home(self) -> bool:

@@ -146,7 +146,7 @@ class ExchangeWatch:
         caller = self._request.get(CALLER)
         if caller is None or caller.access is None:
             return False
-        return self._request.app[RUNTIME].minted.over(caller.access)
+        return self._request.app[RUNTIME].minted.has_ended(caller.access)
 
     def _end(self, fault: ExchangeTimeout) -> None:
         self._fault = fault

@@ -48,7 +48,7 @@ AUTHORIZED: Final = frozenset({Event.CREATED, Event.RECONNECTED})
 NO_REFRESH_TOKEN: Final = "no_refresh_token"  # noqa: S105 (the type of a warning)
 
 
-def of_change(before: State | None, after: State) -> Event | None:
+def event_for_change(before: State | None, after: State) -> Event | None:
     """Return the event for the step from one state to the next; None for a step that has no event.
 
     Events distinguish three cases: refreshes succeed, refreshes fail temporarily, somebody must act. A step between two

@@ -73,7 +73,7 @@ class Change:
     before: State | None = None
 
 
-def after(state: State, happening: Happening) -> State:
+def next_state(state: State, happening: Happening) -> State:
     """Return the next state. An outage says nothing about a grant that is known to be gone."""
     if happening is Happening.REPLACED:
         return state
@@ -84,7 +84,7 @@ def after(state: State, happening: Happening) -> State:
     return _ALWAYS[happening]
 
 
-def of_failure(code: str, *, final: bool) -> Happening:
+def happening_for_failure(code: str, *, final: bool) -> Happening:
     """Return the happening that a failure stands for."""
     if not final:
         return Happening.UNAVAILABLE

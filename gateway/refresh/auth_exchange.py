@@ -151,7 +151,7 @@ async def _answered(egress: Egress, call: ProviderCall, timeout_s: float, attemp
 
 def _compare_clocks(reply: Reply) -> None:
     dates, date = clock.provider_dates, reply.headers.get("Date")
-    if date is None or "Age" in reply.headers or not dates.answered(reply.asked_at, clock.now(), date):
+    if date is None or "Age" in reply.headers or not dates.add_date(reply.asked_at, clock.now(), date):
         return
     if dates.seconds == 0:
         log.info("clock_agrees_with_providers")

@@ -122,7 +122,7 @@ def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
 
 
-def lost(connection: Connection, sent_at: datetime, now: datetime) -> RefreshFailure:
+def lost_token_failure(connection: Connection, sent_at: datetime, now: datetime) -> RefreshFailure:
     """Return the failure for a token that a stopped node sent and that a rotating provider accepts only once."""
     message = (
         f"A node sent the refresh token at {sent_at:%Y-%m-%d %H:%M:%S} UTC and then stopped. The token works only once, so "

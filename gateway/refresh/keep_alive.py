@@ -62,7 +62,7 @@ class KeepAlive:
 
     async def once(self) -> int:
         """Refresh all connections that are due, if this node does the task; return how many were refreshed."""
-        if not await self._mine():
+        if not await self._claim_task():
             self._planned_for = None
             return 0
         await self._ends.record()
@@ -79,18 +79,18 @@ class KeepAlive:
             done += await self._refresh(name)
         return done
 
-    async def _mine(self) -> bool:
+    async def _claim_task(self) -> bool:
         return await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=HELD)
 
     async def _refresh(self, name: str) -> int:
         done = 0
         while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
-            if not await self._mine():
+            if not await self._claim_task():
                 break
             await self._ends.record()  # refreshes may take minutes
             tasks = [self._refresher.start(row) for row in rows]
             pending = set(tasks)
-            while pending and await self._mine():
+            while pending and await self._claim_task():
                 _, pending = await asyncio.wait(pending, timeout=HELD.total_seconds() / 3)
             if any(task.cancelled() for task in tasks):  # the gateway stops; another node continues
                 break
@@ -128,7 +128,7 @@ class KeepAlive:
 
     async def _planned(self, provider: Provider, rows: Sequence[Connection]) -> int:
         """Store the schedule of `rows`; return how many have changed."""
-        await self._mine()
+        await self._claim_task()
         planned = []
         for row in rows:
             try:

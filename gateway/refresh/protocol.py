@@ -172,13 +172,13 @@ class TokenSource:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
             again = self._attempt(row, replies)
             try:
-                return again, await self._held(mode.renew(kept, context), again)
+                return again, await self._run_dialogue(mode.renew(kept, context), again)
             except (TokenRefused, TokenUnavailable):
                 if again.asked:
                     raise  # refused by the provider, and not read from the journal
         first = self._attempt(row)
         try:
-            return first, await self._held(mode.renew(kept, context), first)
+            return first, await self._run_dialogue(mode.renew(kept, context), first)
         except TokenRefused as fault:
             before = self._before(row)
             if fault.code not in GRANT_GONE or before is None:
@@ -187,12 +187,12 @@ class TokenSource:
             # rotation.
             log.warning("previous_refresh_token_tried", **log_fields(row.ref), reason=fault.code)
             second = self._attempt(row)
-            return second, await self._held(mode.renew({**kept, **before}, context), second)
+            return second, await self._run_dialogue(mode.renew({**kept, **before}, context), second)
 
     def _attempt(self, row: Connection, replies: Sequence[Recorded] = ()) -> Attempt:
         return Attempt(self._dialogues.exchange, self._store.journal.entry(row), replies)
 
-    async def _held(self, dialogue: Dialogue[dict[str, Any]], attempt: Attempt) -> dict[str, Any]:
+    async def _run_dialogue(self, dialogue: Dialogue[dict[str, Any]], attempt: Attempt) -> dict[str, Any]:
         try:
             return await self._dialogues.hold(dialogue, timeout_s=TOKEN_CALL_S, attempt=attempt)
         except Exception:
@@ -298,7 +298,7 @@ class RefreshProtocol:
             raise backoff.refusal(row, row.failure, now)
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
             # Recorded under the holder, which stays: its machine may still have the reply and finish.
-            lost = backoff.lost(row, row.intent.at, now)
+            lost = backoff.lost_token_failure(row, row.intent.at, now)
             await self._record_failure(row, row.lease.owner, lost, now, still_open=True)
 
     async def _refreshed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:

@@ -32,11 +32,11 @@ class SentCredentials:
         others = self._answered.get(_credential(entry), {})
         return any(attempt != entry.attempt and at > asked_at for attempt, at in others.items())
 
-    def under_way(self, entry: Entry) -> None:
+    def record_sent(self, entry: Entry) -> None:
         credential = self._credentials[entry.attempt] = _credential(entry)
         self._answered.setdefault(credential, {})[entry.attempt] = math.inf
 
-    def answered(self, entry: Entry) -> None:
+    def record_answer(self, entry: Entry) -> None:
         if entry.attempt in self._credentials:
             self._answered[self._credentials[entry.attempt]][entry.attempt] = clock.monotonic()
 
@@ -159,7 +159,7 @@ async def send_journalled(
         return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
     if journals.sent.unread(entry, clock.monotonic() if wanted_at is None else wanted_at):
         raise ExchangeLost("timeout", "the answer to an earlier request with the same token was not read yet.")
-    journals.sent.under_way(entry)
+    journals.sent.record_sent(entry)
     journalled = False
     try:
         writer = journals.of(entry.folder)
@@ -183,6 +183,6 @@ async def send_journalled(
         return reply
     finally:
         if journalled:
-            journals.sent.answered(entry)
+            journals.sent.record_answer(entry)
         else:
             journals.sent.forget(entry.attempt)

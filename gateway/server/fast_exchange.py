@@ -413,7 +413,7 @@ class FastExchange:
             limit_s = self._limits.body_idle_s
         if timeouts.total_s is not None and now - began >= timeouts.total_s:
             self._time_out(ExchangeTimeout(timeouts.total_s, total=True))
-        elif plan.access is not None and route.runtime.minted.over(plan.access):
+        elif plan.access is not None and route.runtime.minted.has_ended(plan.access):
             self._time_out(ExchangeTimeout(now - began, total=True))  # the chain, if it takes over, reports the reason
         elif now - self.moved_at >= limit_s:
             self._time_out(ExchangeTimeout(limit_s), by_caller=by_caller)

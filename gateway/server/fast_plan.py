@@ -81,7 +81,7 @@ class FastPlan:
     def refused(self, status: int) -> None:
         """Record that the provider refuses the credential or the request."""
         path = self.target.partition("?")[0]
-        self.route.runtime.live.rejections.refused(self.opened, status, path)
+        self.route.runtime.live.rejections.record_refusal(self.opened, status, path)
 
     @property
     def waits_for_caller(self) -> bool:

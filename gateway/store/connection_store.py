@@ -37,7 +37,7 @@ from gateway.store.connection_rows import (
     search_text,
     stored,
 )
-from gateway.store.history import BEFORE, note_end, record_happening
+from gateway.store.history import BEFORE, record_final_failure, record_happening
 from gateway.store.outbox import Outbox
 from gateway.store.pending_authorizations import count_connection, delete_sessions
 from gateway.store.tables import connect_sessions, connection_history, connections
@@ -162,14 +162,14 @@ class ConnectionStore:
             entry = entry.with_session(session_digest, int(key_id) if key_id else None)
             action = AuditAction.CONNECTION_CREATED if created else AuditAction.CONNECTION_RECONNECTED
             entry = replace(entry, action=action)
-        await self._note(db, replace(entry, detail=_what(new, created=created)), written)
+        await self._note(db, replace(entry, detail=_audit_detail(new, created=created)), written)
         await record_change(db, new.ref, now)
         return written, created
 
     async def _note(self, db: AsyncConnection, entry: AuditEntry, row: Connection) -> None:
         await self._trail.record(db, entry, end_user_id=row.end_user.id if row.end_user else None)
 
-    async def of_account(self, ref: ConnectionRef, account_id: str) -> bool:
+    async def has_other_for_account(self, ref: ConnectionRef, account_id: str) -> bool:
         """Return whether another connection of `ref`'s integration belongs to this account."""
         mine = connections.c.environment == ref.environment, connections.c.integration_id == ref.integration_id
         other = connections.c.connection_id != ref.connection_id, connections.c.account_id == account_id
@@ -194,7 +194,7 @@ class ConnectionStore:
                 created = await self._claim_row(db, new, now)
             await give_past(db, (await stored(db, new.ref)).id, past, now=now)
             written = await stored(db, new.ref)
-            await self._note(db, replace(entry, detail=_what(new, created=created)), written)
+            await self._note(db, replace(entry, detail=_audit_detail(new, created=created)), written)
             await record_change(db, new.ref, now)
             return written, created
 
@@ -319,7 +319,7 @@ class ConnectionStore:
         await record_happening(db, outbox, row, authorized, changed, now=now, reason=reason, detail=new.warning)
         if new.ended is not None and reported:
             seen = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
-            await note_end(db, outbox, seen, new.ended)
+            await record_final_failure(db, outbox, seen, new.ended)
         if new.tags is not None:
             await index_tags(db, row.id, new.tags)
         return True
@@ -352,7 +352,7 @@ def connection_audit_entry(action: AuditAction, ref: ConnectionRef, now: datetim
     )
 
 
-def _what(new: NewConnection, *, created: bool) -> dict[str, Any]:
+def _audit_detail(new: NewConnection, *, created: bool) -> dict[str, Any]:
     return {"provider": new.provider, "replaced": not created}
 
 

@@ -67,7 +67,7 @@ class ConsoleSessionStore:
 
         await self._transactions.write(write)
 
-    async def seen(self, session: ConsoleSession, *, by: str, now: datetime) -> bool:
+    async def record_identity_sign_in(self, session: ConsoleSession, *, by: str, now: datetime) -> bool:
         """Record a sign-in of a person named by ``identity_headers``, who has no stored session: once for each name and role
         until `session.expires_at`. Returns whether it was recorded."""
         table = console_sessions.c

@@ -256,9 +256,9 @@ class DataKeys:
         """
         async with self._allowing:
             await self._allow(environment, self.enough + seals)
-        return partial(self._hold, environment, SEALS_A_TURN + seals)
+        return partial(self._lock_newest_key, environment, SEALS_A_TURN + seals)
 
-    async def _hold(self, environment: str, seals: int, db: AsyncConnection) -> None:
+    async def _lock_newest_key(self, environment: str, seals: int, db: AsyncConnection) -> None:
         """Lock the newest key until `db` has committed, so that no newer key replaces it. Raises FenceFailed.
 
         This prevents sealing a value under a key that is being replaced, after its values were counted (ADR 22). If several

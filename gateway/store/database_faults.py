@@ -50,7 +50,7 @@ class DatabaseDamage:
         self.full = True
         self._log("database_full", error, "free space on the disk of the database; writes then go on by themselves")
 
-    def written(self) -> None:
+    def record_commit(self) -> None:
         """Record that a transaction was committed: the disk is no longer full."""
         if self.full:
             self.full = False

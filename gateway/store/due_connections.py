@@ -15,7 +15,7 @@ from gateway.records.states import ENDED
 from gateway.store.changes import record_change
 from gateway.store.connection_rows import connection_of, life_columns, sealed_in
 from gateway.store.data_keys import DataKeys
-from gateway.store.history import BEFORE, note_end
+from gateway.store.history import BEFORE, record_final_failure
 from gateway.store.outbox import Outbox
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
@@ -140,7 +140,7 @@ class ExpiringStore:
             if found.state in ENDED:
                 await db.execute(update(connections).where(table.id == row.id).values(end_settled=True))
                 continue
-            await note_end(db, self._outbox, found, failure)
+            await record_final_failure(db, self._outbox, found, failure)
             done.append(row)
         for row in done:
             await record_change(db, row.ref, now)

@@ -58,7 +58,7 @@ class EditStore:
         entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, ref.environment, now, **where, detail={"fields": fields})
 
         async def write(db: AsyncConnection) -> Connection:
-            held = await _held(db, ref)
+            held = await _lock_row(db, ref)
             row_id = held.id
             columns: dict[str, Any] = {"updated_at": now}
             if wanted.end_user is not None:
@@ -96,7 +96,7 @@ class EditStore:
             # Rows are locked in the same order everywhere: no deadlock.
             new: dict[ConnectionRef, Mapping[str, Any]] = {}
             for ref in sorted(set(refs)):
-                old = (await _held(db, ref)).metadata
+                old = (await _lock_row(db, ref)).metadata
                 new[ref] = {**old, **metadata} if merge and old else metadata
                 if not fits(new[ref]):
                     raise MetadataUnfit(ref, new[ref])
@@ -107,7 +107,7 @@ class EditStore:
         return await self._transactions.write(write)
 
 
-async def _held(db: AsyncConnection, ref: ConnectionRef) -> Any:
+async def _lock_row(db: AsyncConnection, ref: ConnectionRef) -> Any:
     """Lock the row until the transaction ends, and return the columns that an edit needs."""
     asked = select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
     row = (await db.execute(asked)).one_or_none()

@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.http.scope_challenge import MOST_SCOPES
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure, RefusedScopes
-from gateway.records.event import Event, of_change
-from gateway.records.states import ENDED, REJECTED, Change, Happening, State, after, of_failure
+from gateway.records.event import Event, event_for_change
+from gateway.records.states import ENDED, REJECTED, Change, Happening, State, happening_for_failure, next_state
 from gateway.store.changes import record_change
 from gateway.store.connection_rows import NO_FAILURE, at, failure_columns, refused_scopes_json, stored
 from gateway.store.outbox import Outbox
@@ -43,7 +43,7 @@ async def record_happening(
     Returns all columns written. A happening that changes neither the state nor its reason gets no history entry. If it is new to
     the application, and `outbox` is given, an event is added too.
     """
-    state = after(State(row.state), happening)
+    state = next_state(State(row.state), happening)
     moved = state != row.state or (happening not in SILENT and reason != row.state_reason)
     changed: dict[str, Any] = {}
     before = State(row.state) if row.state_since is not None else None
@@ -55,13 +55,13 @@ async def record_happening(
     written = {**values, **changed}
     await db.execute(CHANGED, {"row_id": row.id, **written})
     again = happening is Happening.AUTHORIZED and before is not None
-    event = Event.RECONNECTED if again else of_change(before, state)
+    event = Event.RECONNECTED if again else event_for_change(before, state)
     if event is not None and outbox is not None:
         await outbox.add_event(db, row.id, event, now=now, reason=reason, detail=detail)
     return written
 
 
-async def note_end(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:
+async def record_final_failure(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:
     """Write that the connection `row` (`BEFORE`) has ended permanently, in the caller's transaction, which has locked it."""
     values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
     why = {"reason": failure.code, "detail": failure.message}
@@ -123,7 +123,7 @@ class RejectionStore:
     async def record(self, seen: Connection, failure: RefreshFailure) -> Connection | None:
         """Write `failure`, of code `REJECTED`, and return the row. Returns None if the row has another grant than `seen` or
         another kind of failure, or has ended."""
-        happening = of_failure(failure.code, final=failure.final)
+        happening = happening_for_failure(failure.code, final=failure.final)
 
         async def write(db: AsyncConnection) -> Connection | None:
             row = await self._row(db, seen)

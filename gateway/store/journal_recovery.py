@@ -157,7 +157,7 @@ class RefreshJournal:
         overdue: set[str] = set()
         dead, living = await asyncio.to_thread(self._files)
         useless, settled = await self._useless(dead, current, holding)
-        over = [attempt for path in living async for attempt in self._over(path, current, overdue)]
+        over = [attempt for path in living async for attempt in self._overdue_attempts(path, current, overdue)]
         if (useless or over) and (unchanged is None or await unchanged()):
             for path in useless:
                 path.unlink(missing_ok=True)
@@ -184,7 +184,7 @@ class RefreshJournal:
                 useless.append(path)
         return useless, list(settled.values())
 
-    async def _over(self, path: Path, current: Current, overdue: set[str]) -> AsyncIterator[str]:
+    async def _overdue_attempts(self, path: Path, current: Current, overdue: set[str]) -> AsyncIterator[str]:
         """Yield attempts that a living process never released, and whose replies are no longer needed."""
         for about, _ in await asyncio.to_thread(read, path):
             attempt = about.get("attempt")  # None in a file of an earlier release that still runs

@@ -84,7 +84,7 @@ class SessionStore:
             row = (await db.execute(alive)).mappings().first()
         return None if row is None else await self._session(dict(row))
 
-    async def ended(self, digest: str, environment: str) -> bool:
+    async def has_existed(self, digest: str, environment: str) -> bool:
         """Return whether the session exists, has expired or was deleted. `flow_results` remembers a deleted one for an hour."""
         its = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
         condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)

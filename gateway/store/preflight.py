@@ -60,7 +60,7 @@ def place_of(store: "StoreConfig") -> str:
     return str(sqlite_path(store.url))
 
 
-def usable(url: str) -> None:
+def check_url(url: str) -> None:
     """Check that the URL names a database, without opening it. Raises StoreRefused."""
     if not url.startswith(POSTGRES):
         from gateway.store.sqlite.file_preflight import sqlite_path

@@ -33,7 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway import clock
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
-from gateway.records.states import REJECTED, Happening, State, of_failure
+from gateway.records.states import REJECTED, Happening, State, happening_for_failure
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import OwnChanges, execute_last, record_change
 from gateway.store.connection_rows import (
@@ -316,7 +316,7 @@ class RefreshStore:
         and whose renewal meanwhile fences this write off. `keep_lease`: `owner` keeps the lease, since its machine may have the
         reply. `happening`: overrides the happening that `failure` implies.
         """
-        what = happening or of_failure(failure.code, final=failure.final)
+        what = happening or happening_for_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
         if keep_lease:
             given_back = {}

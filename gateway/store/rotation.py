@@ -180,7 +180,7 @@ class BatchSize:
             start += len(some)
             yield some
 
-    def took(self, held_s: float) -> None:
+    def adapt_to(self, held_s: float) -> None:
         """Adapt the size to the last transaction, which took `held_s`: halve it above HOLDS_S, else double it up to BATCH."""
         self._size = max(SHORTEST_BATCH, self._size // 2) if held_s > HOLDS_S else min(BATCH, 2 * self._size)
 
@@ -339,7 +339,7 @@ class Rotation:
                         damaged.append(f"{column.name} of {sealed.row}")
                 if changed:
                     await db.execute(_replace(column), changed)
-                self._batch.took(time.monotonic() - started)
+                self._batch.adapt_to(time.monotonic() - started)
                 return len(rows), damaged
 
             seen, damaged = await self._write(write, before=partial(self._keys.allow, environment, seals=len(some)))

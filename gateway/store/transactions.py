@@ -79,7 +79,7 @@ NOTIFIES: Final = "gateway_notifies"  # a key in a connection's `info`: notify o
 CROWDED: Final = "too many writes are queued"
 
 
-def caused(work: Work[T], by: str | None) -> Work[T]:
+def with_cause(work: Work[T], by: str | None) -> Work[T]:
     """Return `work` with its cause (`current_cause`) set to `by`, in whichever task it runs."""
     if by is None:
         return work
@@ -188,7 +188,7 @@ class Transactions:
         the name of the caller's task.
         """
         asking = asyncio.current_task()
-        work = caused(work, cause())
+        work = with_cause(work, cause())
         task = asyncio.create_task(self._in_turns(work, before, at_once), name=asking.get_name() if asking else None)
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -241,7 +241,7 @@ class Transactions:
             if one is not None and (row := await self._one_row(one)) is not None:
                 return one.result(row)
             try:
-                return await self.begin(work if fence is None else behind(fence, work))
+                return await self.begin(work if fence is None else with_fence(fence, work))
             except FenceFailed:
                 continue
         raise unavailable("its data keys are being replaced")
@@ -258,7 +258,7 @@ class Transactions:
                 db.info.pop(NOTIFIES, None)
                 done = await work(db)
                 notifies = db.info.pop(NOTIFIES, False)
-        self.damage.written()
+        self.damage.record_commit()
         if notifies and self._notify is not None:
             self._notify_others()
         return done
@@ -269,7 +269,7 @@ class Transactions:
             async with self._engines.autocommit.connect() as db:
                 row = (await db.execute(one.statement, one.parameters)).mappings().one_or_none()
         if row is not None:
-            self.damage.written()
+            self.damage.record_commit()
         if row is not None and one.notifies and self._notify is not None:
             self._notify_others()
         return row
@@ -295,7 +295,7 @@ class Transactions:
             task.exception()  # marks it as retrieved: the caller gets it, unless it was cancelled
 
 
-def behind(fence: Fence, work: Work[T]) -> Work[T]:
+def with_fence(fence: Fence, work: Work[T]) -> Work[T]:
     """Return `work` with `fence` run before it."""
 
     async def fenced(db: AsyncConnection) -> T:

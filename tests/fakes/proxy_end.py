@@ -100,7 +100,7 @@ class Rejections:
     counted: list[int] = field(default_factory=list)
     suspected: Mapping[ConnectionRef, object] = field(default_factory=dict)
 
-    def refused(self, opened: Opened, status: int, path: str) -> None:
+    def record_refusal(self, opened: Opened, status: int, path: str) -> None:
         self.counted.append(status)
 
 

@@ -15,7 +15,7 @@ def measure(offset: Offset, ahead_s: float, *, there_s: float = 0.001, back_s: f
     """Make a measurement of a database whose clock is `ahead_s` ahead."""
     sent = AT
     reached = sent + timedelta(seconds=there_s)
-    return offset.measured(sent, reached + timedelta(seconds=back_s), reached + timedelta(seconds=ahead_s))
+    return offset.add_measurement(sent, reached + timedelta(seconds=back_s), reached + timedelta(seconds=ahead_s))
 
 
 def test_offset_is_measured_at_the_middle_of_the_round_trip() -> None:
@@ -41,7 +41,7 @@ def test_a_long_round_trip_replaces_nothing_unless_it_proves_it_wrong() -> None:
 
 def test_a_clock_that_was_set_back_during_a_measurement_measures_nothing() -> None:
     offset = Offset()
-    assert not offset.measured(AT, AT - timedelta(seconds=1), AT)
+    assert not offset.add_measurement(AT, AT - timedelta(seconds=1), AT)
     assert offset.seconds == 0
 
 
@@ -70,7 +70,7 @@ def test_now_is_the_time_of_the_database(monkeypatch: pytest.MonkeyPatch) -> Non
 def answer(dates: ProviderDates, ahead_s: float, *, took_s: float = 0.2) -> bool:
     """Record an answer of a provider whose clock is `ahead_s` ahead, with a `Date` from the middle of the exchange."""
     date = format_datetime(AT + timedelta(seconds=took_s / 2 + ahead_s), usegmt=True)
-    return dates.answered(AT, AT + timedelta(seconds=took_s), date)
+    return dates.add_date(AT, AT + timedelta(seconds=took_s), date)
 
 
 def test_three_answers_that_agree_are_a_hint_and_no_correction() -> None:
@@ -91,5 +91,5 @@ def test_what_the_exchange_or_the_resolution_explains_is_no_hint() -> None:
     dates = ProviderDates()
     assert not any(answer(dates, HINT_FROM_S) for _ in range(3))
     assert not any(answer(dates, 8, took_s=10) for _ in range(3))
-    assert not any(dates.answered(AT, AT, date) for date in ("", "yesterday", "Wed, 99 Nov 2026 10:00:00 GMT"))
+    assert not any(dates.add_date(AT, AT, date) for date in ("", "yesterday", "Wed, 99 Nov 2026 10:00:00 GMT"))
     assert dates.seconds == 0

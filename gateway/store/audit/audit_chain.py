@@ -168,9 +168,9 @@ class ChainCheck:
 
     def feed(self, records: Iterable[SealedRecord]) -> None:
         for record in records:
-            self._look(record)
+            self._check_record(record)
 
-    def end(self) -> Verdict:
+    def finish(self) -> Verdict:
         """Finish the verification. Call it once, after all records were fed."""
         self._judge_checkpoints(None)
         verdict = self.verdict
@@ -188,7 +188,7 @@ class ChainCheck:
         verdict.faults.sort(key=lambda one: one.sequence)
         return verdict
 
-    def _look(self, record: SealedRecord) -> None:
+    def _check_record(self, record: SealedRecord) -> None:
         verdict, expected = self.verdict, self._sequence + 1
         verdict.records += 1
         if record.sequence <= self._sequence:

@@ -21,9 +21,11 @@ async def verified(
     good = []
     for one in given:
         if one.store != end.store:
-            faults.append(_of(one, f"is of another store, {one.store[:12]}; this one is {end.store[:12]}"))
+            faults.append(
+                _checkpoint_fault(one, f"is of another store, {one.store[:12]}; this one is {end.store[:12]}")
+            )
         elif not one.proven_by(public_keys):
-            faults.append(_of(one, "has no good signature by a key that is trusted here"))
+            faults.append(_checkpoint_fault(one, "has no good signature by a key that is trusted here"))
         else:
             good.append(one)
     if own:
@@ -31,7 +33,7 @@ async def verified(
             if one.proven_by(public_keys):
                 good.append(one)
             else:
-                faults.append(_of(one, "is kept in the store and has no good signature: it was edited"))
+                faults.append(_checkpoint_fault(one, "is kept in the store and has no good signature: it was edited"))
     if start is not None and not start.proven_by(public_keys):
         faults.append(
             ChainFault(begun, "start", f"the records up to {begun} were removed, without a signature that covers it")
@@ -44,7 +46,7 @@ async def verified(
             one.columns.action == AuditAction.AUDIT_PRUNED and one.as_json().get("detail", {}).get("to_hash") == digest
             for one in page
         )
-    verdict = check.end()
+    verdict = check.finish()
     if start is not None and not pruned:
         faults.append(
             ChainFault(begun, "start", f"the records up to {begun} were removed, and no record of a pruning says so")
@@ -57,5 +59,5 @@ async def verified(
     return verdict
 
 
-def _of(one: Checkpoint, text: str) -> ChainFault:
+def _checkpoint_fault(one: Checkpoint, text: str) -> ChainFault:
     return ChainFault(one.sequence, "checkpoint", f"the checkpoint of {iso(one.at)} on record {one.sequence} {text}")

@@ -163,7 +163,7 @@ class PostgresWatch:
 
 def _measure(sent: datetime, received: datetime, database: datetime) -> None:
     offset = clock.offset
-    if not offset.measured(sent, received, database):
+    if not offset.add_measurement(sent, received, database):
         return
     seconds = round(offset.seconds, 3)
     if not offset.reported:

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
 from gateway.store.sqlite.sqlite_driver import OneTripConnection
-from gateway.store.transactions import CROWDED, AtOnce, Before, FenceFailed, T, Transactions, Work, behind
+from gateway.store.transactions import CROWDED, AtOnce, Before, FenceFailed, T, Transactions, Work, with_fence
 
 AT_ONCE: Final = 64
 HOLDS_S: Final = 0.05  # then the batch commits: other processes wait for the lock; the rest goes into the next batch
@@ -41,7 +41,7 @@ class WaitingWrite:
     name: str
     alone: bool = False
 
-    def ended(self, made: object) -> None:
+    def finish(self, made: object) -> None:
         """Finish the write with its result, or with the exception that it raised."""
         if self.outcome.done():
             return
@@ -117,9 +117,9 @@ class GroupCommit(Transactions):
             made = await self._alone(one.work, one.before)
         except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
             _unless_cancelled(fault)
-            one.ended(fault)
+            one.finish(fault)
         else:
-            one.ended(made)
+            one.finish(made)
 
     async def _together(self, some: Sequence[WaitingWrite]) -> None:
         """Run the writes in one transaction. Afterwards each has its outcome or waits again."""
@@ -134,7 +134,7 @@ class GroupCommit(Transactions):
                 async with self._engines.writer.begin() as db, _shared(db) as driver:
                     await self._parts(db, driver, works, ended, again)
             if not any(isinstance(made, Unavailable) for made in ended.values()):
-                self.damage.written()
+                self.damage.record_commit()
         except Exception as fault:  # noqa: BLE001 (nothing was written; each finds out by itself whether it is to blame)
             settled = {*failed, fault.by} if isinstance(fault, BatchLost) else failed
             again = [one for one in some if one not in settled]
@@ -142,7 +142,7 @@ class GroupCommit(Transactions):
             for one in again:
                 one.alone = not (isinstance(fault, BatchLost) and fault.first)
         for one, made in ended.items():
-            one.ended(made)
+            one.finish(made)
         self._wait_again(again)
 
     async def _parts(
@@ -184,12 +184,12 @@ class GroupCommit(Transactions):
             if now < one.late_at:
                 self._waiting.appendleft(one)
             else:
-                one.ended(unavailable(CROWDED))
+                one.finish(unavailable(CROWDED))
 
     def _late(self, one: WaitingWrite) -> None:
         if one in self._waiting:  # otherwise the write is running
             self._waiting.remove(one)
-            one.ended(unavailable(CROWDED))
+            one.finish(unavailable(CROWDED))
 
 
 async def _prepared(one: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
@@ -200,7 +200,7 @@ async def _prepared(one: WaitingWrite, ended: dict[WaitingWrite, object]) -> Wor
         _unless_cancelled(fault)
         ended[one] = fault
         return None
-    return one.work if fence is None else behind(fence, one.work)
+    return one.work if fence is None else with_fence(fence, one.work)
 
 
 @asynccontextmanager

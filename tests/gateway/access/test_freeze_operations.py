@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access.freeze_operations import frozen, host_and_path, rule_path, snapshot
+from gateway.access.freeze_operations import freeze_limits, host_and_path, rule_path, snapshot
 from gateway.access.key_policy import Breach, Policy, SentRequest
 from gateway.access.operation_rules import operation_set
 from gateway.catalog.load_catalog import Catalog, load_catalog
@@ -48,7 +48,7 @@ def test_operation_matches_one_term_with_all_its_words(catalog: Catalog) -> None
 )
 def test_invalid_operation_rule_is_refused_with_a_hint(catalog: Catalog, rule: str, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        frozen(KeyLimits(rules=("GET /a", rule)), catalog)
+        freeze_limits(KeyLimits(rules=("GET /a", rule)), catalog)
     (issue,) = caught.value.errors or ()
     assert message in issue.message
     assert issue.path == ("limits", "rules", "1")
@@ -64,7 +64,7 @@ def test_an_operation_at_another_host_is_no_part_of_a_set(tmp_path: Path) -> Non
 def test_a_later_catalog_neither_widens_nor_narrows_a_key(tmp_path: Path) -> None:
     own = load_catalog([folder(written(tmp_path, mail=FILE), mail=MAIL)])
     rule = "operations mail read"
-    key = Policy(("environment:proxy",), (frozen(KeyLimits(rules=(rule,)), own),))
+    key = Policy(("environment:proxy",), (freeze_limits(KeyLimits(rules=(rule,)), own),))
     written(tmp_path, mail=FILE.replace("get_mail\t", "get_other\t") + "list_users\tGET\t/users\tread\n")
     assert "list_users" in names(rule, own)
 
@@ -75,7 +75,7 @@ def test_a_later_catalog_neither_widens_nor_narrows_a_key(tmp_path: Path) -> Non
 
 
 def test_a_key_is_shown_with_the_number_of_its_operations_and_stored_with_all(catalog: Catalog) -> None:
-    limits = frozen(KeyLimits(rules=("operations jira starter",)), catalog)
+    limits = freeze_limits(KeyLimits(rules=("operations jira starter",)), catalog)
     assert limits.as_json() == {"rules": ["operations jira starter"], "operations": {"operations jira starter": 12}}
     assert KeyLimits.from_json(limits.as_stored()) == limits
 

@@ -82,7 +82,7 @@ def test_checked_entry_is_due_again() -> None:
     one = put(entries, kept(used_at=0.0, refresh_at=10.0))
     assert due(entries, 10.0) == ["a"]
     one.refresh_at = None
-    entries.look_again(one, TTL_S)
+    entries.schedule_entry(one, TTL_S)
     assert due(entries, 599.0) == []
     assert due(entries, 600.0) == ["a"]
 

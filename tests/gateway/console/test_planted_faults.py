@@ -143,7 +143,7 @@ async def test_a_provider_that_limits_the_rate(running: RunningGateway, tracker:
 
 async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     off, now = Offset(), datetime.now(UTC)
-    off.measured(now, now, now + timedelta(seconds=42))
+    off.add_measurement(now, now, now + timedelta(seconds=42))
     async with at_console(running) as console:
         monkeypatch.setattr(clock, "offset", off)
         await one_click(console, "42 s behind the database's", "Let it follow NTP")
@@ -152,7 +152,7 @@ async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.
 async def test_clock_that_differs_from_providers(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     dates, now = ProviderDates(), datetime.now(UTC)
     for _ in range(3):
-        dates.answered(now, now, format_datetime(now - timedelta(seconds=900), usegmt=True))
+        dates.add_date(now, now, format_datetime(now - timedelta(seconds=900), usegmt=True))
     async with at_console(running) as console:
         assert "those of the providers" not in await console.page("/dev")
         monkeypatch.setattr(clock, "provider_dates", dates)

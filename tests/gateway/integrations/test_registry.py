@@ -83,7 +83,7 @@ def test_a_clock_that_is_measured_after_the_start_moves_that_moment(monkeypatch:
     first = Integrations([one("jira")], ManagedIntegrations())
     before = first.client_since("dev", "jira")
     offset, now = Offset(), clock.machine()
-    offset.measured(now, now, now - timedelta(seconds=42))
+    offset.add_measurement(now, now, now - timedelta(seconds=42))
     monkeypatch.setattr(clock, "offset", offset)
     after = first.client_since("dev", "jira")
     assert before is not None

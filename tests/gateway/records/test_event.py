@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.records.event import Event, of_change
+from gateway.records.event import Event, event_for_change
 from gateway.records.states import State
 
 
@@ -21,7 +21,7 @@ from gateway.records.states import State
 def test_a_step_between_working_failing_and_waiting_for_a_person_is_an_event(
     before: State | None, after: State, event: Event | None
 ) -> None:
-    assert of_change(before, after) == event
+    assert event_for_change(before, after) == event
 
 
 def test_steps_between_states_that_need_a_person_are_no_event() -> None:
@@ -29,5 +29,5 @@ def test_steps_between_states_that_need_a_person_are_no_event() -> None:
     assert len(waiting) > 1
     for before in waiting:
         for after in waiting:
-            assert of_change(before, after) is None
-        assert of_change(State.ACTIVE, before) is Event.NEEDS_REAUTH
+            assert event_for_change(before, after) is None
+        assert event_for_change(State.ACTIVE, before) is Event.NEEDS_REAUTH

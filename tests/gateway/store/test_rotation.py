@@ -355,7 +355,7 @@ def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(monkeypa
     batch = rotation.BatchSize()
     sizes = []
     for held_s in (1.0, 1.0, 1.0, 1.0, 1.0, 0.001, 0.001):
-        batch.took(held_s)
+        batch.adapt_to(held_s)
         sizes.append(len(next(batch.split(range(1000)))))
     assert sizes == [40, 20, 10, 5, 5, 10, 20]
     assert [key for some in batch.split(range(101)) for key in some] == list(range(101))

@@ -58,7 +58,7 @@ def checkpoint(record: SealedRecord, key: Ed25519PrivateKey = KEY) -> Checkpoint
 def judged(records: list[SealedRecord], *checkpoints: Checkpoint) -> Verdict:
     check = ChainCheck((0, first_hash(STORE)), checkpoints)
     check.feed(records)
-    return check.end()
+    return check.finish()
 
 
 CHAIN = sealed([entry(number).body() for number in range(1, 61)])
@@ -228,7 +228,7 @@ def test_checkpoints_are_found_in_a_file_and_among_log_lines() -> None:
 def test_a_chain_that_begins_behind_pruned_records_is_checked_from_there() -> None:
     check = ChainCheck((20, CHAIN[19].hash), [checkpoint(CHAIN[9]), checkpoint(CHAIN[19]), checkpoint(CHAIN[59])])
     check.feed(CHAIN[20:])
-    verdict = check.end()
+    verdict = check.finish()
     assert verdict.ok
     assert (verdict.first, verdict.last, verdict.proven_to) == (21, 60, 60)
 
