@@ -18,7 +18,7 @@ from gateway.access.key_policy import MOST_CHARS
 from gateway.access.operation_rules import PREFIX, RISK_LETTERS
 from gateway.access.scopes import AGENT_SESSIONS, PROXY
 from gateway.api import answers
-from gateway.api.keys import asked_by
+from gateway.api.keys import describe_requester
 from gateway.api.request_body import Strict, query_of, read_json
 from gateway.api.shapes import MOST_NAMED, ConnectionId, ProviderConfigKey, Tags
 from gateway.catalog.load_catalog import Catalog
@@ -113,7 +113,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
     body = await read_json(request, NewAgentSession)
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     environment, now = request[ENVIRONMENT].name, clock.now()
-    ends_at = now + _lasts(body.expires_in)
+    ends_at = now + _parse_lifetime(body.expires_in)
     there = {
         one.integration_id: one
         for one in generation.integrations.of(environment)
@@ -141,7 +141,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
     wish = RequestedKey(
         name=f"agent session {secrets.token_hex(8)}", scopes=(PROXY,), limits=limits, expires_at=ends_at
     )
-    text, key = await runtime.issuer.create(wish, environment, MADE_BY + asked_by(caller.key), caller)
+    text, key = await runtime.issuer.create(wish, environment, MADE_BY + describe_requester(caller.key), caller)
     shown: answers.AgentSession = {
         "session_id": str(key.id),
         "session_token": text.reveal(),
@@ -166,7 +166,7 @@ async def end_agent_session(request: web.Request) -> web.Response:
     if ended_at is None and key.expires_at is not None and key.expires_at <= now:
         ended_at, reason = key.expires_at, "expired"
     if ended_at is None:
-        await issuer.revoke(environment, key.id, MADE_BY + asked_by(caller.key), caller)
+        await issuer.revoke(environment, key.id, MADE_BY + describe_requester(caller.key), caller)
         found = await request.app[RUNTIME].store.keys.find(environment, key.id)
         ended_at = (found and found.revoked_at) or now
     ended: answers.EndedAgentSession = {
@@ -196,7 +196,7 @@ def _key_id(session_id: str) -> int:
     return key_id
 
 
-def _lasts(expires_in: str | None) -> timedelta:
+def _parse_lifetime(expires_in: str | None) -> timedelta:
     lasts = USUAL_END if expires_in is None else span(expires_in)
     if lasts is None or not timedelta(0) < lasts <= LONGEST:
         issue = Issue(

@@ -63,7 +63,7 @@ async def import_connection(request: web.Request) -> web.Response:
     """Answer 201 with the whole connection; importing the same id again replaces its credential."""
     query_of(request, ())
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
-    connection, warnings = await imported(runtime, generation, caller, await parsed(request))
+    connection, warnings = await store_connection(runtime, generation, caller, await parsed(request))
     revealed = caller.policy.allows(READ_CREDENTIALS)
     shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=True, zulu=True)
     if warnings:
@@ -76,11 +76,13 @@ async def import_flat(request: web.Request) -> web.Response:
     """Import in the former flat form: answer 201 with the body that was sent, and the connection's id."""
     query_of(request, ())
     sent = await parsed(request)
-    connection, _ = await imported(request.app[RUNTIME], generation_of(request), request[CALLER], _folded(sent))
+    connection, _ = await store_connection(
+        request.app[RUNTIME], generation_of(request), request[CALLER], _nest_flat_form(sent)
+    )
     return web.json_response({**sent, "connection_id": connection.ref.connection_id}, status=201)
 
 
-async def imported(
+async def store_connection(
     runtime: Runtime, generation: Generation, caller: Caller, given: Any
 ) -> tuple[Connection, list[Issue]]:
     """Store the connection; return it, and warnings. Raises InvalidRequest with every fault, including the
@@ -205,7 +207,7 @@ def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Iss
     ]
 
 
-def _folded(sent: Any) -> Any:
+def _nest_flat_form(sent: Any) -> Any:
     """Return the flat form as the current one; the checks of the current form report members that belong to neither."""
     if not isinstance(sent, dict):
         return sent

@@ -317,7 +317,7 @@ async def _metadata(request: web.Request, *, merge: bool) -> web.Response:
     ids = [body.connection_id] if isinstance(body.connection_id, str) else body.connection_id
     named = [ConnectionRef(environment, body.provider_config_key, one) for one in ids]
     refs = [await known_ref(runtime, generation, request[CALLER], ref) for ref in named]
-    await _written(runtime, refs, body.metadata, merge=merge)
+    await _write_metadata(runtime, refs, body.metadata, merge=merge)
     sent: answers.MetadataOf = {
         "connection_id": body.connection_id,
         "provider_config_key": body.provider_config_key,
@@ -342,11 +342,13 @@ async def _bare_metadata(request: web.Request, *, merge: bool) -> web.Response:
         )
     if json_bytes(metadata) > FREE_BYTES:
         raise _too_large(json_bytes(metadata), ())
-    await _written(runtime, [ref], metadata, merge=merge)
+    await _write_metadata(runtime, [ref], metadata, merge=merge)
     return web.json_response(metadata, status=200 if request.method == hdrs.METH_PATCH else 201)
 
 
-async def _written(runtime: Runtime, refs: list[ConnectionRef], metadata: dict[str, Any], *, merge: bool) -> None:
+async def _write_metadata(
+    runtime: Runtime, refs: list[ConnectionRef], metadata: dict[str, Any], *, merge: bool
+) -> None:
     rows: list[Connection]
     try:
         rows = await runtime.store.edits.set_metadata(

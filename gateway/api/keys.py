@@ -70,7 +70,9 @@ async def create_key(request: web.Request) -> web.Response:
     body = await read_json(request, NewKeyBody)
     caller = request[CALLER]
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    text, key = await runtime.issuer.create(wish_of(body), request[ENVIRONMENT].name, asked_by(caller.key), caller)
+    text, key = await runtime.issuer.create(
+        wish_of(body), request[ENVIRONMENT].name, describe_requester(caller.key), caller
+    )
     shown: answers.NewKey = {**as_json(key), **secret_part(text, key, generation.public_url)}
     return web.json_response(answers.NewKeyAnswer(data=shown), headers={"Cache-Control": "no-store"})
 
@@ -103,7 +105,9 @@ async def revoke_key(request: web.Request) -> web.Response:
     named = request.match_info.get("key_id")
     key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _id(named)
     caller = request[CALLER]
-    revoked = await request.app[RUNTIME].issuer.revoke(request[ENVIRONMENT].name, key_id, asked_by(caller.key), caller)
+    revoked = await request.app[RUNTIME].issuer.revoke(
+        request[ENVIRONMENT].name, key_id, describe_requester(caller.key), caller
+    )
     return web.json_response(answers.RevokedKeys(success=True, revoked=revoked))
 
 
@@ -177,6 +181,6 @@ def _id(text: str) -> int:
     return key_id
 
 
-def asked_by(above: MintedKey | None) -> str:
+def describe_requester(above: MintedKey | None) -> str:
     """Return the text for `created_by`: the key that requests the new one."""
     return "a key of gateway.yaml" if above is None else f"key {above.id} ({above.name})"

@@ -95,7 +95,7 @@ async def result(request: web.Request) -> web.Response:
     query = query_of(request, ("client", "wait_s"), numbers={"wait_s": (0, LONGEST_WAIT_S)})
     session = request[CONNECT_SESSION]
     client = client_digest(query.get("client"))
-    outcomes = await _awaited(request, session.digest, client, number(query, "wait_s") or 0)
+    outcomes = await _wait_for_outcomes(request, session.digest, client, number(query, "wait_s") or 0)
     return web.json_response(answers.SessionResult(data=_result_json(outcomes, session.expires_at)))
 
 
@@ -106,7 +106,7 @@ async def poll(request: web.Request) -> web.Response:
     runtime, name = request.app[RUNTIME], request.match_info["session_id"]
     session = await runtime.sessions.known(name)
     mine = session is not None and session.environment == request[ENVIRONMENT].name
-    outcomes = await _awaited(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
+    outcomes = await _wait_for_outcomes(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
     outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _reached(request, one)]
     if mine and not outcomes:
         session = await runtime.sessions.known(name)  # it may have ended while we waited
@@ -166,7 +166,9 @@ async def telemetry(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-async def _awaited(request: web.Request, session_digest: str, client: str | None, wait_s: int) -> Sequence[Outcome]:
+async def _wait_for_outcomes(
+    request: web.Request, session_digest: str, client: str | None, wait_s: int
+) -> Sequence[Outcome]:
     """Return the known outcomes; if there are none, wait up to `wait_s` for the first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     with runtime.outcomes.waiting(client or session_digest) as waiting:
@@ -185,7 +187,7 @@ async def _found(runtime: Runtime, session_digest: str, client: str | None) -> S
 
 def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> answers.SessionOutcome:
     """Return the result. `expires_at` None: the session has ended. After a failure the user may try again until then."""
-    made = _made(outcomes)
+    made = _connected_outcomes(outcomes)
     connected = any(not one.is_pending for one in made)
     body: answers.SessionOutcome = {
         "status": "connected" if connected else "pending" if made or expires_at else "expired",
@@ -210,7 +212,7 @@ def _connection_of(integration_id: str, connection_id: str, *, is_pending: bool)
     return {"provider_config_key": integration_id, "connection_id": connection_id, "is_pending": is_pending}
 
 
-def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _connected_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return the connections that were made; a pending one counts by its final outcome."""
     made: list[Outcome | None] = []
     waiting: dict[tuple[str, str | None], int] = {}

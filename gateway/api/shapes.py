@@ -32,14 +32,14 @@ def _addressable(text: str) -> str:
     return text
 
 
-def _called(text: str) -> str:
+def _check_webhook_url(text: str) -> str:
     if text:  # an empty one removes the address
         values.webhook_url(text)
     return text
 
 
 # Egress decides for each request whether the address may be called.
-WebhookUrl = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_called)]
+WebhookUrl = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_check_webhook_url)]
 ConnectionId = Annotated[
     str,
     StringConstraints(min_length=1, max_length=255, pattern=CONNECTION_ID),

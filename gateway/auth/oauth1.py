@@ -189,7 +189,9 @@ class OAuth1(GrantingMode):
         callback = with_params(context.redirect_uri, {"state": wish.state})
         form = context.texts(provider.request_params)
         keys = keys_of(context.for_destinations(context.url("request_url")))
-        granted, _ = yield from self._ask(context, "request_url", keys, {"oauth_callback": callback}, form)
+        granted, _ = yield from self._request_credentials(
+            context, "request_url", keys, {"oauth_callback": callback}, form
+        )
         params = {**context.texts(provider.authorization_params), **wish.params, "oauth_token": granted["oauth_token"]}
         url = with_params(context.url("authorization_url"), {k: v for k, v in params.items() if v != "undefined"})
         kept = {name: granted[name] for name in ("oauth_token", "oauth_token_secret")}
@@ -214,7 +216,9 @@ class OAuth1(GrantingMode):
             raise InvalidRequest("invalid_state", "The answer belongs to another authorization. Start again.")
         at = context.for_destinations(context.url("token_url"))
         keys = keys_of(at, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
-        answer, _ = yield from self._ask(context, "token_url", keys, {"oauth_verifier": query["oauth_verifier"]}, {})
+        answer, _ = yield from self._request_credentials(
+            context, "token_url", keys, {"oauth_verifier": query["oauth_verifier"]}, {}
+        )
         held = {"type": self.name, **{name: answer[name] for name in ("oauth_token", "oauth_token_secret")}}
         return Granted({**held, "raw": answer}, captured_settings(provider, answer, query))
 
@@ -225,7 +229,7 @@ class OAuth1(GrantingMode):
         return OAuth1Signer(keys_of(context, held["oauth_token"], Secret(held["oauth_token_secret"])))
 
     @staticmethod
-    def _ask(
+    def _request_credentials(
         context: AuthContext, place: str, keys: OAuth1Keys, extra: Mapping[str, str], form: Mapping[str, str]
     ) -> Dialogue[tuple[dict[str, str], Reply]]:
         url = context.url(place)

@@ -66,7 +66,7 @@ class TwoStep(TokenExchangeMode):
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         answers = held.get("steps") or {"step1": held.get("raw") or {}}  # after a single request only `raw` is kept
-        return {**typed_values(held, held.get("token")), **_apart(held), **step_values(answers)}
+        return {**typed_values(held, held.get("token")), **_assertion_options(held), **step_values(answers)}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
@@ -74,7 +74,7 @@ class TwoStep(TokenExchangeMode):
     def _signed_in(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
         typed = {name: value for name, value in held.items() if name not in OURS or name in provider.credentials}
-        known = {**typed_values(typed), **_apart(typed)}
+        known = {**typed_values(typed), **_assertion_options(typed)}
         at = Moment(clock.now())
         if provider.jwt is not None:
             known["jwt"] = signed(provider.jwt, context, known, at.at)[0]
@@ -123,7 +123,7 @@ class TwoStep(TokenExchangeMode):
         return {name: value for name, value in read.items() if value is not None}
 
 
-def _apart(held: Mapping[str, Any]) -> dict[str, Secret]:
+def _assertion_options(held: Mapping[str, Any]) -> dict[str, Secret]:
     """Return the values for ``${assertionOption.name}``."""
     options = flat_values(held.get("assertionOption") or {})
     return {f"assertionOption.{name}": Secret(text) for name, text in options.items()}

@@ -30,8 +30,8 @@ from gateway.authorization.results import (
     Choice,
     ConnectedResult,
     ReturnedFlow,
-    about,
     error_type,
+    failed_callback,
     not_for_reconnect,
 )
 from gateway.authorization.session_connections import SessionConnections
@@ -41,7 +41,7 @@ from gateway.connections.refused_scopes import asked_again
 from gateway.connections.settings import complete
 from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
 from gateway.generation import Current
-from gateway.oauth.authorize import chosen
+from gateway.oauth.authorize import without_protocol_params
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connecting import (
     ConnectSession,
@@ -143,7 +143,7 @@ class Flows:
     async def ask(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> str:
         """Check `asked` as `begin` does, without a request to the provider, and store it encrypted until the end user confirms.
 
-        Returns a token for `asked_for`, valid for an hour but not longer than the session. Raises as `begin` does.
+        Returns a token for `stored_options`, valid for an hour but not longer than the session. Raises as `begin` does.
         """
         try:
             await self._prepared(session, integration_id, asked)
@@ -165,7 +165,7 @@ class Flows:
         )
         return token
 
-    async def asked_for(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
+    async def stored_options(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
         """Return the options that `ask` stored for this session and integration under `token`, else None."""
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
@@ -173,7 +173,7 @@ class Flows:
         kept = self._opened(flow)
         return kept if isinstance(kept, FlowOptions) else None
 
-    async def under_way(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
+    async def started_authorization(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
         """Return the integration and the provider's address of an authorization that this browser has started but not
         finished."""
         flow = await self._store.flows.get(flow_digest, now=clock.now())
@@ -242,7 +242,10 @@ class Flows:
             scopes=ready.scopes,
             override=asked.override,
             user_scope=defaults.get("user_scopes") or asked.user_scope,
-            params={**chosen(asked.authorization_params), **(defaults.get("authorization_params") or {})},
+            params={
+                **without_protocol_params(asked.authorization_params),
+                **(defaults.get("authorization_params") or {}),
+            },
         )
         way = await self._start_consent(ready.mode, ready.context, wish)
         await self._store.flows.add(
@@ -338,7 +341,7 @@ class Flows:
             flow = returned.flow  # the app may not request the scopes that the API demanded: the next link omits them
             ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
             await self._store.rejections.forget_scopes(ref, now=clock.now())
-        return await self._to_its_end(returned.flow, returned.pending, self._grants.exchanged(returned, query), back)
+        return await self._run_shielded(returned.flow, returned.pending, self._grants.exchanged(returned, query), back)
 
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
@@ -354,19 +357,19 @@ class Flows:
         choice = pending.choice
         site = next((one for one in choice.sites if one.id == site_id), None) if choice is not None else None
         if choice is None or site is None:
-            raise about(flow, InvalidRequest("invalid_state", "Choose one of the sites that are shown."))
+            raise failed_callback(flow, InvalidRequest("invalid_state", "Choose one of the sites that are shown."))
         try:
-            _, mode, context = self._for(flow, pending)
+            _, mode, context = self._load_context(flow, pending)
         except (CallbackFailed, NotFound) as fault:
             await self._outcome_reporter.failure(flow, pending, fault, CallbackRequest(request_id))
             raise
         if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
-            raise about(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
+            raise failed_callback(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
         granted = Granted(choice.held, choice.provider_config)
         config = {name: text for name, text in pending.config.items() if name not in site.settings}
         chosen = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
         returned = ReturnedFlow(flow, mode, context, chosen)
-        return await self._to_its_end(
+        return await self._run_shielded(
             flow, pending, self._grants.connected(returned, granted), CallbackRequest(request_id)
         )
 
@@ -375,7 +378,7 @@ class Flows:
         if self._exchanging:
             await asyncio.wait(set(self._exchanging), timeout=within_s)
 
-    async def _to_its_end(
+    async def _run_shielded(
         self,
         flow: Flow,
         pending: PendingAuthorization,
@@ -389,7 +392,7 @@ class Flows:
         try:
             return await asyncio.shield(exchanging)
         except (InvalidRequest, Forbidden) as fault:
-            raise about(flow, fault) from fault
+            raise failed_callback(flow, fault) from fault
 
     def _exchanged(self, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
         self._exchanging.discard(task)
@@ -398,7 +401,7 @@ class Flows:
 
     def _check_browser(self, flow: Flow, state: str, cookies: Mapping[str, str]) -> None:
         if Secret(digest(cookies.get(self.cookie_name(state), ""))) != Secret(flow.browser_digest):
-            raise about(
+            raise failed_callback(
                 flow,
                 InvalidRequest(
                     "invalid_state",
@@ -427,27 +430,31 @@ class Flows:
         try:
             self._check_browser(flow, state, cookies)
             if pending.choice is not None:
-                raise about(flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to."))
-            _, mode, context = self._for(flow, pending)
+                raise failed_callback(
+                    flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to.")
+                )
+            _, mode, context = self._load_context(flow, pending)
             if not mode.has_provider_answer(context, query):
                 await self._store.flows.consume(flow.state_digest, now=clock.now())
-                neither = about(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
+                neither = failed_callback(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
                 neither.spent = True
                 raise neither
             if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
-                raise about(flow, InvalidRequest("invalid_state", "This authorization was used already. Start again."))
+                raise failed_callback(
+                    flow, InvalidRequest("invalid_state", "This authorization was used already. Start again.")
+                )
         except (CallbackFailed, NotFound) as fault:
             await self._outcome_reporter.failure(flow, pending, fault, back)
             raise
         return ReturnedFlow(flow, mode, context, pending)
 
-    def _for(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
+    def _load_context(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
         integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
         provider = self._creator.provider_of(integration)
         mode = granting(provider, flow.integration_id)
         if (provider.name, mode.name) != (pending.provider, pending.mode):
             changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
-            raise about(flow, InvalidRequest("invalid_state", changed))
+            raise failed_callback(flow, InvalidRequest("invalid_state", changed))
         return (
             provider,
             mode,

@@ -57,7 +57,7 @@ def log_failure(
         "integration": _fit(integration),
         "connection_id": connection_id,
         "reason": fault.code if isinstance(fault, GatewayError) else "generic_error_support",
-        **_said(fault, query or {}),
+        **_provider_error_fields(fault, query or {}),
         "detail": _fit(fault.message) if isinstance(fault, GatewayError) else type(fault).__name__,
         "request_id": request_id,
     }
@@ -66,7 +66,7 @@ def log_failure(
     return known
 
 
-def _said(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
+def _provider_error_fields(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
     cause = fault.__cause__
     for _ in range(DEEPEST):  # bounded, because an error raised from itself is its own cause
         if not isinstance(cause, GatewayError):

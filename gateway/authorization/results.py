@@ -109,7 +109,7 @@ def error_type(fault: GatewayError) -> str:
     return TYPES.get(fault.code, "unknown_err")
 
 
-def about(flow: Flow, fault: InvalidRequest | Forbidden, kind: str | None = None) -> CallbackFailed:
+def failed_callback(flow: Flow, fault: InvalidRequest | Forbidden, kind: str | None = None) -> CallbackFailed:
     """Return `fault` as a CallbackFailed with the data of this flow."""
     failed = CallbackFailed(fault.code, fault.message, errors=fault.errors, payload=fault.payload)
     failed.integration_id, failed.session_digest = flow.integration_id, flow.session_digest

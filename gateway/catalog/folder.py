@@ -54,7 +54,7 @@ class InheritedEntries:
         if name not in self._whole:
             said = self._own[name]
             base = said.get(KEY)
-            self._whole[name] = said if base is None else _over(self._base(name, base, (*heirs, name)), said)
+            self._whole[name] = said if base is None else _override_base(self._base(name, base, (*heirs, name)), said)
         return self._whole[name]
 
     def _base(self, name: str, base: Any, heirs: tuple[str, ...]) -> Values:
@@ -71,7 +71,7 @@ class InheritedEntries:
         return {key: value for key, value in found.items() if key not in _OWN}
 
 
-def _over(base: Values, said: Values) -> dict[str, Any]:
+def _override_base(base: Values, said: Values) -> dict[str, Any]:
     """Return `base` overridden by the heir's values. A group of evidence is inherited whole, and only if the heir sets none of
     its fields."""
     whole = merged(base, {key: value for key, value in said.items() if key != EVIDENCE})

@@ -60,7 +60,9 @@ def parse_pattern(text: str) -> HostPattern:
 def named(provider: Provider, scheme: str, host: str, port: int) -> bool:
     """Return whether one of the entry's addresses fixes this host."""
     return any(
-        one.fits(host, port, scheme) for _, template in addresses(provider) for one in _of(provider, template)[0]
+        one.fits(host, port, scheme)
+        for _, template in addresses(provider)
+        for one in _fixed_hosts_and_setting(provider, template)[0]
     )
 
 
@@ -85,10 +87,10 @@ def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
 
 def open_setting(provider: Provider, template: str) -> str | None:
     """Return the setting that chooses the host of this address; None if the entry fixes the host."""
-    return _of(provider, template)[1]
+    return _fixed_hosts_and_setting(provider, template)[1]
 
 
-def _of(provider: Provider, template: str) -> tuple[tuple[HostPattern, ...], str | None]:
+def _fixed_hosts_and_setting(provider: Provider, template: str) -> tuple[tuple[HostPattern, ...], str | None]:
     if "${" not in template:
         return _patterns(template, ())
     address = parse_address(template)

@@ -84,10 +84,10 @@ def open_files(config: Config) -> list[OpenFile]:
         database = Path(config.store.url.removeprefix(SQLITE))
         for suffix in ("", "-wal"):
             named.setdefault(database.with_name(database.name + suffix), "holds the sealed credentials")
-    return [found for path, why in named.items() if (found := _looked_at(path, why)) is not None]
+    return [found for path, why in named.items() if (found := _find_exposed_file(path, why)) is not None]
 
 
-def _looked_at(path: Path, why: str) -> OpenFile | None:
+def _find_exposed_file(path: Path, why: str) -> OpenFile | None:
     """Return the file if others can read it; None if only its owner can, or if it is absent. If another user owns the file, its
     group may be the gateway's own group, so group access is allowed."""
     if any(path.is_relative_to(folder) for folder in MOUNTED):

@@ -290,45 +290,45 @@ def _built(
         if folder is not None and ("catalog", str(index)) not in left_out
     )
     return model.Config(
-        server=_made(
+        server=_from_shape(
             model.ServerConfig,
             server,
             public_url=server.public_url or model.default_public_url(server.host, server.port),
-            limits=_made(model.ClientLimitsConfig, server.limits),
+            limits=_from_shape(model.ClientLimitsConfig, server.limits),
         ),
-        live=_made(model.LiveConfig, shape.live),
-        store=_made(
+        live=_from_shape(model.LiveConfig, shape.live),
+        store=_from_shape(
             model.StoreConfig,
             shape.store,
             url=store_url.absolute(shape.store.url, base),
-            pool=_made(model.PoolConfig, shape.store.pool),
+            pool=_from_shape(model.PoolConfig, shape.store.pool),
         ),
         catalog=tuple(folders),
         environments={name: _environment(name, environment) for name, environment in shape.environments.items()},
-        egress=_made(
+        egress=_from_shape(
             model.EgressConfig,
             shape.egress,
-            timeouts=_made(model.TimeoutsConfig, shape.egress.timeouts),
-            limits=_made(model.LimitsConfig, shape.egress.limits),
+            timeouts=_from_shape(model.TimeoutsConfig, shape.egress.timeouts),
+            limits=_from_shape(model.LimitsConfig, shape.egress.limits),
         ),
         call_log=_call_log(shape),
-        audit=_made(
+        audit=_from_shape(
             model.AuditConfig,
             shape.audit,
             checkpoint_file=Path(os.path.normpath(base / given)) if (given := shape.audit.checkpoint_file) else None,
         ),
-        webhooks=_made(model.WebhooksConfig, shape.webhooks),
-        branding=_made(
+        webhooks=_from_shape(model.WebhooksConfig, shape.webhooks),
+        branding=_from_shape(
             model.BrandingConfig, shape.branding, logo=Path(os.path.normpath(base / logo)) if logo else None
         ),
-        connect=_made(model.ConnectConfig, shape.connect),
-        console=_made(
+        connect=_from_shape(model.ConnectConfig, shape.connect),
+        console=_from_shape(
             model.ConsoleConfig,
             shape.console,
-            oidc=_made(model.ConsoleOidcConfig, shape.console.oidc),
-            identity_headers=_made(model.IdentityHeadersConfig, shape.console.identity_headers),
+            oidc=_from_shape(model.ConsoleOidcConfig, shape.console.oidc),
+            identity_headers=_from_shape(model.IdentityHeadersConfig, shape.console.identity_headers),
         ),
-        tracing=_made(model.TracingConfig, shape.tracing),
+        tracing=_from_shape(model.TracingConfig, shape.tracing),
         path=path,
         document=document,
     )
@@ -348,16 +348,16 @@ def _call_log(shape: GatewayShape) -> model.CallLogConfig:
 
 def _environment(name: str, shape: EnvironmentShape) -> model.EnvironmentConfig:
     integrations = {
-        key: _made(Integration, given, environment=name, integration_id=key, provider=given.provider or key)
+        key: _from_shape(Integration, given, environment=name, integration_id=key, provider=given.provider or key)
         for key, given in shape.integrations.items()
     }
-    return _made(model.EnvironmentConfig, shape, name=name, integrations=integrations)
+    return _from_shape(model.EnvironmentConfig, shape, name=name, integrations=integrations)
 
 
 Made = TypeVar("Made")
 
 
-def _made(kind: Callable[..., Made], shape: Section, **others: Any) -> Made:
+def _from_shape(kind: Callable[..., Made], shape: Section, **others: Any) -> Made:
     """Build a `kind` from the values of `shape` with the same names; `others` replace or add values.
 
     A list becomes a tuple without null items and without duplicates.

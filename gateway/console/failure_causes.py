@@ -177,7 +177,7 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool
             continue
         cause = refusals.cause(one.kind, one.reason, one.integration_id, one.last_at)
         over = None
-        if cause is _REFUSED_CLIENT and refusals.over(one.integration_id, one.last_at):
+        if cause is _REFUSED_CLIENT and refusals.was_accepted_after(one.integration_id, one.last_at):
             over = OVER_ACCEPTED
         elif one.reason == "token_request_failed" and authorized_at.get(one.integration_id, one.last_at) > one.last_at:
             over = OVER_AUTHORIZED
@@ -191,7 +191,7 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool
 def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause | None:
     """Return the cause if the provider refused the app itself at a refresh in the last hour and has not accepted it since."""
     refusals = _ClientRefusals(list(places))
-    since = [at for key, at in refusals.refused_at.items() if not refusals.over(key, at)]
+    since = [at for key, at in refusals.refused_at.items() if not refusals.was_accepted_after(key, at)]
     return _REFUSED_CLIENT if any(now - at <= GOES_ON[1] for at in since) else None
 
 
@@ -216,7 +216,7 @@ class _ClientRefusals:
                 continue
             newest[one.integration_id] = max(newest.get(one.integration_id, one.last_at), one.last_at)
 
-    def over(self, integration_id: str, at: datetime) -> bool:
+    def was_accepted_after(self, integration_id: str, at: datetime) -> bool:
         """Return whether the app was accepted after `at`."""
         accepted = self.accepted_at.get(integration_id)
         return accepted is not None and accepted > at
@@ -226,7 +226,7 @@ class _ClientRefusals:
         refused = self.refused_at.get(integration_id)
         if refused is None or reason not in BY_REFUSED_CLIENT:
             return cause_of(kind, reason)
-        ended = self.over(integration_id, refused) and not self.over(integration_id, at)
+        ended = self.was_accepted_after(integration_id, refused) and not self.was_accepted_after(integration_id, at)
         return cause_of(kind, reason) if ended else _REFUSED_CLIENT
 
 

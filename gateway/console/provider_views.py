@@ -39,7 +39,7 @@ async def providers(request: web.Request, environment: str) -> View:
     places: dict[str, list[PlaceTotal]] = {}
     for one in found.places:
         places.setdefault(one.integration_id, []).append(one)
-    open_origins = _left_alone(runtime)
+    open_origins = _open_circuit_origins(runtime)
     used: dict[str, list[str]] = {}
     for integration in generation.integrations.of(environment):
         used.setdefault(integration.provider, []).append(integration.integration_id)
@@ -63,7 +63,7 @@ async def providers(request: web.Request, environment: str) -> View:
     return View("providers.html", data, "providers")
 
 
-def _left_alone(runtime: Runtime) -> set[str]:
+def _open_circuit_origins(runtime: Runtime) -> set[str]:
     """Return all origins whose circuit breaker is open."""
     return {gate.name for gate in runtime.egress_limits if not gate.breaker.closed}
 

@@ -95,7 +95,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         _check_environment(request, environment)
         if what not in ACTS:
             raise NotFound("not_found", "The console has no such form.")
-        done = await _by(who, request, ACTS[what](request, who, environment, fields))
+        done = await _run_as_actor(who, request, ACTS[what](request, who, environment, fields))
     except GatewayError as fault:
         return refused(request, fault)
     shown: dict[str, Any] = {name: value for name, value in fields.items() if len(value) <= 255}
@@ -105,7 +105,7 @@ async def act(request: web.Request) -> web.StreamResponse:
     return see_other(done)
 
 
-async def _by(who: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
+async def _run_as_actor(who: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
     """Await `work`, which the audit trail records as done by `who`."""
     token = acting_now.set(AuditActor("operator", name=who.name, command=CONSOLE, address=request.remote or ""))
     try:

@@ -131,7 +131,7 @@ class Importer:
             try:
                 moved = await peer.connection(found)
             except UnusableConnection as fault:
-                return self._record(self._here(fault.outcome))
+                return self._record(self._with_local_key(fault.outcome))
             await self._import_one(moved)
             return None
 
@@ -146,7 +146,7 @@ class Importer:
             elif isinstance(item, PeerIntegration):
                 await self._integration(item)
             else:
-                self._record(self._here(item.outcome))
+                self._record(self._with_local_key(item.outcome))
 
         wanted = (
             item for item in found if isinstance(item, UnusableConnection) or not only or item.integration_id in only
@@ -187,7 +187,7 @@ class Importer:
         came, why = await refresh_now(self.runtime, ref)
         return replace(outcome, renewed=f"{came}: {why}" if why else came)
 
-    def _here(self, outcome: ImportOutcome) -> ImportOutcome:
+    def _with_local_key(self, outcome: ImportOutcome) -> ImportOutcome:
         key = self.wish.named.get(outcome.integration_id, outcome.integration_id)
         return replace(outcome, integration_id=key)
 

@@ -114,12 +114,12 @@ async def refresh_now(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | 
     except GatewayError as refused:
         return "failed", refused.message
     if fault is not None:
-        return "failed", _kept(after, fault)
+        return "failed", _failure_text(after, fault)
     same = before is not None and after.version == before.version
     return "nothing to renew" if same else "renewed", None
 
 
-def _kept(row: Connection, fault: GatewayError) -> str:
+def _failure_text(row: Connection, fault: GatewayError) -> str:
     """Return why the refresh failed, until when the current token is valid, and when the next attempt is allowed."""
     noted = row.failure
     why = noted.message if noted else fault.message

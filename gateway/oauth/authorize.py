@@ -120,7 +120,7 @@ def with_params(address: str, query: Mapping[str, str], plus: str | None = None)
     return f"{address}{'&' if '?' in address else '?'}{'&'.join(pairs)}{hash_}{fragment}"
 
 
-def chosen(authorization_params: Mapping[str, str]) -> dict[str, str]:
+def without_protocol_params(authorization_params: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters that a browser may add: all except protocol parameters, which include the scopes."""
     return {name: value for name, value in authorization_params.items() if name.lower() not in PROTOCOL}
 

@@ -47,15 +47,15 @@ NAMED: Final[Mapping[str, Any]] = {
 
 def example(name: str, definitions: Mapping[str, Any]) -> Any:
     """Return an example answer of the shape `name`. `definitions`: all schemas by name."""
-    return _of(definitions[name], "", definitions, 0)
+    return _example_of(definitions[name], "", definitions, 0)
 
 
-def _of(schema: Mapping[str, Any], member: str, definitions: Mapping[str, Any], depth: int) -> Any:
+def _example_of(schema: Mapping[str, Any], member: str, definitions: Mapping[str, Any], depth: int) -> Any:
     if "$ref" in schema:
         schema = definitions[schema["$ref"].removeprefix(REF)]
     either = [one for one in schema.get("anyOf") or schema.get("oneOf") or () if one.get("type") != "null"]
     if either:
-        return _of(either[0], member, definitions, depth)
+        return _example_of(either[0], member, definitions, depth)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
@@ -69,7 +69,7 @@ def _of(schema: Mapping[str, Any], member: str, definitions: Mapping[str, Any], 
     if kind == "object" or "properties" in schema:
         return _object(schema, definitions, depth)
     if kind == "array":
-        return [] if depth > DEEPEST else [_of(schema.get("items", {}), member, definitions, depth + 1)]
+        return [] if depth > DEEPEST else [_example_of(schema.get("items", {}), member, definitions, depth + 1)]
     plain: dict[Any, Any] = {"integer": max(1, schema.get("minimum", 1)), "number": 1.5, "boolean": True, "null": None}
     return plain.get(kind, _text(member))
 
@@ -77,13 +77,13 @@ def _of(schema: Mapping[str, Any], member: str, definitions: Mapping[str, Any], 
 def _object(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> dict[str, Any]:
     required = schema.get("required", ())
     found = {
-        name: _of(below, name, definitions, depth + 1)
+        name: _example_of(below, name, definitions, depth + 1)
         for name, below in schema.get("properties", {}).items()
         if name in required or depth < 2
     }
     more = schema.get("additionalProperties")
     if not found and isinstance(more, dict):
-        return {"name": _of(more, "", definitions, depth + 1)}
+        return {"name": _example_of(more, "", definitions, depth + 1)}
     return found
 
 

@@ -131,7 +131,7 @@ IMPORTED: Final[tuple[type[BaseModel], ...]] = (
 )
 
 
-def either(template: str) -> dict[str, Any]:
+def credentials_schema(template: str) -> dict[str, Any]:
     """Return the schema of `Import.credentials`; an auth mode of another package may accept further objects."""
     shapes = [{"$ref": template.format(model=model.__name__)} for model in IMPORTED]
     return {"title": "Credentials", "anyOf": [*shapes, {"type": "object"}]}

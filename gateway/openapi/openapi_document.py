@@ -18,7 +18,7 @@ from gateway.catalog.listing import ListingBody
 from gateway.errors import MARK, Code
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.openapi.codes import ANYWHERE, STATUS, WEBHOOK_SIGNATURE, WITH_JSON, WITH_KEY, WITH_SESSION
-from gateway.openapi.import_models import IMPORTED, either
+from gateway.openapi.import_models import IMPORTED, credentials_schema
 from gateway.openapi.operations import OPERATIONS, Endpoint, Param, Shape
 
 REF: Final = "#/components/schemas/{model}"
@@ -113,7 +113,7 @@ def components() -> dict[str, Any]:
     )
     schemas: dict[str, Any] = _component_names(defined["$defs"])
     _say_defaults(schemas)
-    schemas["Import"]["properties"]["credentials"] = either(REF)
+    schemas["Import"]["properties"]["credentials"] = credentials_schema(REF)
     return dict(sorted(schemas.items()))
 
 
@@ -199,11 +199,11 @@ def _security(operation: Endpoint) -> list[dict[str, list[str]]]:
 def _parameters(operation: Endpoint) -> Iterator[dict[str, Any]]:
     for name in IN_PATH.findall(operation.path):
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", **NAMED.get(name, {})}}
-    yield from _given(operation.query, "query")
-    yield from _given(operation.headers, "header")
+    yield from _parameter_objects(operation.query, "query")
+    yield from _parameter_objects(operation.headers, "header")
 
 
-def _given(params: Iterable[Param], place: str) -> Iterator[dict[str, Any]]:
+def _parameter_objects(params: Iterable[Param], place: str) -> Iterator[dict[str, Any]]:
     for one in params:
         described: dict[str, Any] = {"name": one.name, "in": place, "description": one.says, "schema": dict(one.schema)}
         if one.required:

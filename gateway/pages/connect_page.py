@@ -147,7 +147,7 @@ async def leave(request: web.Request) -> web.StreamResponse:
     words, runtime = words_for(request), request.app[RUNTIME]
     try:
         session = await _session(request)
-        going = await runtime.flows.under_way(request.match_info["flow"], request.cookies)
+        going = await runtime.flows.started_authorization(request.match_info["flow"], request.cookies)
         if going is None:  # the flow has ended, or belongs to another browser
             return see_other(base_of(request, session.digest, words))
         one = offer_of(request, session, going[0], words)
@@ -197,7 +197,7 @@ async def _asked(request: web.Request, session: ConnectSession, one: Offer, toke
     """Return the options stored under `token`, None without a token. Raises InvalidRequest if they have expired."""
     if not token:
         return None
-    asked = await request.app[RUNTIME].flows.asked_for(session, one.key, token)
+    asked = await request.app[RUNTIME].flows.stored_options(session, one.key, token)
     if asked is None:
         raise InvalidRequest("invalid_state", "This page was open too long. Start again from the application.")
     return asked

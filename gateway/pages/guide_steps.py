@@ -99,7 +99,7 @@ def _in_console(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
 
 
 def _on_scopes(provider: Provider) -> Iterator[str]:
-    if scopes := _for_a_start(provider):
+    if scopes := _starter_scopes(provider):
         yield f"To begin with: {', '.join(scopes)}. Select the same ones here and in gateway.yaml (next step)."
     if provider.default_scopes:
         yield f"Requested unless the integration names others: {', '.join(provider.default_scopes)}."
@@ -117,12 +117,12 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
     ]
     if mode.integration and not _registers_itself(provider) and (hosts := _example_hosts(provider)):
         lines.append(f"  allowed_hosts: [{', '.join(hosts)}]")
-    if mode.redirects and (scopes := _for_a_start(provider)):
+    if mode.redirects and (scopes := _starter_scopes(provider)):
         lines.append(f"  scopes: [{', '.join(map(_in_yaml, scopes))}]")
     return "environments:\n  dev:\n    integrations:\n" + "\n".join(f"      {line}" for line in lines)
 
 
-def _for_a_start(provider: Provider) -> list[str]:
+def _starter_scopes(provider: Provider) -> list[str]:
     """Return scopes to start with: those of the set-up, else the entry's default scopes. If these only allow a refresh, add
     two scopes that allow reading."""
     if provider.setup is not None and provider.setup.scopes:

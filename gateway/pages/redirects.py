@@ -139,7 +139,7 @@ async def callback(request: web.Request) -> web.Response:
         if fault.code == "invalid_state" and not getattr(fault, "spent", False):
             return answer  # the state may be another browser's, or its callback may still arrive: keep the cookie
     else:
-        answer = await _told(request, came)
+        answer = await _result_response(request, came)
     _spend(request, answer, name)
     return answer
 
@@ -153,15 +153,15 @@ async def site(request: web.Request) -> web.Response:
         came = await runtime.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
         return await _failed(request, fault)
-    answer = await _told(request, came)
+    answer = await _result_response(request, came)
     _spend(request, answer, runtime.flows.cookie_name(token))
     return answer
 
 
-async def _told(request: web.Request, came: ConnectedResult | Choice) -> web.Response:
+async def _result_response(request: web.Request, came: ConnectedResult | Choice) -> web.Response:
     words = words_for(request, came.lang)
     if isinstance(came, ConnectedResult):
-        return await _arrived(request, came, words)
+        return await _connected_response(request, came, words)
     answer = connect_page(
         request,
         "connect/sites.html",
@@ -196,7 +196,7 @@ async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
     )
 
 
-async def _arrived(request: web.Request, came: ConnectedResult, words: PageWords) -> web.Response:
+async def _connected_response(request: web.Request, came: ConnectedResult, words: PageWords) -> web.Response:
     ref = came.connection.ref
     made = Outcome(
         environment=ref.environment,

@@ -98,7 +98,7 @@ async def authorize(request: web.Request) -> web.Response:
     """GET /oauth/authorize: the login page, or the consent page if the user is logged in."""
     query = request.rel_url.raw_query_string
     wanted = _read(request, query)
-    account = _who(request)
+    account = _logged_in_account(request)
     if account is None:
         return pages.login(query, form_target=wanted.redirect.origin)
     return pages.consent(
@@ -140,7 +140,7 @@ async def decide(request: web.Request) -> web.Response:
     """POST /oauth/consent: redirects to the application, with a code or with access_denied (RFC 6749 §4.1.2)."""
     form = await request.post()
     wanted = _read(request, str(form.get("query", "")))
-    account = _who(request)
+    account = _logged_in_account(request)
     if account is None or not hmac.compare_digest(str(form.get("csrf", "")).encode(), _csrf(request).encode()):
         return pages.refusal("This page was open for too long, or in another browser. Go back and start again.")
     if form.get("decision") != "allow":
@@ -173,7 +173,7 @@ def _read(request: web.Request, query: str) -> AuthorizationRequest:
     return read(query, sandbox.clients, sandbox.issuer)
 
 
-def _who(request: web.Request) -> DemoAccount | None:
+def _logged_in_account(request: web.Request) -> DemoAccount | None:
     account_id = request.app[SANDBOX].memory.grants.logged_in(request.cookies.get(COOKIE, ""))
     return ACCOUNTS.get(account_id) if account_id else None
 

@@ -41,7 +41,7 @@ async def jira_post_connection(context: ScriptContext) -> None:
     fitting = choose(sites, context.config, _suffix(context))
     if len(fitting) > 1 and context.ask:
         raise SiteOpen([_offered(site) for site in fitting])
-    site = _only(fitting, _wanted(context.config, "subdomain"))
+    site = _only(fitting, _setting_text(context.config, "subdomain"))
     context.set_account(id=None, label=_host(site))
     context.set_config(cloudId=site["id"], subdomain=_label(site), baseUrl=site["url"])
     try:
@@ -63,7 +63,7 @@ def choose(
     `suffix`: the text that the entry shows after `subdomain`, such as ``.atlassian.net``. It is not used with a `cloudId`,
     which identifies one site already.
     """
-    cloud_id, subdomain = _wanted(config, "cloudId"), _wanted(config, "subdomain")
+    cloud_id, subdomain = _setting_text(config, "cloudId"), _setting_text(config, "subdomain")
     fitting = [
         site
         for site in sites
@@ -120,7 +120,7 @@ def _label(site: Mapping[str, Any]) -> str:
     return _host(site).partition(".")[0]
 
 
-def _wanted(config: Mapping[str, Any], name: str) -> str:
+def _setting_text(config: Mapping[str, Any], name: str) -> str:
     value = config.get(name)
     return value.strip() if isinstance(value, str) else ""
 

@@ -130,7 +130,7 @@ def _formats(out: dict[str, Any], template: str, notes: Notes) -> None:
     literal = "".join(piece for piece in address.host if isinstance(piece, str)).strip(".")
     for piece in address.host:
         if isinstance(piece, Name):
-            setting = _of(out, piece.name)
+            setting = _setting_of(out, piece.name)
             if setting is not None and (not literal or _may_have_dots(setting)):
                 _format(out, piece.name, "hostname", notes)
 
@@ -142,7 +142,7 @@ def _may_have_dots(setting: Mapping[str, Any]) -> bool:
 
 
 def _format(out: dict[str, Any], name: str, wanted: str, notes: Notes) -> None:
-    setting = _of(out, name)
+    setting = _setting_of(out, name)
     if setting is None or setting.get("format") == wanted or setting.get("enum"):
         return
     bare = name.partition(".")[2]
@@ -157,7 +157,7 @@ def _format(out: dict[str, Any], name: str, wanted: str, notes: Notes) -> None:
 _A: Final = {"hostname": "a host", "uri": "the whole beginning"}
 
 
-def _of(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+def _setting_of(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     namespace, _, bare = name.partition(".")
     found = out.get("connection_config", {}).get(bare) if namespace == "connectionConfig" else None
     return found if isinstance(found, dict) else None

@@ -101,7 +101,7 @@ class Knowledge:
             values |= {f"{step}.{name}": text for name, text in flat_values(answers).items()}
         return KnownValues(self.provider, self.config, {**values, **client}, registered)
 
-    async def look(self) -> None:
+    async def read_connection(self) -> None:
         self.shown = await self.gateway.connection(self.connection_id)
         values = flat_values(self.shown.get("connection_config") or {})
         self.config = {**self.samples.config, **{name: text for name, text in values.items() if text}}
@@ -287,7 +287,7 @@ class _Play(Knowledge):
             self.connection_id, sent_to = await by_browser(self.gateway, self.actor, self.samples)
         else:
             await typed_in(self.gateway, self.provider, self.samples, self.connection_id)
-        await self.look()
+        await self.read_connection()
         known = self.known()
         if sent_to:
             step.checks += authorization_checks(sent_to, self.provider, known, self.samples, self.gateway, self.entry)

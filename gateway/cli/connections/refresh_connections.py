@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.connections.show_connections import the_one
+from gateway.cli.connections.show_connections import find_connection
 from gateway.cli.options import (
     as_json,
     check_named,
@@ -87,7 +87,7 @@ async def _refs(
         await check_integration(runtime, environment, integration)
         named = [ConnectionRef(environment, integration, one) for one in connection_ids]
         return named or await refs_of(runtime, environment, integration)
-    found = [await the_one(runtime, environment, None, one) for one in connection_ids]
+    found = [await find_connection(runtime, environment, None, one) for one in connection_ids]
     return [one.ref for one in found if one is not None] if all(found) else None
 
 

@@ -25,7 +25,7 @@ MOST: Final = 20
 COMPARED: Final = 500
 
 
-async def the_one(
+async def find_connection(
     runtime: "Runtime", environment: str, integration: str | None, connection_id: str
 ) -> "Connection | None":
     """Return the only connection of that id; None, with an error printed, if there is none or several."""
@@ -172,7 +172,7 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
     """Show CONNECTION: its settings, end user and refresh state. Never shows its credential or a secret setting."""
 
     async def work(runtime: "Runtime") -> int:
-        row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)
+        row = await find_connection(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
         shown = _connection_json(runtime, row)
@@ -221,7 +221,7 @@ def why(file: Path, environment: str | None, integration: str | None, connection
     async def work(runtime: "Runtime") -> int:
         from gateway.api.connection_json import state_and_story
 
-        row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)
+        row = await find_connection(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
         story = await state_and_story(runtime, runtime.generation, row, serves=False)

@@ -83,7 +83,7 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
     if port == sandbox_port != 0:
         raise DemoFailed(f"--port and --sandbox-port are both {port}; they must differ")
     with folder.locked():
-        async with _both(folder, port, sandbox_port) as (url, sandbox, gateway):
+        async with _run_both_processes(folder, port, sandbox_port) as (url, sandbox, gateway):
             ends = [asyncio.create_task(child.ended()) for child in (sandbox, gateway)]
             try:
                 announce(await _wait_until_ready(url, folder, ends))
@@ -110,7 +110,9 @@ def _said_last(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
 
 
 @asynccontextmanager
-async def _both(folder: DemoFolder, port: int, sandbox_port: int) -> AsyncIterator[tuple[str, Child, Child]]:
+async def _run_both_processes(
+    folder: DemoFolder, port: int, sandbox_port: int
+) -> AsyncIterator[tuple[str, Child, Child]]:
     """Start both processes; yield the gateway's address, the sandbox and the gateway once both listen.
 
     Both are stopped at the end of the block, the gateway first.

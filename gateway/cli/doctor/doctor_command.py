@@ -79,11 +79,11 @@ async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[
     elif not findings:
         findings.append(ok("configuration", f"{file} is in order"))
     async with examined_gateway(config, catalog, integrations) as one:
-        findings += await _looked_at(one, offline=offline)
+        findings += await _run_checks(one, offline=offline)
     return findings, config
 
 
-async def _looked_at(one: "ExaminedGateway", *, offline: bool) -> "list[DoctorFinding]":
+async def _run_checks(one: "ExaminedGateway", *, offline: bool) -> "list[DoctorFinding]":
     """Run all checks at the same time; checks that read the disk or block on the database run in threads."""
     from gateway.cli.doctor.integration_checks import integrations
     from gateway.cli.doctor.machine_checks import database, files, journal

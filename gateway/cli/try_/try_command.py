@@ -173,7 +173,7 @@ def trial(file: Path | None, url: str | None, key: str | None, environment: str 
             with Client(there.url, there.key.reveal()) as client:
                 sys.exit(_tried(client, there, wish))
         except TrialFailed as failed:
-            _end(failed, wish.as_json)
+            _exit_with_failure(failed, wish.as_json)
 
 
 def _check(url: str) -> None:
@@ -271,7 +271,7 @@ def _print_snippets(sent: "SentCall", there: "Target", wish: "TriedCall") -> Non
         click.echo(f"\n{try_output.calls(sent, names, there.key_file)}")
 
 
-def _end(failed: "TrialFailed", as_json: bool) -> NoReturn:
+def _exit_with_failure(failed: "TrialFailed", as_json: bool) -> NoReturn:
     """Print the fault and its hints on stderr, with `as_json` also JSON on stdout, and exit with code `REFUSED`."""
     if as_json:
         print(json.dumps({"error": failed.report}, indent=2, ensure_ascii=False))

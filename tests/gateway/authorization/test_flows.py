@@ -74,4 +74,4 @@ async def test_options_that_wait_for_confirmation_are_no_authorization(running: 
     asked = await runtime.flows.ask(session, "tracker", FlowOptions())
     async with running.http.get(f"{running.url}/oauth/callback?state={asked}&code=x") as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_state")
-    assert await runtime.flows.asked_for(session, "tracker", asked) == FlowOptions()
+    assert await runtime.flows.stored_options(session, "tracker", asked) == FlowOptions()
