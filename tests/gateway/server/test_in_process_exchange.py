@@ -116,23 +116,30 @@ async def on_fast_path(door: Agents, key: str) -> int:
 
 @pytest.mark.parametrize("answering", ANSWERS, ids=lambda answering: answering.__name__)
 async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, answering: Answering) -> None:
-    seen = []
-    for fast in (True, False):
-        folder = tmp_path / ("fast" if fast else "chain")
-        folder.mkdir()
-        async with agents(folder, fast_path=fast) as door:
-            key = await door.key(*RULES)
-            taken = await on_fast_path(door, key) if fast else 0
-            noted: list[ExchangeRecord] = []
-            door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
-            door.provider.answering = answering
-            results = [
-                await door.call(key, "get_issue", {"issue": "A-1"}),
-                await door.call(key, "post_issue", {"body": {"text": "hé"}}),
-            ]
-            assert not fast or door.running.fast_path.taken > taken
-            seen.append((list(map(masked, results)), [as_noted(one) for one in noted], door.provider.calls))
-    assert seen[0] == seen[1]
+    through_chain, _ = await results_and_records(tmp_path / "chain", answering, fast_path=False)
+    for number in range(5):  # a late notice of a change may send a call to the chain
+        on_path, taken = await results_and_records(tmp_path / f"fast-{number}", answering, fast_path=True)
+        assert on_path == through_chain
+        if taken:
+            break
+    assert taken
+
+
+async def results_and_records(folder: Path, answering: Answering, *, fast_path: bool) -> tuple[object, int]:
+    """Make two calls. Return what came of them, and how many of them the fast path took."""
+    folder.mkdir()
+    async with agents(folder, fast_path=fast_path) as door:
+        key = await door.key(*RULES)
+        before = await on_fast_path(door, key) if fast_path else 0
+        noted: list[ExchangeRecord] = []
+        door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+        door.provider.answering = answering
+        results = [
+            await door.call(key, "get_issue", {"issue": "A-1"}),
+            await door.call(key, "post_issue", {"body": {"text": "hé"}}),
+        ]
+        taken = door.running.fast_path.taken - before if fast_path else 0
+        return (list(map(masked, results)), [as_noted(one) for one in noted], door.provider.calls), taken
 
 
 def masked(result: Any) -> Any:
@@ -160,9 +167,12 @@ async def test_it_counts_as_one_call_with_the_requests_own_name(door: Agents) ->
     key = await door.key(*RULES)
     noted: list[ExchangeRecord] = []
     door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
-    taken = await on_fast_path(door, key)
-    noted.clear()
-    await door.call(key, "get_issue", {"issue": "A-1"})
+    for _ in range(5):  # a late notice of a change may send a call to the chain
+        taken = await on_fast_path(door, key)
+        noted.clear()
+        await door.call(key, "get_issue", {"issue": "A-1"})
+        if door.running.fast_path.taken > taken:
+            break
     assert door.running.fast_path.taken == taken + 1
     inner, outer = noted
     assert (inner.path, outer.path) == ("/issue/A-1", "/mcp")
