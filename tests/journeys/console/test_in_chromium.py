@@ -257,7 +257,7 @@ async def test_now_shows_what_is_new_without_a_reload(
     await busy.runtime.store.call_log.add_many([another(1, error_code="upstream_tls")._replace(status=502)])
     await page.get_by_text("certificate does not hold").wait_for()
     assert await page.evaluate("window.notReloaded")
-    await page.get_by_role("link", name="Stop that").click()
+    await page.get_by_role("link", name="Stop updates").click()
     assert await page.locator("script").count() == 0
 
 
