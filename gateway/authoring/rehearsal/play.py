@@ -92,7 +92,7 @@ class Knowledge:
             client = {"clientId": registered["client_id"], "clientSecret": registered.get("client_secret", "")}
         if self.provider.auth_mode == "INSTALL_PLUGIN":
             values |= {"username": client["clientId"], "password": client["clientSecret"]}
-        # A SIGNATURE token is made by the gateway and reused for a while, so the next token is not known beforehand.
+        # A SIGNATURE token is made by the gateway and reused for a while, so the next token is not known in advance.
         token = held.get("access_token") or held.get("token") or held.get("session_id") or self.actor.access_token
         if token and self.provider.auth_mode != "SIGNATURE":
             values |= {"accessToken": token, "credentials.accessToken": token}

@@ -41,7 +41,7 @@ async def _made(file: Path) -> None:
     await (await open_store(url, Keyring([os.urandom(32)]), environments={"dev"})).close()
 
 
-# A worker whose parent has told it which configuration to read.
+# A worker that has received from its parent which configuration to read.
 WORKER = """
 import socket, sys
 from gateway.cli.worker import main

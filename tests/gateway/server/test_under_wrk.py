@@ -48,7 +48,7 @@ end
 
 
 class Run:
-    """A running wrk. `told`: its counts, once it has ended."""
+    """A running wrk."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
