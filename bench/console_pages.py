@@ -92,12 +92,12 @@ async def first_rows(server: TestServer) -> None:
                 "credentials": {"type": "BASIC", "username": "u", "password": "p"},
                 "end_user": {"id": f"u{n}", "display_name": f"User {n}"},
             }
-            async with http.post(server.make_url("/connections"), json=body) as answer:
-                assert answer.status == 201, await answer.text()
+            async with http.post(server.make_url("/connections"), json=body) as response:
+                assert response.status == 201, await response.text()
         for n in range(60):
             body = {"display_name": f"agent {n}", "limits": {"rules": ["GET /v1/*"], "budget": 1000}}
-            async with http.post(server.make_url("/environment/api-keys"), json=body) as answer:
-                assert answer.status == 200, await answer.text()
+            async with http.post(server.make_url("/environment/api-keys"), json=body) as response:
+                assert response.status == 200, await response.text()
 
 
 def more_connections(folder: Path, rows: int) -> None:
@@ -168,23 +168,23 @@ async def measure(folder: Path) -> None:
 
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
         address = str(server.make_url("/console/sign-in"))
-        async with http.post(address, data={"link": token.reveal()}, allow_redirects=False) as answer:
-            assert answer.status == 303, await answer.text()
-        async with http.get(server.make_url("/console/dev/calls.json")) as answer:
-            newest = json.loads(await answer.text())["operations"][0]["id"]
+        async with http.post(address, data={"link": token.reveal()}, allow_redirects=False) as response:
+            assert response.status == 303, await response.text()
+        async with http.get(server.make_url("/console/dev/calls.json")) as response:
+            newest = json.loads(await response.text())["operations"][0]["id"]
         worst = 0.0
         for name, path in PAGES.items():
             url = server.make_url("/console/dev") if not path else None
-            async with http.get(url or f"{server.make_url('/console/dev')}{path.format(call=newest)}") as answer:
-                await answer.read()  # the first request loads what the view imports
+            async with http.get(url or f"{server.make_url('/console/dev')}{path.format(call=newest)}") as response:
+                await response.read()  # the first request loads what the view imports
             took.clear()
             size, status, cpu_s = 0, 0, time.process_time()
             for _ in range(ROUNDS):
                 begun = time.perf_counter()
                 where = url or f"{server.make_url('/console/dev')}{path.format(call=newest)}"
-                async with http.get(where) as answer:
-                    size = len(await answer.read())
-                    status = answer.status
+                async with http.get(where) as response:
+                    size = len(await response.read())
+                    status = response.status
                 took.append((time.perf_counter() - begun) * 1000)
             cpu_ms = (time.process_time() - cpu_s) * 1000 / ROUNDS  # includes the client's CPU time
             took.sort()

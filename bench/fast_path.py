@@ -38,7 +38,7 @@ from gateway.server.serving_worker import freeze_startup_objects
 
 # The gateway never connects to this origin: its pool already holds a connection with the benchmark's transport.
 ORIGIN: Final = ("http", "127.0.0.1", 9)
-ANSWER: Final = (
+RESPONSE: Final = (
     "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 22:00:00 GMT\r\n"
     "Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: keep-alive\r\n\r\n{body}"
 )
@@ -84,7 +84,7 @@ class Stage:
         self.names = f"Host: 127.0.0.1:3003\r\n{names}"
         self.agent = f"Host: 127.0.0.1:3003\r\nAuthorization: Bearer {agent}\r\nAccept: application/json\r\n"
         self.asked = 0
-        self.answer = [ANSWER.format(length=len(SMALL), body=SMALL).encode()]
+        self.response = [RESPONSE.format(length=len(SMALL), body=SMALL).encode()]
 
     def requests(self, shape: str, count: int) -> list[bytes]:
         """Return the next `count` requests of that shape."""
@@ -105,7 +105,7 @@ class Stage:
             made.append(f"{method} /proxy/small HTTP/1.1\r\n{self.names}{extra}\r\n{body}".encode())
         return made
 
-    def answer_with(self, shape: str) -> None:
+    def response_with(self, shape: str) -> None:
         """Set the provider's answer. `events`: one event per read; `bursts`: several per read, as from a provider
         faster than its readers.
         """
@@ -113,7 +113,7 @@ class Stage:
         if at_once is not None:
             full, rest = divmod(EVENTS, at_once)
             pieces = [CHUNK * at_once] * full + ([CHUNK * rest] if rest else [])
-            self.answer = [EVENTS_HEAD, *pieces, b"0\r\n\r\n"]
+            self.response = [EVENTS_HEAD, *pieces, b"0\r\n\r\n"]
 
     async def open(self) -> None:
         self.client.connection_made(self.caller)
@@ -131,22 +131,22 @@ class Stage:
         self.connection.connection_lost(None)
 
     def run(self, requests: list[bytes]) -> None:
-        came, answered = self.client.data_received, self.connection.data_received
+        came, responded = self.client.data_received, self.connection.data_received
         for request in requests:
             came(request)
-            for piece in self.answer:
-                answered(piece)
+            for piece in self.response:
+                responded(piece)
 
     async def run_messages(self, requests: list[bytes]) -> None:
         """Do the same as `run` for MCP messages: each is a task, which waits for the provider's answer."""
-        came, answered = self.client.data_received, self.connection.data_received
+        came, responded = self.client.data_received, self.connection.data_received
         for request in requests:
             sent = self.provider.written
             came(request)
             while self.provider.written == sent:  # noqa: ASYNC110 (turns of the loop, which is what is measured)
                 await asyncio.sleep(0)
-            for piece in self.answer:
-                answered(piece)
+            for piece in self.response:
+                responded(piece)
             while not self.client.idle:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
@@ -192,15 +192,15 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
                 "connection_id": "c0",
                 "credentials": {"type": "API_KEY", "apiKey": secrets.token_hex(20)},
             }
-            async with client.post(f"http://127.0.0.1:{site.port}/connections", json=body) as answer:
-                assert answer.status == 201, await answer.text()
+            async with client.post(f"http://127.0.0.1:{site.port}/connections", json=body) as response:
+                assert response.status == 201, await response.text()
             limits = {"connections": [f"{INTEGRATION}/c0"], "rules": ["POST /small as post"]}
             wish = {"display_name": "agent", "limits": limits}
-            async with client.post(f"http://127.0.0.1:{site.port}/environment/api-keys", json=wish) as answer:
-                agent = (await answer.json())["data"]["secret"]
+            async with client.post(f"http://127.0.0.1:{site.port}/environment/api-keys", json=wish) as response:
+                agent = (await response.json())["data"]["secret"]
             first = {"Authorization": f"Bearer {agent}"}  # makes the gateway load the key
-            async with client.post(f"http://127.0.0.1:{site.port}/mcp", json={}, headers=first) as answer:
-                assert answer.status == 400, await answer.text()
+            async with client.post(f"http://127.0.0.1:{site.port}/mcp", json={}, headers=first) as response:
+                assert response.status == 400, await response.text()
         runtime = app[RUNTIME]
         await runtime.live.opened("bench", INTEGRATION, "c0")
         server: Any = runner.server
@@ -214,7 +214,7 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
 
 
 async def measured(stage: Stage, measure: argparse.Namespace) -> None:
-    stage.answer_with(measure.shape)
+    stage.response_with(measure.shape)
     if measure.shape == "agent":
         await stage.run_messages(stage.requests(measure.shape, AT_ONCE))
     else:

@@ -43,13 +43,13 @@ async def _run(target: Target, rate: float, seconds: float) -> list[float]:
     request, total = _request(target, None), int(rate * seconds)
     all_came = loop.create_future()
 
-    def answered(latency_s: float) -> None:
+    def responded(latency_s: float) -> None:
         took.append(latency_s)
         if len(took) == total:
             all_came.set_result(None)
 
     for _ in range(CONNECTIONS):
-        await loop.create_connection(lambda: _Caller(request, answered, due, idle), HOST, target.port)
+        await loop.create_connection(lambda: _Caller(request, responded, due, idle), HOST, target.port)
     began, sent = time.monotonic(), 0
     while sent < total:
         now = time.monotonic()
@@ -70,9 +70,9 @@ async def _run(target: Target, rate: float, seconds: float) -> list[float]:
 
 class _Caller(asyncio.Protocol):
     def __init__(
-        self, request: bytes, answered: Callable[[float], None], due: deque[float], idle: "list[_Caller]"
+        self, request: bytes, responded: Callable[[float], None], due: deque[float], idle: "list[_Caller]"
     ) -> None:
-        self._request, self._answered, self._due, self._idle = request, answered, due, idle
+        self._request, self._responded, self._due, self._idle = request, responded, due, idle
         self._held = b""
         self._due_at = 0.0
 
@@ -93,7 +93,7 @@ class _Caller(asyncio.Protocol):
         if length is None or len(self._held) < end + len(_END) + int(length[1]):
             return
         if self._held.startswith(b"HTTP/1.1 200"):
-            self._answered(time.monotonic() - self._due_at)
+            self._responded(time.monotonic() - self._due_at)
         self._held = b""
         if self._due:
             self.send(self._due.popleft())

@@ -240,12 +240,12 @@ def _posted(port: int, key: str, path: str, body: dict[str, Any], expected: int)
     connection = http.client.HTTPConnection(HOST, port, timeout=10)
     try:
         connection.request("POST", path, json.dumps(body), headers)
-        answer = connection.getresponse()
-        text = answer.read().decode(errors="replace")
+        response = connection.getresponse()
+        text = response.read().decode(errors="replace")
     finally:
         connection.close()
-    if answer.status != expected:
-        raise CannotRun(f"POST {path} answered {answer.status}: {text[:300]}")
+    if response.status != expected:
+        raise CannotRun(f"POST {path} answered {response.status}: {text[:300]}")
     return json.loads(text)
 
 

@@ -82,7 +82,7 @@ def started(
         )
     server = Server(name, target, process)
     try:
-        _await_answer(server, probe, log)
+        _await_response(server, probe, log)
         server.start_s = time.monotonic() - began
         server.start_cpu_s = proc.cpu_s(server.pids())
         yield server
@@ -98,8 +98,8 @@ def get(target: Target, path: str) -> tuple[int, bytes]:
         connection = http.client.HTTPSConnection(HOST, target.port, timeout=10, context=trust)
     try:
         connection.request("GET", target.path + path, headers=dict(target.headers))
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()
 
@@ -118,7 +118,7 @@ def free_port() -> int:
             return port
 
 
-def _await_answer(server: Server, probe: str, log: Path) -> None:
+def _await_response(server: Server, probe: str, log: Path) -> None:
     until = time.monotonic() + START_LIMIT_S
     text = "nothing listened"
     while time.monotonic() < until:

@@ -42,12 +42,12 @@ def _converse(peer: socket.socket, noise: int) -> None:
                         return
                     held += more
                 head, _, held = held.partition(b"\r\n\r\n")
-                held = _answer(peer, head, held, noise)
+                held = _response(peer, head, held, noise)
         except ConnectionError:
             return
 
 
-def _answer(peer: socket.socket, head: bytes, held: bytes, noise: int) -> bytes:
+def _response(peer: socket.socket, head: bytes, held: bytes, noise: int) -> bytes:
     """Answer one request. Return the bytes received after it."""
     line, *fields = head.decode("latin-1").split("\r\n")
     _, path, *rest = line.split(" ")[1].split("/")

@@ -109,7 +109,7 @@ def idle(server: Server, connections: int) -> Idle:
             for peer in fresh:
                 stack.enter_context(peer).sendall(request)
             for peer in fresh:
-                _whole_answer(peer)
+                _whole_response(peer)
             held += fresh
         after = proc.rss_mib(pids)
         if closed := _closed(held):
@@ -160,7 +160,7 @@ def _after_head(peer: socket.socket) -> bytes:
     return body
 
 
-def _whole_answer(peer: socket.socket) -> None:
+def _whole_response(peer: socket.socket) -> None:
     held = b""
     while not held.endswith(b"]}"):
         got = peer.recv(65536)

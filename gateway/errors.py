@@ -12,7 +12,7 @@
     └── VersionNotSupported   505     └── CredentialUnreadable 500
 
 ``code`` is part of the API and does not change; ``message`` says what to do next and may change. Only
-`gateway.middleware.answer_shape` renders errors.
+`gateway.middleware.response_shape` renders errors.
 """
 
 from collections.abc import Mapping, Sequence

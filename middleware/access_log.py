@@ -11,7 +11,6 @@ from gateway import clock
 from gateway.errors import InvalidRequest
 from gateway.http import proxy_options
 from gateway.http.passed_head import ATTEMPTS, SERVER_TIMING, server_timing
-from gateway.middleware.answer_shape import MARK, error_shape
 from gateway.middleware.chain import Handler, Middleware
 from gateway.middleware.facts import (
     ASKED,
@@ -28,6 +27,7 @@ from gateway.middleware.facts import (
     handed,
     trace_id_of,
 )
+from gateway.middleware.response_shape import MARK, error_shape
 from gateway.middleware.who_calls import masked
 from gateway.observe.logs import current_trace_id
 from gateway.records.connection import ConnectionRef

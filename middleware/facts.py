@@ -14,7 +14,7 @@ from gateway.http.content_coding import Decoder
 from gateway.http.proxy_options import ProxyOptions
 from gateway.records.access import Capability, Environment
 from gateway.records.connecting import ConnectSession
-from gateway.records.proxied_call import AnswerShape, Paging, Timing, UpstreamRequest
+from gateway.records.proxied_call import Paging, ResponseShape, Timing, UpstreamRequest
 from gateway.records.trace import CallTrace, trace_id_in
 
 REQUEST_ID = web.RequestKey("request_id", str)  # request_id
@@ -34,7 +34,7 @@ ASKED = web.RequestKey("asked", ProxyOptions)  # connection
 CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
 PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one answer is passed on unchanged
-SHAPE = web.RequestKey("shape", AnswerShape)  # shape; absent: the whole answer is wanted
+SHAPE = web.RequestKey("shape", ResponseShape)  # shape; absent: the whole answer is wanted
 CONNECT_URL = web.RequestKey(
     "connect_url", str
 )  # forward; absent: the answer requires no scopes, or the key gets no link

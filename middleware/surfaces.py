@@ -1,13 +1,13 @@
 """The chains of all surfaces, outermost link first. A new step is one new line here."""
 
 from gateway.middleware.access_log import access_log
-from gateway.middleware.answer_shape import cors, error_shape, request_id
 from gateway.middleware.chain import Chain
 from gateway.middleware.dry_run import dry_run
 from gateway.middleware.key_limits import key_rules, pace, scope
 from gateway.middleware.request_message import invite_body, json_only, strict
+from gateway.middleware.response_shape import cors, error_shape, request_id
 from gateway.middleware.upstream import credentials, upstream
-from gateway.middleware.wanted_answer import decompress, paginate, shape
+from gateway.middleware.wanted_response import decompress, paginate, shape
 from gateway.middleware.which_connection import connection, proxied
 from gateway.middleware.who_calls import audit_actor, bearer_key, capability, session_or_key, session_token
 

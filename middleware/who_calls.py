@@ -43,7 +43,7 @@ async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
         caller = await generation.keys.caller(text, kind)
     except Unauthorized as fault:
         client = client_network(request.remote)
-        raise runtime.invalid_keys.answer(fault, client, request[REQUEST_ID]) from fault
+        raise runtime.invalid_keys.response(fault, client, request[REQUEST_ID]) from fault
     runtime.minted.first_used(caller, request.remote or "")
     return caller
 

@@ -107,7 +107,7 @@ def test_the_page_names_every_file_that_names_an_auth_mode() -> None:
             and AUTH_MODES.keys() & set(map(str, constants))
         ):
             found.add(name)
-    examples = {"gateway/openapi/operations.py", "gateway/openapi/answer_examples.py"}  # of a body
+    examples = {"gateway/openapi/operations.py", "gateway/openapi/response_examples.py"}  # of a body
     assert "gateway/api/typed_in.py" in found
     assert [name for name in sorted(found - examples) if not name.startswith(tuple(there))] == []
 

@@ -176,9 +176,9 @@ async def paths(folder: Path) -> dict[str, Touched]:
 
     async def call() -> None:
         headers = {**gateway.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
-        async with aiohttp.ClientSession() as http, http.get(f"{gateway.url}/proxy/x", headers=headers) as answer:
-            assert answer.status == 200, await answer.text()
-            await answer.read()
+        async with aiohttp.ClientSession() as http, http.get(f"{gateway.url}/proxy/x", headers=headers) as response:
+            assert response.status == 200, await response.text()
+            await response.read()
 
     async def refresh() -> None:
         _, fault = await runtime.live.current(ref, force=True)
@@ -191,8 +191,8 @@ async def paths(folder: Path) -> dict[str, Touched]:
             async with http.get(session["data"]["connect_link"], headers=BROWSER) as page:
                 address = str(page.url)
             consent = await to_consent(http, address, {"params[cloudId]": "cloud-1"})
-            async with http.get(consent, headers=BROWSER) as answer:
-                html = await answer.text()
+            async with http.get(consent, headers=BROWSER) as response:
+                html = await response.text()
                 assert "is connected" in html, html
 
     async def again() -> None:

@@ -39,12 +39,12 @@ class Proxy:
             request.method, self._origin + request.raw_path, headers=headers, data=body, allow_redirects=False
         )
         async with sent as reply:
-            answer = web.StreamResponse(status=reply.status, headers=_end_to_end(reply.headers))
-            await answer.prepare(request)
+            response = web.StreamResponse(status=reply.status, headers=_end_to_end(reply.headers))
+            await response.prepare(request)
             async for piece in reply.content.iter_any():
-                await answer.write(piece)
-            await answer.write_eof()
-            return answer
+                await response.write(piece)
+            await response.write_eof()
+            return response
 
 
 def _end_to_end(fields: Mapping[str, str]) -> CIMultiDict[str]:

@@ -75,7 +75,7 @@ class InvalidKeys:
         self._count = count
         self._window = ClientWindow()
 
-    def answer(self, fault: Unauthorized, client: str, request_id: str) -> GatewayError:
+    def response(self, fault: Unauthorized, client: str, request_id: str) -> GatewayError:
         """Return the error for `client`, an address, whose key was refused with `fault`."""
         self._count()
         seen, client, wait_s = self._window.count(client)

@@ -17,7 +17,7 @@ from gateway.access.key_forms import RequestedKey
 from gateway.access.key_policy import MOST_CHARS
 from gateway.access.operation_rules import PREFIX, RISK_LETTERS
 from gateway.access.scopes import AGENT_SESSIONS, PROXY
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.keys import describe_requester
 from gateway.api.request_body import Strict, query_of, read_json
 from gateway.api.shapes import MOST_NAMED, ConnectionId, ProviderConfigKey, Tags
@@ -142,7 +142,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
         name=f"agent session {secrets.token_hex(8)}", scopes=(PROXY,), limits=limits, expires_at=ends_at
     )
     text, key = await runtime.issuer.create(wish, environment, MADE_BY + describe_requester(caller.key), caller)
-    shown: answers.AgentSession = {
+    shown: responses.AgentSession = {
         "session_id": str(key.id),
         "session_token": text.reveal(),
         "mcp_url": f"{generation.public_url}/session/{key.id}/mcp",
@@ -150,7 +150,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
         "toolset": {name: _summary(one, name in connections, count) for name, one in tools.items()},
         "meta_tools": {"nango_tool_search": True, "nango_execute": True, "nango_proxy": False},
     }
-    return web.json_response(answers.AgentSessionAnswer(data=shown), headers={"Cache-Control": "no-store"})
+    return web.json_response(responses.AgentSessionResponse(data=shown), headers={"Cache-Control": "no-store"})
 
 
 @needs(AGENT_SESSIONS, limits=True)
@@ -169,12 +169,12 @@ async def end_agent_session(request: web.Request) -> web.Response:
         await issuer.revoke(environment, key.id, MADE_BY + describe_requester(caller.key), caller)
         found = await request.app[RUNTIME].store.keys.find(environment, key.id)
         ended_at = (found and found.revoked_at) or now
-    ended: answers.EndedAgentSession = {
+    ended: responses.EndedAgentSession = {
         "session_id": session_id,
         "ended_at": iso(ended_at),
         "reason": "expired" if reason == "expired" else "terminated",
     }
-    return web.json_response(answers.EndedAgentSessionAnswer(data=ended))
+    return web.json_response(responses.EndedAgentSessionResponse(data=ended))
 
 
 def is_session(key: MintedKey) -> bool:
@@ -315,7 +315,7 @@ def _check_apart(connected: Sequence[Tools]) -> None:
             )
 
 
-def _summary(tools: Tools, connected: bool, count: int) -> answers.AgentSessionTools:
+def _summary(tools: Tools, connected: bool, count: int) -> responses.AgentSessionTools:
     found = len(tools.ids) if connected else 0
     listed = found if count <= MOST_LISTED else 0
     return {"connected": connected, "tools_pinned": listed, "tools_searchable": found - listed}

@@ -6,7 +6,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.request_body import empty_body, moment, number, query_of, wrong_query
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
@@ -58,7 +58,7 @@ async def list_records(request: web.Request) -> web.Response:
         limit=limit + 1,
     )
     found = await request.app[RUNTIME].store.audit.find(wanted)
-    body: answers.AuditPage = {"data": [audit_record_json(one) for one in found[:limit]]}
+    body: responses.AuditPage = {"data": [audit_record_json(one) for one in found[:limit]]}
     if len(found) > limit:
         body["next_cursor"] = str(found[limit - 1].sequence)
     return web.json_response(body)
@@ -86,7 +86,7 @@ async def list_uses(request: web.Request) -> web.Response:
     return web.json_response(uses_shown(wanted, await request.app[RUNTIME].store.uses.find(wanted)))
 
 
-def uses_shown(wanted: UseFilter, page: UsePage) -> answers.CredentialUses:
+def uses_shown(wanted: UseFilter, page: UsePage) -> responses.CredentialUses:
     """Return a page of credential uses as the API and the command line show it."""
     return {
         "from": hour_at(hour_of(wanted.since)).isoformat(timespec="milliseconds"),
@@ -107,11 +107,11 @@ def uses_shown(wanted: UseFilter, page: UsePage) -> answers.CredentialUses:
     }
 
 
-def audit_record_json(one: SealedRecord) -> answers.AuditRecord:
+def audit_record_json(one: SealedRecord) -> responses.AuditRecord:
     """Return the record as the API and the command line show it: its own members, and its place in the chain."""
     members: dict[str, Any] = one.as_json()
     what = members.get("object", {})
-    found: answers.AuditRecord = {
+    found: responses.AuditRecord = {
         "sequence": one.sequence,
         "hash": one.hash,
         "at": one.columns.at.astimezone(UTC).isoformat(timespec="milliseconds"),

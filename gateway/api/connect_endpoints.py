@@ -12,7 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 
 from gateway.access.caller import Caller
 from gateway.access.refusals import beyond_limits, no_integration
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.narrow import check_fixed
 from gateway.api.request_body import Strict, query_of, read_json
 from gateway.api.shapes import (
@@ -202,7 +202,7 @@ async def create_session(request: web.Request) -> web.Response:
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
-    return web.json_response(answers.ConnectSessionAnswer(data=connect_session_json(generation, *made)), status=201)
+    return web.json_response(responses.ConnectSessionResponse(data=connect_session_json(generation, *made)), status=201)
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -212,7 +212,7 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
-    return web.json_response(answers.ConnectSessionAnswer(data=connect_session_json(generation, *made)), status=201)
+    return web.json_response(responses.ConnectSessionResponse(data=connect_session_json(generation, *made)), status=201)
 
 
 async def new_session(
@@ -297,7 +297,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
     }
 
 
-def connect_session_json(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSessionJson:
+def connect_session_json(generation: Generation, token: str, session: ConnectSession) -> responses.ConnectSessionJson:
     """Return the answer for the caller that created a session."""
     public_url = generation.public_url
     return {

@@ -49,25 +49,25 @@ async def socket(request: web.Request) -> web.StreamResponse:
 
 
 async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.StreamResponse:
-    answer = web.WebSocketResponse(timeout=CLOSE_S, heartbeat=HEARTBEAT_S, max_msg_size=LIMIT_BYTES, compress=False)
+    response = web.WebSocketResponse(timeout=CLOSE_S, heartbeat=HEARTBEAT_S, max_msg_size=LIMIT_BYTES, compress=False)
     client = outcomes.new_client()
     with outcomes.waiting(client_digest(client) or "") as waiting:
-        await answer.prepare(request)
-        await answer.send_json({"message_type": "connection_ack", "ws_client_id": client})
-        closed = asyncio.create_task(_until_closed(answer))
+        await response.prepare(request)
+        await response.send_json({"message_type": "connection_ack", "ws_client_id": client})
+        closed = asyncio.create_task(_until_closed(response))
         either: set[asyncio.Future[Any]] = {waiting.outcome, closed}
         try:
             await asyncio.wait(either, timeout=LONGEST_S, return_when=asyncio.FIRST_COMPLETED)
             outcome = waiting.outcome.result() if waiting.outcome.done() else None
-            if outcome is not None and not answer.closed:
+            if outcome is not None and not response.closed:
                 with contextlib.suppress(ConnectionError):
-                    await answer.send_json(message(outcome))
+                    await response.send_json(message(outcome))
                 await asyncio.wait({closed}, timeout=HEARTBEAT_S)
         finally:
             closed.cancel()
             await asyncio.gather(closed, return_exceptions=True)
-    await answer.close()
-    return answer
+    await response.close()
+    return response
 
 
 def message(outcome: Outcome) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def message(outcome: Outcome) -> dict[str, Any]:
     return body if outcome.connection_id is None else {**body, "connection_id": outcome.connection_id}
 
 
-async def _until_closed(answer: web.WebSocketResponse) -> None:
-    async for received in answer:
+async def _until_closed(response: web.WebSocketResponse) -> None:
+    async for received in response:
         if received.type is WSMsgType.ERROR:
             return

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from gateway import clock
-from gateway.api import answers
+from gateway.api import responses
 from gateway.connections.diagnosis import ConnectionDiagnosis, diagnose_connection
 from gateway.connections.scope_drift import ScopeDrift, scope_drift
 from gateway.errors import CredentialUnreadable, Unavailable
@@ -23,12 +23,12 @@ from gateway.timestamps import iso
 LETTERS: Final = re.compile(r"[^a-z]")
 
 
-def listed(connection: Connection) -> answers.ListedConnection:
+def listed(connection: Connection) -> responses.ListedConnection:
     """Return a connection as a row of the list: never a credential, never a setting."""
     return {**_common(connection), "created": stamp(connection.created_at)}
 
 
-def state_of(connection: Connection) -> answers.ConnectionState:
+def state_of(connection: Connection) -> responses.ConnectionState:
     shown = _common(connection)
     return {
         "connection_id": shown["connection_id"],
@@ -46,7 +46,7 @@ def whole(
     credentials: bool = True,
     with_refresh_token: bool = False,
     zulu: bool = False,
-) -> answers.ConnectionJson:
+) -> responses.ConnectionJson:
     """Return the connection with its settings and, unless `credentials` is false, with its credential.
 
     Without `with_refresh_token`, refresh tokens are left out, in any spelling and at any depth. `zulu`: times end in Z,
@@ -72,7 +72,7 @@ def whole(
     }
 
 
-def _common(connection: Connection) -> answers.AnyConnection:
+def _common(connection: Connection) -> responses.AnyConnection:
     noted, account = connection.failure, connection.account
     return {
         "id": connection.id,
@@ -95,11 +95,11 @@ def stamp(when: datetime) -> str:
     return when.isoformat(timespec="milliseconds")
 
 
-def end_user_json(user: EndUser | None) -> answers.EndUserJson | None:
+def end_user_json(user: EndUser | None) -> responses.EndUserJson | None:
     """Return the end user as lists of connections and connect sessions show it."""
     if user is None:
         return None
-    organization: answers.Organization | None = None
+    organization: responses.Organization | None = None
     if user.organization_id is not None:
         organization = {"id": user.organization_id, "display_name": user.organization_display_name}
     return {
@@ -126,7 +126,9 @@ def _without_refresh_tokens(value: Any) -> Any:
 # ── The history and diagnosis of a connection, as our API and the command line show them.
 
 
-async def add_history(shown: answers.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection) -> None:
+async def add_history(
+    shown: responses.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection
+) -> None:
     """Add the members of ``include=history`` to `shown`."""
     story = await state_and_story(runtime, generation, row)
     shown["history"], shown["diagnosis"], shown["scopes"] = story["history"], story["diagnosis"], story["scopes"]
@@ -134,7 +136,7 @@ async def add_history(shown: answers.ConnectionJson, runtime: Runtime, generatio
 
 async def state_and_story(
     runtime: Runtime, generation: Generation, row: Connection, *, serves: bool = True
-) -> answers.History:
+) -> responses.History:
     """Return ``history``: each change of state, oldest first; ``diagnosis``: time line, causes in order, and the
     action; ``scopes``: granted, needed and missing.
 
@@ -161,7 +163,7 @@ async def state_and_story(
         scopes=drift,
         client_since=generation.integrations.client_since(*row.ref[:2]) if serves else None,
     )
-    scopes: answers.Scopes = {
+    scopes: responses.Scopes = {
         "granted": None if drift.granted is None else list(drift.granted),
         "needed": list(drift.needed),
         "missing": list(drift.missing),
@@ -187,7 +189,7 @@ def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None
     return held, True
 
 
-def _change(one: Change) -> answers.ChangeJson:
+def _change(one: Change) -> responses.ChangeJson:
     return {
         "at": stamp(one.at),
         "state": one.state.value,
@@ -197,7 +199,7 @@ def _change(one: Change) -> answers.ChangeJson:
     }
 
 
-def _diagnosis(row: Connection, found: ConnectionDiagnosis) -> answers.Diagnosis:
+def _diagnosis(row: Connection, found: ConnectionDiagnosis) -> responses.Diagnosis:
     return {
         "state": row.state.value,
         "since": stamp(row.state_since or row.created_at),

@@ -10,7 +10,7 @@ from pydantic import Field
 from gateway import clock
 from gateway.access.refusals import missing_scope_error, with_payload
 from gateway.access.scopes import CONNECT
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.addressed import in_path, known_ref, ref_of
 from gateway.api.connect_endpoints import check_tags
 from gateway.api.connection_json import add_history, listed, state_of, whole
@@ -97,16 +97,16 @@ async def list_connections(request: web.Request) -> web.Response:
         for row in lacking.rows:
             shown.add(row)
             await shown.give_way()
-        return shown.answer(goes_on=lacking.cursor is not None, cursor=lacking.cursor)
+        return shown.response(goes_on=lacking.cursor is not None, cursor=lacking.cursor)
     while True:
         found = await store.connections.list(request[ENVIRONMENT].name, wanted)
         for row in found:
             if shown.is_full:
-                return shown.answer(goes_on=True)
+                return shown.response(goes_on=True)
             shown.add(row)
             await shown.give_way()
         if len(found) < wanted.limit:
-            return shown.answer(goes_on=False)
+            return shown.response(goes_on=False)
         wanted = replace(wanted, cursor=cursor_after(found[-1]), offset=0)
 
 
@@ -136,11 +136,11 @@ class _Page:
             self._in_this_turn = 0
             await clock.give_way()
 
-    def answer(self, *, goes_on: bool, cursor: str | None = None) -> web.Response:
+    def response(self, *, goes_on: bool, cursor: str | None = None) -> web.Response:
         """Return the page. `cursor`: where the list continues, if not after the last row."""
         if cursor is None and self._last is not None:
             cursor = cursor_after(self._last)
-        around: answers.ConnectionList = {"connections": []}
+        around: responses.ConnectionList = {"connections": []}
         if goes_on and cursor is not None:
             around["next_cursor"] = cursor
         before, after = json.dumps(around).encode().split(b"[]", 1)  # the rows are JSON already
@@ -204,14 +204,14 @@ async def delete_connection(request: web.Request) -> web.Response:
             f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'; nothing was deleted.",
         )
     outcomes = [_revocation(one) for one in deleted.revocation if one.outcome != "not_offered"]
-    body: answers.DeletedConnection = {"success": True, "at_provider": deleted.at_provider}
+    body: responses.DeletedConnection = {"success": True, "at_provider": deleted.at_provider}
     if outcomes:
         body["revocation"] = outcomes
     return web.json_response(body)
 
 
-def _revocation(one: RevocationOutcome) -> answers.Revocation:
-    shown: answers.Revocation = {"token": one.token, "outcome": one.outcome}
+def _revocation(one: RevocationOutcome) -> responses.Revocation:
+    shown: responses.Revocation = {"token": one.token, "outcome": one.outcome}
     if one.detail:
         shown["detail"] = one.detail
     return shown
@@ -284,7 +284,7 @@ async def patch_connection(request: web.Request) -> web.Response:
         runtime.live.replace(await runtime.store.edits.edit(ref, wanted, now=clock.now()))
     except UnknownConnection as fault:
         raise _unknown(fault.ref) from fault
-    return web.json_response(answers.Success(success=True))
+    return web.json_response(responses.Success(success=True))
 
 
 @needs("environment:connections:update", limits=True)
@@ -318,7 +318,7 @@ async def _metadata(request: web.Request, *, merge: bool) -> web.Response:
     named = [ConnectionRef(environment, body.provider_config_key, one) for one in ids]
     refs = [await known_ref(runtime, generation, request[CALLER], ref) for ref in named]
     await _write_metadata(runtime, refs, body.metadata, merge=merge)
-    sent: answers.MetadataOf = {
+    sent: responses.MetadataOf = {
         "connection_id": body.connection_id,
         "provider_config_key": body.provider_config_key,
         "metadata": body.metadata,

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.request_body import empty_body, query_of
 from gateway.errors import InvalidRequest
 from gateway.events.signatures import rotate
@@ -23,8 +23,8 @@ async def rotate_signing_key(request: web.Request) -> web.Response:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     key, retires_at = await rotate(generation.config, runtime.store, request[ENVIRONMENT].name)
     runtime.deliverer.key_changed()
-    body: answers.SigningKey = {"webhook_signing_key": key.reveal(), "previous_key_retires_at": iso(retires_at)}
-    return web.json_response(answers.SigningKeyAnswer(data=body), headers={"Cache-Control": "no-store"})
+    body: responses.SigningKey = {"webhook_signing_key": key.reveal(), "previous_key_retires_at": iso(retires_at)}
+    return web.json_response(responses.SigningKeyResponse(data=body), headers={"Cache-Control": "no-store"})
 
 
 # ── ``GET /environment-variables``: ``environments.<name>.variables`` of gateway.yaml
@@ -37,5 +37,7 @@ async def list_variables(request: web.Request) -> web.Response:
     query_of(request, ())
     empty_body(request)
     declared = generation_of(request).config.environments[request[ENVIRONMENT].name].variables
-    shown: answers.Variables = [answers.Variable(name=name, value=value.reveal()) for name, value in declared.items()]
+    shown: responses.Variables = [
+        responses.Variable(name=name, value=value.reveal()) for name, value in declared.items()
+    ]
     return web.json_response(shown)

@@ -5,9 +5,9 @@ from typing import Final, Literal
 from aiohttp import hdrs, web
 
 from gateway import clock
-from gateway.api import answers
+from gateway.api import responses
 from gateway.errors import Code, GatewayError
-from gateway.middleware.answer_shape import MARK
+from gateway.middleware.response_shape import MARK
 from gateway.runtime import RUNTIME, Runtime
 from gateway.store.preflight import POSTGRES
 
@@ -19,7 +19,7 @@ async def health(request: web.Request) -> web.Response:
     """Answer 200 while the process can answer at all; the header names the gateway instance, once it serves."""
     runtime = request.app[RUNTIME]
     headers = {INSTANCE: runtime.store.instance} if runtime.serving else {}
-    return web.json_response(answers.Result(result="ok"), headers=headers)
+    return web.json_response(responses.Result(result="ok"), headers=headers)
 
 
 async def ready(request: web.Request) -> web.Response:
@@ -42,7 +42,7 @@ async def ready(request: web.Request) -> web.Response:
     return web.json_response(body, status=status, headers=headers)
 
 
-async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, answers.Readiness]:
+async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses.Readiness]:
     """Return status and body of ``/ready``. `required`: the database must be usable."""
     away = runtime.serving and await store_away(runtime)
     store = _store_fault(runtime, away=away)
@@ -50,7 +50,7 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, answers.R
     serves = runtime.serving and (not away or (shared(runtime) and runtime.live.feed.serves))
     if required and (store or (offset.reported and offset.refused)):
         serves = False
-    body = answers.Readiness(result="ok" if serves else "not ready")
+    body = responses.Readiness(result="ok" if serves else "not ready")
     if store is not None:
         body["store"] = store
     if offset.reported:

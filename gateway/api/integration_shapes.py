@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.request_body import Strict
 from gateway.api.shapes import ProviderConfigKey
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
@@ -178,13 +178,13 @@ CREDENTIAL_FIELDS: Final = {
 """The auth modes whose integrations take credentials here, with their fields."""
 
 
-def integration_json(runtime: Runtime, generation: Generation, integration: Integration) -> answers.IntegrationJson:
+def integration_json(runtime: Runtime, generation: Generation, integration: Integration) -> responses.IntegrationJson:
     """Return the integration without its secrets. If its provider is no longer in the catalog, the provider's name
     replaces the entry's data."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
     made = integration.made
-    body: answers.IntegrationJson = {
+    body: responses.IntegrationJson = {
         "unique_key": integration.integration_id,
         "provider": integration.provider,
         "display_name": integration.display_name or (provider.display_name if provider else integration.provider),

@@ -10,7 +10,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.access.key_policy import Policy
 from gateway.access.refusals import beyond_limits, missing_scope_error
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.addressed import unique_key
 from gateway.api.integration_shapes import (
     IntegrationChanges,
@@ -49,7 +49,7 @@ async def list_integrations(request: web.Request) -> web.Response:
     elif session.allowed_integrations:
         there = [one for one in there if one.integration_id in session.allowed_integrations]
     return web.json_response(
-        answers.IntegrationList(data=[integration_json(runtime, generation, one) for one in there])
+        responses.IntegrationList(data=[integration_json(runtime, generation, one) for one in there])
     )
 
 
@@ -70,7 +70,7 @@ async def get_integration(request: web.Request) -> web.Response:
         body["credentials"] = credentials(generation, found)
         if found.custom:
             body["custom"] = dict(found.custom)
-    return web.json_response(answers.IntegrationAnswer(data=body))
+    return web.json_response(responses.IntegrationResponse(data=body))
 
 
 @needs("environment:integrations:create", limits=True)
@@ -102,7 +102,7 @@ async def create_integration(request: web.Request) -> web.Response:
     stored = await runtime.made.add(new)
     if stored is None:
         raise _refusal([_taken(generation, environment, body.unique_key)])
-    return web.json_response(answers.IntegrationAnswer(data=integration_json(runtime, generation, stored)))
+    return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
 
 
 @needs("environment:integrations:update", limits=True)
@@ -139,7 +139,7 @@ async def patch_integration(request: web.Request) -> web.Response:
         raise Conflict(
             "conflict", f"Integration '{found.integration_id}' was changed meanwhile. Read it and try again."
         )
-    return web.json_response(answers.IntegrationAnswer(data=integration_json(runtime, generation, stored)))
+    return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
 
 
 @needs("environment:integrations:delete", limits=True)
@@ -156,7 +156,7 @@ async def delete_integration(request: web.Request) -> web.Response:
     ended = await runtime.made.end(environment, key)
     if ended is None:
         _unknown(key)
-    body: answers.DeletedIntegration = {"success": True}
+    body: responses.DeletedIntegration = {"success": True}
     if ended.connections:  # without deleted connections, return only {"success": true}, as the Nango SDKs expect
         outcomes = {name: count for name, count in sorted(ended.revocation.items()) if name != "not_offered"}
         body["connections"] = {"deleted": ended.connections, "revocation": outcomes}

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
 from gateway.access.key_forms import MOST_RULES, OVERLAP, RequestedKey
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.request_body import Strict, number, query_of, read_json, wrong_query
 from gateway.api.shapes import MOST_NAMED
 from gateway.errors import InvalidRequest, Issue
@@ -73,8 +73,8 @@ async def create_key(request: web.Request) -> web.Response:
     text, key = await runtime.issuer.create(
         wish_of(body), request[ENVIRONMENT].name, describe_requester(caller.key), caller
     )
-    shown: answers.NewKey = {**as_json(key), **secret_part(text, key, generation.public_url)}
-    return web.json_response(answers.NewKeyAnswer(data=shown), headers={"Cache-Control": "no-store"})
+    shown: responses.NewKey = {**as_json(key), **secret_part(text, key, generation.public_url)}
+    return web.json_response(responses.NewKeyResponse(data=shown), headers={"Cache-Control": "no-store"})
 
 
 @needs("environment:api_keys:list", limits=True)
@@ -92,7 +92,7 @@ async def list_keys(request: web.Request) -> web.Response:
         before_id=number(query, "cursor"),
         limit=limit + 1,
     )
-    shown: answers.KeyList = {"data": [as_json(key) for key in found[:limit]]}
+    shown: responses.KeyList = {"data": [as_json(key) for key in found[:limit]]}
     if len(found) > limit:
         shown["next_cursor"] = str(found[limit - 1].id)
     return web.json_response(shown)
@@ -108,12 +108,12 @@ async def revoke_key(request: web.Request) -> web.Response:
     revoked = await request.app[RUNTIME].issuer.revoke(
         request[ENVIRONMENT].name, key_id, describe_requester(caller.key), caller
     )
-    return web.json_response(answers.RevokedKeys(success=True, revoked=revoked))
+    return web.json_response(responses.RevokedKeys(success=True, revoked=revoked))
 
 
-def as_json(key: MintedKey) -> answers.Key:
+def as_json(key: MintedKey) -> responses.Key:
     """Return the key as the API and the command line show it: only its last four characters, never the key itself."""
-    shown: answers.Key = {
+    shown: responses.Key = {
         "id": key.id,
         "display_name": key.name,
         "kind": key.kind,
@@ -137,9 +137,9 @@ def as_json(key: MintedKey) -> answers.Key:
     return shown
 
 
-def secret_part(text: Secret, key: MintedKey, public_url: str) -> answers.KeyItself:
+def secret_part(text: Secret, key: MintedKey, public_url: str) -> responses.KeyItself:
     """Return the part that is shown only once: the key and, for a capability, its address."""
-    shown: answers.KeyItself = {"secret": text.reveal()}
+    shown: responses.KeyItself = {"secret": text.reveal()}
     if key.kind == "capability":
         shown["base_url"] = f"{public_url}/c/{text.reveal()}"
     return shown

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.connections import tags_in
 from gateway.api.request_body import empty_body, moment, number, query_of, wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
@@ -62,7 +62,7 @@ async def list_operations(request: web.Request) -> web.Response:
     if with_others and wanted.limit > MOST_WITH_OTHERS:
         wanted = replace(wanted, limit=MOST_WITH_OTHERS)
     page = await runtime.store.call_log.find(wanted)
-    body: answers.Logs = {"data": [operation_json(one) for one in page.operations]}
+    body: responses.Logs = {"data": [operation_json(one) for one in page.operations]}
     if with_others:
         for entry, one in zip(body["data"], page.operations, strict=True):
             others = await runtime.store.call_log.find(_others(one, wanted))
@@ -131,7 +131,7 @@ def _others(one: StoredOperation, wanted: OperationFilter) -> OperationFilter:
     )
 
 
-def operation_json(one: StoredOperation) -> answers.LoggedOperation:
+def operation_json(one: StoredOperation) -> responses.LoggedOperation:
     """Return the logged operation as the API and the command line show it."""
     it = one.operation
     return {

@@ -8,8 +8,8 @@ from typing import Final, cast
 
 from aiohttp import web
 
-from gateway.api import answers
-from gateway.api.providers import answer, named_provider
+from gateway.api import responses
+from gateway.api.providers import listing_response, named_provider
 from gateway.api.request_body import number, query_of, wrong_query
 from gateway.catalog.api_operations import RISKS, ApiOperation, provenance, shown_operation, shown_scopes
 from gateway.catalog.listing import ListingBody, cursor_after, name_in
@@ -45,15 +45,15 @@ async def list_operations(request: web.Request) -> web.Response:
     found = known.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
     page, following = _page(found, query.get("cursor"), number(query, "limit") or USUAL)
     prefix = known.prefix
-    body: answers.ApiOperationList = {
-        "data": [cast(answers.ApiOperationJson, shown_operation(one, prefix)) for one in page],
+    body: responses.ApiOperationList = {
+        "data": [cast(responses.ApiOperationJson, shown_operation(one, prefix)) for one in page],
         "source": provenance(known),
-        "scopes": cast(answers.OperationScopes, shown_scopes(known, found, query.get("granted"))),
+        "scopes": cast(responses.OperationScopes, shown_scopes(known, found, query.get("granted"))),
     }
     if following:
         body["next_cursor"] = cursor_after(page[-1].id)
     content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-    return answer(request, ListingBody(content, hashlib.sha256(content).hexdigest()[:32]))
+    return listing_response(request, ListingBody(content, hashlib.sha256(content).hexdigest()[:32]))
 
 
 def _page(found: Sequence[ApiOperation], cursor: str | None, limit: int) -> tuple[Sequence[ApiOperation], bool]:

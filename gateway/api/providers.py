@@ -127,7 +127,7 @@ async def list_providers(request: web.Request) -> web.Response:
     there = listing(request)
     query = read_query(request.query)
     _check_known(there, query)
-    return answer(request, there.page(query))
+    return listing_response(request, there.page(query))
 
 
 @needs(limits=True)
@@ -135,7 +135,7 @@ async def get_provider(request: web.Request) -> web.Response:
     """Answer with one provider. Raises NotFound, InvalidRequest."""
     if request.query:
         raise _invalid([Issue("unrecognized_keys", f"Unrecognized key: {key!r}", (key,)) for key in request.query])
-    return answer(request, named_provider(request))
+    return listing_response(request, named_provider(request))
 
 
 def named_provider(request: web.Request) -> ListingBody:
@@ -213,7 +213,7 @@ def _invalid(issues: list[Issue]) -> InvalidRequest:
     return InvalidRequest("invalid_query_params", f"These query parameters are wrong: {names}.", errors=issues)
 
 
-def answer(request: web.Request, body: ListingBody) -> web.Response:
+def listing_response(request: web.Request, body: ListingBody) -> web.Response:
     """Return `body` with its entity tag, or 304 if the caller has it already (RFC 9110 §13.1.2)."""
     headers = {"ETag": f'"{body.etag}"', "Cache-Control": "private, no-cache"}
     held = request.if_none_match or ()

@@ -10,7 +10,7 @@ from aiohttp import web
 from pydantic import AfterValidator, Field
 
 from gateway import clock
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.connection_json import end_user_json
 from gateway.api.request_body import Strict, number, query_of, read_json
 from gateway.api.shapes import (
@@ -61,7 +61,7 @@ async def show(request: web.Request) -> web.Response:
     """Answer ``GET /connect/session`` (docs/compatibility.md#connect-sessions)."""
     query_of(request, ())
     session, generation = request[CONNECT_SESSION], generation_of(request)
-    body: answers.Session = {
+    body: responses.Session = {
         "endUser": end_user_json(session.end_user),
         "connectUISettings": _settings(generation),
         "websocketsPath": generation.config.server.websocket_path,
@@ -76,7 +76,7 @@ async def show(request: web.Request) -> web.Response:
         body["overrides"] = {key: dict(one) for key, one in session.overrides.items()}
     if session.reconnects:
         body["isReconnecting"] = True
-    return web.json_response(answers.SessionAnswer(data=body))
+    return web.json_response(responses.SessionResponse(data=body))
 
 
 async def end(request: web.Request) -> web.Response:
@@ -96,7 +96,7 @@ async def result(request: web.Request) -> web.Response:
     session = request[CONNECT_SESSION]
     client = client_digest(query.get("client"))
     outcomes = await _wait_for_outcomes(request, session.digest, client, number(query, "wait_s") or 0)
-    return web.json_response(answers.SessionResult(data=_result_json(outcomes, session.expires_at)))
+    return web.json_response(responses.SessionResult(data=_result_json(outcomes, session.expires_at)))
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -113,7 +113,7 @@ async def poll(request: web.Request) -> web.Response:
     if not mine and not outcomes and not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name):
         raise _unknown()
     expires_at = session.expires_at if mine and session else None
-    return web.json_response(answers.SessionResult(data=_result_json(outcomes, expires_at)))
+    return web.json_response(responses.SessionResult(data=_result_json(outcomes, expires_at)))
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -139,8 +139,8 @@ async def complete(request: web.Request) -> web.Response:
         raise _unknown()
     done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
     connections = [_connection_of(one.integration_id, one.connection_id, is_pending=False) for one in done]
-    completed: answers.CompletedSession = {"status": "connected", "connections": connections}
-    return web.json_response(answers.CompletionAnswer(data=completed))
+    completed: responses.CompletedSession = {"status": "connected", "connections": connections}
+    return web.json_response(responses.CompletionResponse(data=completed))
 
 
 def _unknown() -> NotFound:
@@ -185,11 +185,11 @@ async def _found(runtime: Runtime, session_digest: str, client: str | None) -> S
     return found if client is None else [one for one in found if one.client_digest == client]
 
 
-def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> answers.SessionOutcome:
+def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> responses.SessionOutcome:
     """Return the result. `expires_at` None: the session has ended. After a failure the user may try again until then."""
     made = _connected_outcomes(outcomes)
     connected = any(not one.is_pending for one in made)
-    body: answers.SessionOutcome = {
+    body: responses.SessionOutcome = {
         "status": "connected" if connected else "pending" if made or expires_at else "expired",
         "connections": [
             _connection_of(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in made
@@ -208,7 +208,7 @@ def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> an
     return body
 
 
-def _connection_of(integration_id: str, connection_id: str, *, is_pending: bool) -> answers.SessionConnection:
+def _connection_of(integration_id: str, connection_id: str, *, is_pending: bool) -> responses.SessionConnection:
     return {"provider_config_key": integration_id, "connection_id": connection_id, "is_pending": is_pending}
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.api import answers
+from gateway.api import responses
 from gateway.api.request_body import wrong_query
 from gateway.auth.pasted_keys import CERTIFICATE, PRIVATE_KEY
 from gateway.authorization.connect_sessions import check_offered
@@ -53,7 +53,7 @@ class Form:
         typed = self._typed(await request.read(), provider)
         params = members(request.query, "params")
         connection = await runtime.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
-        body: answers.Connected = {
+        body: responses.Connected = {
             "connectionId": connection.ref.connection_id,
             "providerConfigKey": integration.integration_id,
         }

@@ -8,9 +8,9 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.errors import NotFound
-from gateway.middleware.answer_shape import MARK
 from gateway.middleware.facts import REQUEST_ID, TIMING
 from gateway.middleware.request_message import read_within
+from gateway.middleware.response_shape import MARK
 from gateway.records.operation import Operation
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret

@@ -11,7 +11,7 @@ from gateway.app.lifetime import opened
 from gateway.app.routes import add_routes
 from gateway.integrations.declared import Examined
 from gateway.middleware.access_log import unrouted
-from gateway.middleware.answer_shape import error_shape, request_id
+from gateway.middleware.response_shape import error_shape, request_id
 from gateway.observe import logs
 from gateway.observe.metrics import MetricsPage
 from gateway.pages import lazy_pages

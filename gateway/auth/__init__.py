@@ -3,7 +3,7 @@
 A mode builds requests and reads answers; `refresh/auth_exchange.py` sends them (ADR 17). Read `mode` and `api_key`, then:
 
     mode, context                             the interface of a mode; its input: entry, client, settings, templates
-    credential_form, provider_answers         reads typed or imported credentials; makes providers' texts safe to show
+    credential_form, provider_responses         reads typed or imported credentials; makes providers' texts safe to show
     pasted_keys, request_templates            PEM, JWK and HMAC keys as people paste them; templates that name the request
     token_steps                               one of several requests that together produce a token
     revocation                                revokes tokens at the provider (RFC 7009, or as the entry says)

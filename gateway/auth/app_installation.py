@@ -22,11 +22,11 @@ from gateway.auth.mode import (
     RevocableToken,
     TokenExchangeMode,
 )
-from gateway.auth.provider_answers import accepted_answer, token_at, token_paths
+from gateway.auth.provider_responses import accepted_response, token_at, token_paths
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.authorize import with_params
-from gateway.oauth.token_answers import TokenRefused, expires_at
+from gateway.oauth.token_responses import TokenRefused, expires_at
 from gateway.records.provider_call import ProviderCall
 from gateway.secret import Secret
 from gateway.timestamps import iso
@@ -65,7 +65,7 @@ class App(TokenExchangeMode, GrantingMode):
             with_params(address, {**context.texts(context.provider.authorization_params), "state": wish.state})
         )
 
-    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
+    def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         return INSTALLATION in query or "setup_action" in query or "error" in query
 
     def finish_consent(
@@ -101,10 +101,10 @@ def installation_token(context: AuthContext, place: str, app_id: str | None = No
     headers = {"Accept": "application/json", "Authorization": f"Bearer {proof.reveal()}"}
     headers |= context.texts(provider.token_headers, {"jwt": proof})
     reply = yield context.with_secrets(ProviderCall(url, headers, b""), secrets=[proof])
-    answer = accepted_answer(reply)
-    token = token_at(answer, (*token_paths(provider, "token"), "access_token"))
-    ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
-    return {"access_token": token, "expires_at": iso(ends), "raw": answer}
+    response = accepted_response(reply)
+    token = token_at(response, (*token_paths(provider, "token"), "access_token"))
+    ends = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
+    return {"access_token": token, "expires_at": iso(ends), "raw": response}
 
 
 def installed(provider: Provider, query: Mapping[str, str]) -> str:

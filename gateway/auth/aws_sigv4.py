@@ -18,7 +18,7 @@ from gateway.auth.mode import Dialogue, Signer, TokenExchangeMode
 from gateway.authority import bracketed
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable, dig, positive_seconds, retry_after
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, dig, positive_seconds, retry_after
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret

@@ -7,10 +7,10 @@ from typing import Any, Final
 from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, typed_values
 from gateway.auth.mode import Dialogue, TokenExchangeMode
-from gateway.auth.provider_answers import accepted_answer, token_at, token_paths
+from gateway.auth.provider_responses import accepted_response, token_at, token_paths
 from gateway.catalog.provider import Provider
-from gateway.oauth.token_answers import dig, expires_at
 from gateway.oauth.token_requests import encoded
+from gateway.oauth.token_responses import dig, expires_at
 from gateway.secret import Secret
 from gateway.timestamps import iso
 
@@ -52,10 +52,10 @@ class Bill(TokenExchangeMode):
         headers = {"Accept": "application/json", **to.texts(provider.token_headers, known)}
         call = encoded(provider.token_request_method or "POST", url, headers, params, provider.body_format)
         reply = yield context.with_secrets(call, secrets=known.values())
-        answer = accepted_answer(reply)
-        fresh = {"session_id": token_at(answer, (*token_paths(provider, SESSION[0]), *SESSION)), "raw": answer}
-        user = next((found for path in USER if isinstance(found := dig(answer, path), str)), None)
-        ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
+        response = accepted_response(reply)
+        fresh = {"session_id": token_at(response, (*token_paths(provider, SESSION[0]), *SESSION)), "raw": response}
+        user = next((found for path in USER if isinstance(found := dig(response, path), str)), None)
+        ends = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
         return {**typed, **fresh, **({"user_id": user} if user else {}), "expires_at": iso(ends)}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:

@@ -11,11 +11,11 @@ from gateway.auth.credential_form import CredentialForm, typed_values
 from gateway.auth.jwt import sign, signed
 from gateway.auth.mode import Dialogue, RevocableToken, TokenExchangeMode, TokenRevocation
 from gateway.auth.pasted_keys import certificate_fields
-from gateway.auth.provider_answers import accepted_answer, token_at, token_paths
+from gateway.auth.provider_responses import accepted_response, token_at, token_paths
 from gateway.catalog.provider import Provider
 from gateway.oauth.authorize import joined_scopes, scope_list
-from gateway.oauth.token_answers import expires_at
 from gateway.oauth.token_requests import OAuthClient, client_credentials_request
+from gateway.oauth.token_responses import expires_at
 from gateway.secret import Secret
 from gateway.timestamps import iso
 
@@ -70,10 +70,10 @@ class ClientCredentialsMode(TokenExchangeMode):
             headers=context.texts(provider.token_headers, known),
         )
         reply = yield context.with_secrets(call, identity=self.identity(held), secrets=known.values())
-        answer = accepted_answer(reply)
-        token = token_at(answer, (*token_paths(provider, "access_token"), *ALSO))
-        ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
-        return {**own, "token": token, "expires_at": iso(ends), "raw": answer}
+        response = accepted_response(reply)
+        token = token_at(response, (*token_paths(provider, "access_token"), *ALSO))
+        ends = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
+        return {**own, "token": token, "expires_at": iso(ends), "raw": response}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         return {**typed_values(held, held.get("token")), **client_values(held)}

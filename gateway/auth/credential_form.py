@@ -8,7 +8,7 @@ from gateway.catalog.auth_modes import CLIENT
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.value import BadValue, check_value, flat_values
 from gateway.errors import MOST_ISSUES, InvalidRequest, Issue, joined_issues
-from gateway.oauth.token_answers import MAX_LIFETIME, dig, positive_seconds
+from gateway.oauth.token_responses import MAX_LIFETIME, dig, positive_seconds
 from gateway.secret import Secret
 from gateway.timestamps import moment
 

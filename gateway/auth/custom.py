@@ -12,7 +12,7 @@ from gateway.auth.credential_form import CredentialForm, token_values
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, RevocableToken
 from gateway.auth.oauth2 import OAuth2
 from gateway.catalog.provider import Provider
-from gateway.oauth.token_answers import TokenRefused
+from gateway.oauth.token_responses import TokenRefused
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
@@ -43,8 +43,8 @@ class Custom(OAuth2):
         check_key(context)
         return (yield from super().start_consent(with_link(context), wish))
 
-    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
-        return super().has_provider_answer(context, query)
+    def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
+        return super().has_provider_response(context, query)
 
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]

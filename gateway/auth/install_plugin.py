@@ -9,7 +9,7 @@ from gateway.auth.basic import Basic
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, GrantingMode
 from gateway.auth.oauth2 import captured_settings
-from gateway.auth.provider_answers import short
+from gateway.auth.provider_responses import short
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.authorize import with_params
@@ -40,7 +40,7 @@ class InstallPlugin(Basic, GrantingMode):
             )
         return ConsentRedirect(with_params(link, {"payload": wish.state}))
 
-    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
+    def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         names = context.provider.redirect_uri_metadata or ()
         return "error" in query or all(query.get(name) for name in names)
 

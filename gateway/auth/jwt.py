@@ -12,7 +12,7 @@ from gateway.auth.pasted_keys import BadKey, signing_key
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Jwt
 from gateway.catalog.render import Moment, Unresolved, render_text
-from gateway.oauth.token_answers import TokenRefused
+from gateway.oauth.token_responses import TokenRefused
 from gateway.secret import Secret
 from gateway.timestamps import iso
 

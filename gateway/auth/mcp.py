@@ -13,10 +13,10 @@ from gateway.auth.context import AuthContext
 from gateway.auth.mcp_discovery import Server, discovered
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, TokenRevocation
 from gateway.auth.oauth2 import OAuth2
-from gateway.auth.provider_answers import accepted_answer
+from gateway.auth.provider_responses import accepted_response
 from gateway.errors import InvalidRequest
-from gateway.oauth.token_answers import TokenRefused
 from gateway.oauth.token_requests import BASIC_AND_ID, OAuthClient, encoded
+from gateway.oauth.token_responses import TokenRefused
 from gateway.secret import Secret
 
 # ── How a client that was not registered by hand gets its ID: by a registration request (RFC 7591), or the ID is the
@@ -81,8 +81,8 @@ def registered(
     wanted = SPELLED.get(chosen or "") or next(supported, "client_secret_basic")
     asked: dict[str, Any] = {**_metadata(context, wanted), **({"scope": " ".join(scopes)} if scopes else {})}
     reply = yield encoded("POST", url, {"Accept": "application/json"}, asked, "json")
-    answer = accepted_answer(reply)
-    client_id, secret = answer.get("client_id"), answer.get("client_secret")
+    response = accepted_response(reply)
+    client_id, secret = response.get("client_id"), response.get("client_secret")
     if not isinstance(client_id, str) or not client_id:
         raise TokenRefused("invalid_client", "its registration endpoint answered without a client_id")
     secret = secret if isinstance(secret, str) and secret else None
@@ -91,7 +91,7 @@ def registered(
     # If the answer has a client_secret but no token_endpoint_auth_method, use the method that we requested, else
     # client_secret_basic (RFC 7591 §2).
     assumed = wanted if wanted != "none" else "client_secret_basic"
-    given = METHODS.get(str(answer.get("token_endpoint_auth_method") or assumed), "body")
+    given = METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
     return Registered(client_id, secret, chosen or given)
 
 

@@ -15,7 +15,7 @@ from gateway.auth.mode import Dialogue
 from gateway.catalog.address import parse_address
 from gateway.catalog.template import TemplateError
 from gateway.catalog.value import is_web_address
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import ProviderCall, Reply
 
 # A protected server answers a ping with 401; on an unprotected server a ping has no effect.

@@ -186,10 +186,11 @@ class Granted:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-# The names of these methods in release 0.2, which modes of other packages may still define.
+# Former names of these methods, which modes of other packages may still define.
 FORMER_METHODS: Final = {
     "set_out": "start_consent",
-    "answered": "has_provider_answer",
+    "answered": "has_provider_response",
+    "has_provider_answer": "has_provider_response",
     "arrive": "finish_consent",
 }
 
@@ -211,7 +212,7 @@ class GrantingMode(AuthMode):
         """Return the page to send the browser to. Raises InvalidRequest if the integration or a setting does not allow it."""
 
     @abstractmethod
-    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
+    def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         """Return whether the callback's query holds the provider's answer, success or error, which ends the flow."""
 
     @abstractmethod

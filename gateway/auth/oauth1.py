@@ -14,11 +14,11 @@ from gateway.auth.credential_form import CredentialForm, member_values
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, GrantingMode, Signer
 from gateway.auth.oauth2 import captured_settings
 from gateway.auth.pasted_keys import pem
-from gateway.auth.provider_answers import refusal_text, short
+from gateway.auth.provider_responses import refusal_text, short
 from gateway.catalog.provider import Provider
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.oauth.authorize import with_params
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable, retry_after
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, retry_after
 from gateway.private_keys import private_key_in
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
@@ -197,7 +197,7 @@ class OAuth1(GrantingMode):
         kept = {name: granted[name] for name in ("oauth_token", "oauth_token_secret")}
         return ConsentRedirect(url, kept)
 
-    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
+    def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         return "oauth_token" in query or any(name in query for name in REFUSED)
 
     def finish_consent(
@@ -216,11 +216,11 @@ class OAuth1(GrantingMode):
             raise InvalidRequest("invalid_state", "The answer belongs to another authorization. Start again.")
         at = context.for_destinations(context.url("token_url"))
         keys = keys_of(at, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
-        answer, _ = yield from self._request_credentials(
+        response, _ = yield from self._request_credentials(
             context, "token_url", keys, {"oauth_verifier": query["oauth_verifier"]}, {}
         )
-        held = {"type": self.name, **{name: answer[name] for name in ("oauth_token", "oauth_token_secret")}}
-        return Granted({**held, "raw": answer}, captured_settings(provider, answer, query))
+        held = {"type": self.name, **{name: response[name] for name in ("oauth_token", "oauth_token_secret")}}
+        return Granted({**held, "raw": response}, captured_settings(provider, response, query))
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         return member_values(held)
@@ -257,8 +257,8 @@ def read_credentials(reply: Reply) -> dict[str, str]:
     """Return the form of RFC 5849 §2.1 and §2.3, which holds a token and its secret. Raises TokenRefused, TokenUnavailable."""
     if reply.status >= 500 or reply.status in {408, 429}:
         raise TokenUnavailable(f"the token endpoint answered {reply.status}", retry_after(reply.headers))
-    answer = dict(parse_qsl(reply.body.decode("utf-8", "replace").strip(), keep_blank_values=True))
-    if 200 <= reply.status < 300 and answer.get("oauth_token") and "oauth_token_secret" in answer:
-        return answer
-    words = short(answer.get("oauth_problem", "")) or refusal_text(reply)
+    response = dict(parse_qsl(reply.body.decode("utf-8", "replace").strip(), keep_blank_values=True))
+    if 200 <= reply.status < 300 and response.get("oauth_token") and "oauth_token_secret" in response:
+        return response
+    words = short(response.get("oauth_problem", "")) or refusal_text(reply)
     raise TokenRefused("credentials_refused", f"it answered {reply.status}" + (f": {words}" if words else ""))

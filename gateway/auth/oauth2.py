@@ -17,7 +17,7 @@ from gateway.auth.mode import (
     GrantingMode,
     RevocableToken,
 )
-from gateway.auth.provider_answers import accepted_answer, short
+from gateway.auth.provider_responses import accepted_response, short
 from gateway.auth.token_steps import step_call, step_values
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import Moment
@@ -25,8 +25,8 @@ from gateway.catalog.value import LONGEST_SECRET
 from gateway.errors import InvalidRequest
 from gateway.oauth import authorize
 from gateway.oauth.authorize import authorization_url, issuer_accepted, with_params
-from gateway.oauth.token_answers import TokenUnavailable, dig, expires_at, positive_seconds, read_answer
 from gateway.oauth.token_requests import OAuthClient, code_request, refresh_request
+from gateway.oauth.token_responses import TokenUnavailable, dig, expires_at, positive_seconds, read_response
 from gateway.records.provider_call import Reply
 from gateway.secret import Secret
 from gateway.timestamps import iso, moment
@@ -107,7 +107,7 @@ class OAuth2(GrantingMode):
         override = {**own, **wish.override}
         return ConsentRedirect(url, {**kept, "override": override} if override else kept)
 
-    def has_provider_answer(self, context: AuthContext, query: Mapping[str, str]) -> bool:
+    def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         return code_name(context.provider) in query or "error" in query
 
     def finish_consent(
@@ -132,51 +132,55 @@ class OAuth2(GrantingMode):
         brought = kept.get("override") or {}
         own = {name: text for name, text in brought.items() if name != "refresh_token"}
         before = {"config_override": own, "refresh_token": brought.get("refresh_token")} if brought else None
-        answer = self._read(provider, reply)
-        if kept.get("nonce") and not authorize.nonce_acceptable(kept["nonce"], answer):
+        response = self._read(provider, reply)
+        if kept.get("nonce") and not authorize.nonce_acceptable(kept["nonce"], response):
             raise InvalidRequest(
                 "invalid_nonce",
                 f"The ID token of {provider.display_name} has the wrong nonce and was rejected. Start again.",
             )
-        answer, asked_at = yield from self._later_steps(context, client, answer, reply.asked_at)
-        held = self.granted(provider, answer, asked_at, before)
+        response, asked_at = yield from self._later_steps(context, client, response, reply.asked_at)
+        held = self.granted(provider, response, asked_at, before)
         return Granted(held, captured_settings(provider, held["raw"], query))
 
     def _later_steps(
-        self, context: AuthContext, client: OAuthClient, answer: dict[str, Any], asked_at: datetime
+        self, context: AuthContext, client: OAuthClient, response: dict[str, Any], asked_at: datetime
     ) -> Dialogue[tuple[dict[str, Any], datetime]]:
         """Return the answer to the last of the entry's `additional_steps`, and the time of its request. Members of earlier
-        answers are merged in, except those about their own token. `answer`: the answer to the token request.
+        answers are merged in, except those about their own token. `response`: the answer to the token request.
         """
         provider = context.provider
-        steps, answers, at = provider.additional_steps or (), {"step1": answer}, Moment(clock.now())
-        together = answer
+        steps, responses, at = provider.additional_steps or (), {"step1": response}, Moment(clock.now())
+        together = response
         for number, step in enumerate(steps, start=2):
-            known = step_values(answers)
+            known = step_values(responses)
             tokens = (one for name, one in known.items() if name.endswith("_token"))
             secrets = (*tokens, *map(Secret, client.secrets()))
             reply = yield step_call(replace(context, registered=client), step.url, step, known, at, secrets=secrets)
-            last = self._read(provider, reply) if number == len(steps) + 1 else accepted_answer(reply)
-            answers[f"step{number}"] = last
+            last = self._read(provider, reply) if number == len(steps) + 1 else accepted_response(reply)
+            responses[f"step{number}"] = last
             together = {**{name: value for name, value in together.items() if name not in _OF_ONE_TOKEN}, **last}
             asked_at = reply.asked_at
         return together, asked_at
 
     def granted(
-        self, provider: Provider, answer: Mapping[str, Any], received: datetime, before: Mapping[str, Any] | None = None
+        self,
+        provider: Provider,
+        response: Mapping[str, Any],
+        received: datetime,
+        before: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return the credential from a token answer. Without a new `refresh_token`, that of `before` stays (RFC 6749 §6)."""
         before = before or {}
-        held: dict[str, Any] = {"type": self.types()[0], "access_token": answer["access_token"]}
-        refresh = answer.get("refresh_token") or before.get("refresh_token")
+        held: dict[str, Any] = {"type": self.types()[0], "access_token": response["access_token"]}
+        refresh = response.get("refresh_token") or before.get("refresh_token")
         if refresh:
             held["refresh_token"] = refresh
-        ends = expires_at(provider, answer, received)
+        ends = expires_at(provider, response, received)
         if ends is not None:
             held["expires_at"] = iso(ends)
         if before.get("config_override"):
             held["config_override"] = before["config_override"]
-        held["raw"] = dict(answer)
+        held["raw"] = dict(response)
         return held
 
     def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
@@ -223,7 +227,7 @@ class OAuth2(GrantingMode):
 
     @staticmethod
     def _read(provider: Provider, reply: Reply) -> dict[str, Any]:
-        return read_answer(provider, reply.status, reply.headers, reply.body)
+        return read_response(provider, reply.status, reply.headers, reply.body)
 
 
 def code_name(provider: Provider) -> str:
@@ -262,9 +266,9 @@ def check_response(provider: Provider, address: str, query: Mapping[str, str]) -
         )
 
 
-def captured_settings(provider: Provider, answer: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
+def captured_settings(provider: Provider, response: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that the entry takes from the token answer and from the callback's query."""
-    found = {path: dig(answer, path) for path in provider.token_response_metadata or ()}
+    found = {path: dig(response, path) for path in provider.token_response_metadata or ()}
     found |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
     return fit_for_settings(found)
 

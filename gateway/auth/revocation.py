@@ -6,10 +6,10 @@ from typing import Final, Literal
 
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import Dialogue, RevocableToken, TokenRevocation
-from gateway.auth.provider_answers import refusal_text, short
+from gateway.auth.provider_responses import refusal_text, short
 from gateway.catalog.provider_parts import TokenCall
-from gateway.oauth.token_answers import TokenUnavailable, parse_object
 from gateway.oauth.token_requests import authenticate, encoded, renamed
+from gateway.oauth.token_responses import TokenUnavailable, parse_object
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.secret import Secret
 
@@ -85,10 +85,10 @@ def _call(
 
 
 def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> RevocationOutcome:
-    answer = parse_object(reply.headers, reply.body) or {}
-    error = answer.get("error")
+    response = parse_object(reply.headers, reply.body) or {}
+    error = response.get("error")
     code = error if isinstance(error, str) else ""
-    refused = answer.get("ok") is False or bool(error)  # some providers report a refusal with status 200
+    refused = response.get("ok") is False or bool(error)  # some providers report a refusal with status 200
     if 200 <= reply.status < 300 and not refused:
         return RevocationOutcome(token.hint, "revoked")
     words = call.scrubbed(refusal_text(reply))

@@ -37,6 +37,6 @@ def step_call(
     return context.with_secrets(call, identity=identity, secrets=secrets)
 
 
-def step_values(answers: Mapping[str, Any]) -> dict[str, Secret]:
-    """Return the values for ``${stepN.path}``. `answers`: the answers by ``stepN``."""
-    return {name: Secret(text) for name, text in flat_values(answers).items()}
+def step_values(responses: Mapping[str, Any]) -> dict[str, Secret]:
+    """Return the values for ``${stepN.path}``. `responses`: the answers by ``stepN``."""
+    return {name: Secret(text) for name, text in flat_values(responses).items()}

@@ -14,13 +14,13 @@ from gateway.auth.credential_form import CredentialForm, typed_values
 from gateway.auth.jwt import signed
 from gateway.auth.mode import Dialogue, TokenExchangeMode
 from gateway.auth.pasted_keys import certificate_fields
-from gateway.auth.provider_answers import accepted_answer, jwt_ends_at, token_at, token_paths
+from gateway.auth.provider_responses import accepted_response, jwt_ends_at, token_at, token_paths
 from gateway.auth.token_steps import step_call, step_values
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Step
 from gateway.catalog.render import Moment
 from gateway.catalog.value import flat_values
-from gateway.oauth.token_answers import TokenRefused, dig, expires_at
+from gateway.oauth.token_responses import TokenRefused, dig, expires_at
 from gateway.secret import Secret
 from gateway.timestamps import iso
 
@@ -65,8 +65,8 @@ class TwoStep(TokenExchangeMode):
         return (yield from self._signed_in(held, context))
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        answers = held.get("steps") or {"step1": held.get("raw") or {}}  # after a single request only `raw` is kept
-        return {**typed_values(held, held.get("token")), **_assertion_options(held), **step_values(answers)}
+        responses = held.get("steps") or {"step1": held.get("raw") or {}}  # after a single request only `raw` is kept
+        return {**typed_values(held, held.get("token")), **_assertion_options(held), **step_values(responses)}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
@@ -86,15 +86,15 @@ class TwoStep(TokenExchangeMode):
             body_format=provider.body_format,
             headers=provider.token_headers,
         )
-        answers: dict[str, Any] = {}
+        responses: dict[str, Any] = {}
         for number, step in enumerate((first, *(provider.additional_steps or ())), start=1):
             template = _address(context, step, first=number == 1)
-            so_far = {**known, **step_values(answers)}
+            so_far = {**known, **step_values(responses)}
             identity = self.identity(typed)
             reply = yield step_call(context, template, step, so_far, at, identity=identity, secrets=so_far.values())
-            answers[f"step{number}"] = accepted_answer(reply)
-        fresh = self._read(provider, answers[f"step{len(answers)}"], reply.asked_at)
-        return {**typed, **fresh, **({"steps": answers} if len(answers) > 1 else {})}
+            responses[f"step{number}"] = accepted_response(reply)
+        fresh = self._read(provider, responses[f"step{len(responses)}"], reply.asked_at)
+        return {**typed, **fresh, **({"steps": responses} if len(responses) > 1 else {})}
 
     def _refreshed(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
@@ -109,15 +109,15 @@ class TwoStep(TokenExchangeMode):
         at = Moment(clock.now())
         address, identity = provider.refresh_url or "", self.identity(held)
         reply = yield step_call(context, address, step, known, at, identity=identity, secrets=known.values())
-        return {**held, **self._read(provider, accepted_answer(reply), reply.asked_at)}
+        return {**held, **self._read(provider, accepted_response(reply), reply.asked_at)}
 
     @staticmethod
-    def _read(provider: Provider, answer: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
-        token = token_at(answer, token_paths(provider, "access_token"))
-        ends = expires_at(provider, answer, asked_at) or jwt_ends_at(token)
+    def _read(provider: Provider, response: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
+        token = token_at(response, token_paths(provider, "access_token"))
+        ends = expires_at(provider, response, asked_at) or jwt_ends_at(token)
         places = provider.token_response
-        refresh = dig(answer, (places and places.refresh_token_path) or "refresh_token")
-        read = {"token": token, "expires_at": iso(ends) if ends else None, "raw": answer}
+        refresh = dig(response, (places and places.refresh_token_path) or "refresh_token")
+        read = {"token": token, "expires_at": iso(ends) if ends else None, "raw": response}
         if isinstance(refresh, str) and refresh:
             read["refresh_token"] = refresh
         return {name: value for name, value in read.items() if value is not None}

@@ -19,7 +19,7 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Granted, GrantingMode
-from gateway.auth.provider_answers import short
+from gateway.auth.provider_responses import short
 from gateway.authorization.connect_sessions import check_offered, check_room, settings_of
 from gateway.authorization.grants import Grants
 from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest, log_failure
@@ -42,7 +42,7 @@ from gateway.connections.settings import complete
 from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
 from gateway.generation import Current
 from gateway.oauth.authorize import without_protocol_params
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connecting import (
     ConnectSession,
     Flow,
@@ -434,7 +434,7 @@ class Flows:
                     flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to.")
                 )
             _, mode, context = self._load_context(flow, pending)
-            if not mode.has_provider_answer(context, query):
+            if not mode.has_provider_response(context, query):
                 await self._store.flows.consume(flow.state_digest, now=clock.now())
                 neither = failed_callback(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
                 neither.spent = True

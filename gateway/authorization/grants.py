@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from gateway import clock
 from gateway.auth.mode import Granted
-from gateway.auth.provider_answers import short
+from gateway.auth.provider_responses import short
 from gateway.authorization.results import LIFETIME, Choice, ConnectedResult, ReturnedFlow
 from gateway.authorization.session_connections import SessionConnections
 from gateway.connections.completing import SiteWanted
 from gateway.connections.create import Creator
 from gateway.errors import InvalidRequest
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connecting import NewFlow, PendingChoice, SessionTerms, Site
 from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.secret import Secret, digest

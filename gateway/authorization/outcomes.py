@@ -17,10 +17,10 @@ import structlog
 
 from gateway import clock
 from gateway.access.refusals import rule_and_fix
-from gateway.auth.provider_answers import short
+from gateway.auth.provider_responses import short
 from gateway.authorization.results import CallbackRequest, Choice, ConnectedResult, error_type
 from gateway.errors import GatewayError, TooManyRequests
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.observe.masking import masked_text
 from gateway.records.connecting import Flow, Outcome, PendingAuthorization
 from gateway.records.connection import ConnectionRef

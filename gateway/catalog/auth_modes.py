@@ -64,13 +64,13 @@ _AUTHORIZATION: Final = (
 )  # fmt: skip
 _CLIENT_AUTH: Final = ("token_request_auth_method", "require_client_certificate")
 _REFRESH: Final = ("refresh_url", "refresh_params", "refresh_param_renames", "refresh")
-_ANSWER: Final = ("alternate_access_token_response_path", "token_response_metadata")
+_RESPONSE: Final = ("alternate_access_token_response_path", "token_response_metadata")
 _BY_ID_OR_SECRET: Final = ("basic", "body", "none")
 _GRANT: Final = (*_AUTHORIZATION, *_TOKEN_REQUEST, *_CLIENT_AUTH, *_REFRESH)
 # MCP servers name their own addresses, and PKCE is not optional.
 _DISCOVERED: Final = tuple(
     key
-    for key in (*_GRANT, *_ANSWER)
+    for key in (*_GRANT, *_RESPONSE)
     if key not in {"issuer", "disable_pkce", "refresh_url", "require_client_certificate"}
 )
 
@@ -80,7 +80,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             "The end user consents at the provider; the code is exchanged for tokens, which are refreshed (RFC 6749).",
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url"),
-            reads=(*_GRANT, *_ANSWER, "additional_steps"),
+            reads=(*_GRANT, *_RESPONSE, "additional_steps"),
             integration=_OWN_CLIENT,
             redirects=True,
             needs_client=True,

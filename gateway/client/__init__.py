@@ -3,7 +3,7 @@
 `AsyncClient` is for asyncio, `Client` for other programs; docs/client.md is their manual. Read in this order:
 
     calls              builds URL, header fields and body of a request from a call's arguments. No I/O
-    client_answer      a provider's answer: whole, or streamed
+    client_response      a provider's answer: whole, or streamed
     client_errors      the exceptions, by their cause; address of the gateway
     listed_pages       a list through ``Gateway-Paginate``, resumed after an interruption
     returned_results   verifies the result that an end user brings back from the connect page; PKCE for connect sessions
@@ -16,8 +16,8 @@ server.
 
 from gateway.client.async_client import AsyncClient
 from gateway.client.blocking_client import Client, Pages, Stream
-from gateway.client.client_answer import Answer, AsyncStream
 from gateway.client.client_errors import CallFailed, CutShort, GatewayError, PagingBroken, ProviderError, Unreachable
+from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
 from gateway.client.returned_results import (
     ConnectResult,
@@ -26,6 +26,9 @@ from gateway.client.returned_results import (
     new_code_verifier,
     verify_return,
 )
+
+Answer = Response
+"""The former name of `Response`, still accepted."""
 
 __all__ = [
     "Answer",
@@ -41,6 +44,7 @@ __all__ = [
     "Pages",
     "PagingBroken",
     "ProviderError",
+    "Response",
     "Stream",
     "Unreachable",
     "code_challenge",

@@ -25,8 +25,8 @@ from gateway.client.calls import (
     fields,
     proxied,
 )
-from gateway.client.client_answer import Answer, AsyncStream
 from gateway.client.client_errors import checked, refusal, unreachable
+from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
 
 # ── A body that is generated while it is sent.
@@ -123,32 +123,32 @@ class AsyncClient:
 
     # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def get(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    async def get(self, endpoint: str, **options: Unpack[Options]) -> Response:
         """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable, CutShort."""
         return await self.request("GET", endpoint, **options)
 
-    async def post(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    async def post(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return await self.request("POST", endpoint, **options)
 
-    async def put(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    async def put(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return await self.request("PUT", endpoint, **options)
 
-    async def patch(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    async def patch(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return await self.request("PATCH", endpoint, **options)
 
-    async def delete(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    async def delete(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return await self.request("DELETE", endpoint, **options)
 
-    async def head(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    async def head(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return await self.request("HEAD", endpoint, **options)
 
-    async def options(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    async def options(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return await self.request("OPTIONS", endpoint, **options)
 
-    async def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Answer:
+    async def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Response:
         """Return the provider's whole answer, whatever its status. Redirects are not followed."""
-        async with self.stream(method, endpoint, **options) as answer:
-            return await answer.whole()
+        async with self.stream(method, endpoint, **options) as response:
+            return await response.whole()
 
     @asynccontextmanager
     async def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> AsyncIterator[AsyncStream]:
@@ -158,8 +158,8 @@ class AsyncClient:
         body: dict[str, Any] = {"json": asked["json"]} if "json" in asked else {}
         if "data" in asked:
             body["data"] = sent_as(asked["data"])
-        async with self._sent(method, url, fields(asked), **body) as answer:
-            yield answer
+        async with self._sent(method, url, fields(asked), **body) as response:
+            yield response
 
     def paginate(
         self,
@@ -208,13 +208,13 @@ class AsyncClient:
     async def _asked(self, call: ApiCall) -> Any:
         body = {} if call.body is None else {"json": call.body}
         async with self._sent(call.method, self._base_url + call.target, {}, **body) as stream:
-            answer = await stream.whole()
-        if not 200 <= answer.status < 300:
-            raise refusal(answer)
+            response = await stream.whole()
+        if not 200 <= response.status < 300:
+            raise refusal(response)
         try:
-            return answer.json()
+            return response.json()
         except ValueError as fault:
-            raise refusal(answer) from fault
+            raise refusal(response) from fault
 
     @asynccontextmanager
     async def _sent(self, method: str, url: str, headers: Mapping[str, str], **body: Any) -> AsyncIterator[AsyncStream]:
@@ -235,10 +235,10 @@ class AsyncClient:
                 raise upload.fault from None
             raise unreachable(self._base_url, fault) from fault
         async with response:
-            answer = AsyncStream(response)
+            stream = AsyncStream(response)
             if ERROR in response.headers:
-                raise refusal(await answer.whole())
-            yield answer
+                raise refusal(await stream.whole())
+            yield stream
 
     async def get_connection(
         self,

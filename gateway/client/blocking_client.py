@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from gateway.client.async_client import AsyncClient
 from gateway.client.calls import Configured, ConnectSessionCall, Filters, ImportedConnection, Json, Options
-from gateway.client.client_answer import Answer, AsyncStream
+from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
 
 # ── The event loop in its thread.
@@ -95,7 +95,7 @@ class Stream:
         for several in self._loop.iterate(self._stream.several_lines()):
             yield from several
 
-    def whole(self) -> Answer:
+    def whole(self) -> Response:
         """Return the whole answer, or the rest of it. Raises CutShort."""
         return self._loop.run(self._stream.whole())
 
@@ -168,29 +168,29 @@ class Client:
 
     # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def get(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    def get(self, endpoint: str, **options: Unpack[Options]) -> Response:
         """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable, CutShort."""
         return self.request("GET", endpoint, **options)
 
-    def post(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    def post(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return self.request("POST", endpoint, **options)
 
-    def put(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    def put(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return self.request("PUT", endpoint, **options)
 
-    def patch(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    def patch(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return self.request("PATCH", endpoint, **options)
 
-    def delete(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    def delete(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return self.request("DELETE", endpoint, **options)
 
-    def head(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    def head(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return self.request("HEAD", endpoint, **options)
 
-    def options(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+    def options(self, endpoint: str, **options: Unpack[Options]) -> Response:
         return self.request("OPTIONS", endpoint, **options)
 
-    def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Answer:
+    def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Response:
         """Return the provider's whole answer, whatever its status. Redirects are not followed."""
         return self._loop.run(self._client.request(method, endpoint, **options))
 

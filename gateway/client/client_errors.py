@@ -3,7 +3,7 @@
 CallFailed
 ├── GatewayError     the gateway refused the call: `code`, `message`, `payload`
 │   └── PagingBroken a list was interrupted: continue with `cursor`
-├── ProviderError    the provider answered with an error, and the caller wants an exception: `answer`
+├── ProviderError    the provider answered with an error, and the caller wants an exception: `response`
 ├── Unreachable      the gateway could not be reached, or sent no answer
 └── CutShort         an answer began but is incomplete
 """
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 if TYPE_CHECKING:
-    from gateway.client.client_answer import Answer
+    from gateway.client.client_response import Response
 
 
 class CallFailed(Exception):
@@ -87,10 +87,15 @@ class PagingBroken(GatewayError):
 class ProviderError(CallFailed):
     """The provider answered with a status of 400 or more."""
 
-    def __init__(self, answer: "Answer") -> None:
-        super().__init__(f"the provider answered {answer.status} {answer.reason}: {answer.text[:200]}")
-        self.answer = answer
-        self.status = answer.status
+    def __init__(self, response: "Response") -> None:
+        super().__init__(f"the provider answered {response.status} {response.reason}: {response.text[:200]}")
+        self.response = response
+        self.status = response.status
+
+    @property
+    def answer(self) -> "Response":
+        """Return `response`: its former name."""
+        return self.response
 
 
 class Unreachable(CallFailed):
@@ -105,24 +110,24 @@ class CutShort(CallFailed):
     """The answer was interrupted, or nothing more of it was received within `silence_s`."""
 
 
-def refusal(answer: "Answer") -> GatewayError:
+def refusal(response: "Response") -> GatewayError:
     """Return the error in an answer with ``Gateway-Error``; without it, the answer is from a server in front of the gateway."""
     try:
-        error = json.loads(answer.content)["error"]
+        error = json.loads(response.content)["error"]
         code, message = str(error["code"]), str(error.get("message", ""))
     except (ValueError, KeyError, TypeError):
         error = {}
-        code = answer.headers.get("Gateway-Error", "")
-        message = f"{answer.status} {answer.reason}: {answer.text[:200]}"
+        code = response.headers.get("Gateway-Error", "")
+        message = f"{response.status} {response.reason}: {response.text[:200]}"
     payload = error.get("payload")
     return GatewayError(
-        answer.status,
+        response.status,
         code,
         message,
         errors=tuple(error.get("errors", ())),
         payload=payload if isinstance(payload, Mapping) else None,
-        request_id=answer.request_id,
-        retry_after_s=seconds(answer.headers.get("Retry-After", "")),
+        request_id=response.request_id,
+        retry_after_s=seconds(response.headers.get("Retry-After", "")),
     )
 
 

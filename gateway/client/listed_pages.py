@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from gateway.client.calls import wish
-from gateway.client.client_answer import AsyncStream
 from gateway.client.client_errors import CallFailed, CutShort, GatewayError, PagingBroken, ProviderError, seconds
+from gateway.client.client_response import AsyncStream
 
 TRAILER: Final = b'{"gateway_trailer":'
 MARK: Final = b'{"gateway_page":'
@@ -79,18 +79,18 @@ class AsyncPages:
             self._pages_read = 0
             try:
                 trailer = None
-                async with self._ask(self._headers()) as answer:
-                    if "Gateway-Paginate" not in answer.headers:
-                        raise ProviderError(await answer.whole())
+                async with self._ask(self._headers()) as response:
+                    if "Gateway-Paginate" not in response.headers:
+                        raise ProviderError(await response.whole())
                     self._begun = True
-                    async for batch in self._of(answer):
+                    async for batch in self._of(response):
                         if isinstance(batch, dict):
                             trailer = batch
                         else:
                             yield batch
                     if trailer is None:
                         raise CutShort("the list broke off without a trailer")
-                    request_id = answer.request_id
+                    request_id = response.request_id
                 if self._ended(trailer):
                     return
                 fault: CallFailed = PagingBroken(trailer["error"], self.cursor, request_id)
@@ -105,10 +105,10 @@ class AsyncPages:
         headers = {"Gateway-Paginate": wish(left, self._limit, self._way)}
         return headers if self.cursor is None else {**headers, "Gateway-Paginate-From": self.cursor}
 
-    async def _of(self, answer: AsyncStream) -> AsyncIterator[list[Any] | dict[str, Any]]:
+    async def _of(self, response: AsyncStream) -> AsyncIterator[list[Any] | dict[str, Any]]:
         """Yield batches of records, without records returned before, and last the trailer. No batch spans a page mark."""
         skipped = self.behind
-        async for lines in answer.several_lines():
+        async for lines in response.several_lines():
             batch: list[Any] = []
             for line in lines:
                 if not line.startswith((TRAILER, MARK)):
@@ -165,7 +165,7 @@ def _passes(fault: CallFailed) -> bool:
 def _stated_wait_s(fault: CallFailed) -> float | None:
     """Return the seconds to wait, if the gateway or the provider states them; else None."""
     if isinstance(fault, ProviderError):
-        return seconds(fault.answer.headers.get("Retry-After", ""))
+        return seconds(fault.response.headers.get("Retry-After", ""))
     if not isinstance(fault, GatewayError):
         return None
     retry_at = fault.retry_at

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode
 from gateway.auth.oauth2 import fit_for_settings
-from gateway.auth.provider_answers import short
+from gateway.auth.provider_responses import short
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import base_url, placement
 from gateway.egress.client import Egress
@@ -16,7 +16,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
 from gateway.http.origin import parse_address
 from gateway.http.url import with_query
-from gateway.oauth.token_answers import dig
+from gateway.oauth.token_responses import dig
 from gateway.records.connecting import Site
 from gateway.records.connection import Account
 from gateway.records.integration import Integration
@@ -59,7 +59,7 @@ class NewCredential:
     def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
         self.account = Account(id, short(label) if label else None)
 
-    async def account_answer(self) -> Any:
+    async def account_response(self) -> Any:
         """Return the document that contains the entry's `account`; it is requested once. Raises ProviderUnreadable."""
         form = self.provider.account
         if form is None or form.endpoint is None:
@@ -90,7 +90,7 @@ class NewCredential:
         if placed.signer is not None:
             placed.signer.sign(request, body or b"")
         try:
-            answer = await self._egress.fetch(
+            response = await self._egress.fetch(
                 method,
                 request.url,
                 headers=request.headers,
@@ -102,10 +102,10 @@ class NewCredential:
         except EgressError as fault:
             raise ProviderUnreadable(fault.message) from fault
         where = path.partition("?")[0] or base.path  # without the base path, which may hold a secret setting
-        if answer.status != 200:
-            raise ProviderUnreadable(f"{where} answered {answer.status}", refused=answer.status in {401, 403})
+        if response.status != 200:
+            raise ProviderUnreadable(f"{where} answered {response.status}", refused=response.status in {401, 403})
         try:
-            return json.loads(answer.body)
+            return json.loads(response.body)
         except (ValueError, RecursionError) as fault:
             raise ProviderUnreadable(f"{where} did not answer with JSON") from fault
 
@@ -145,10 +145,10 @@ async def completed(
     form = provider.account
     if form is not None and not all(map(context.config.get, form.settings)):
         try:
-            answer = await context.account_answer()
+            response = await context.account_response()
         except ProviderUnreadable as fault:
             raise _unreadable(provider, fault, "whose account this credential belongs to") from fault
-        context.set_config(**fit_for_settings({name: dig(answer, path) for name, path in form.settings.items()}))
+        context.set_config(**fit_for_settings({name: dig(response, path) for name, path in form.settings.items()}))
     return context
 
 

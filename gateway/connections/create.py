@@ -12,7 +12,7 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthMode
-from gateway.auth.provider_answers import short
+from gateway.auth.provider_responses import short
 from gateway.catalog.provider import Provider
 from gateway.catalog.template_places import ADDRESSES
 from gateway.connections.cache import ConnectionCache
@@ -22,7 +22,7 @@ from gateway.connections.settings import accepted, complete, parted
 from gateway.connections.verify import Verifier, account_of, check_same
 from gateway.errors import InvalidRequest, Issue, NotFound, UpstreamFailed
 from gateway.generation import Current
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection
 from gateway.records.integration import Integration

@@ -16,12 +16,12 @@ import structlog
 from gateway import clock
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode
-from gateway.auth.provider_answers import short
+from gateway.auth.provider_responses import short
 from gateway.auth.revocation import RevocationOutcome, revocable, revoke
 from gateway.connections.cache import ConnectionCache
 from gateway.errors import GatewayError
 from gateway.generation import Current
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import AuthDialogueRunner, mode_for

@@ -78,9 +78,9 @@ def scope_drift(
     return drift if suffices else replace(drift, any_of=refused.scopes)
 
 
-def _granted(answer: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _granted(response: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return the scopes in a token answer (RFC 6749 §5.1): one text or, from some providers, a list. None if absent."""
-    named = answer.get("scope", answer.get("scopes"))
+    named = response.get("scope", response.get("scopes"))
     if isinstance(named, str):
         return scope_list(named) or None
     if isinstance(named, Sequence) and named and all(isinstance(one, str) for one in named):

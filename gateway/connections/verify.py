@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from gateway import clock
 from gateway.auth.context import AuthContext, revealed
 from gateway.auth.mode import AuthMode, GrantingMode
-from gateway.auth.provider_answers import refusal_text, short
+from gateway.auth.provider_responses import refusal_text, short
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import ANYTHING, NOTHING, Verification
 from gateway.catalog.render import Moment
@@ -24,7 +24,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.errors import InvalidRequest, UpstreamFailed
 from gateway.http.origin import ABSOLUTE, parse_address
 from gateway.http.url import with_query
-from gateway.oauth.token_answers import dig, jwt_claims
+from gateway.oauth.token_responses import dig, jwt_claims
 from gateway.records.connection import Account
 from gateway.records.provider_call import Reply, scrubbed
 from gateway.records.proxied_call import UpstreamRequest
@@ -46,7 +46,7 @@ class AccountSource(Protocol):
     @property
     def config(self) -> Mapping[str, Any]: ...
 
-    async def account_answer(self) -> Any: ...
+    async def account_response(self) -> Any: ...
 
 
 async def account_of(asking: AccountSource, held: Mapping[str, Any]) -> Account:
@@ -54,12 +54,12 @@ async def account_of(asking: AccountSource, held: Mapping[str, Any]) -> Account:
     form, raw, found = asking.provider.account, held.get("raw"), Account()
     if form is not None:
         try:
-            answer: Any = raw if form.endpoint is None else await asking.account_answer()
+            response: Any = raw if form.endpoint is None else await asking.account_response()
         except ProviderUnreadable:
-            answer = None
-        if isinstance(answer, Mapping):
-            label = next(filter(None, (_text(dig(answer, path)) for path in form.label)), None)
-            found = Account(_text(dig(answer, form.id)) if form.id else None, label)
+            response = None
+        if isinstance(response, Mapping):
+            label = next(filter(None, (_text(dig(response, path)) for path in form.label)), None)
+            found = Account(_text(dig(response, form.id)) if form.id else None, label)
             if found.id is not None or (found.label is not None and form.id is not None):
                 return found
     claims = jwt_claims(raw.get("id_token")) if isinstance(raw, Mapping) else {}
@@ -130,7 +130,7 @@ class Verifier:
         request, body = built(spec, endpoint, mode, held, context)
         at = clock.now()
         try:
-            answer = await self._egress.fetch(
+            response = await self._egress.fetch(
                 request.method,
                 request.url,
                 headers=request.headers,
@@ -145,7 +145,7 @@ class Verifier:
                 f"Could not test this credential at {context.provider.display_name}: {sentence(fault.message)} Nothing was "
                 "stored; try again.",
             ) from fault
-        return Reply(answer.status, answer.headers, answer.body, at)
+        return Reply(response.status, response.headers, response.body, at)
 
 
 def is_success(reply: Reply) -> bool:
@@ -162,10 +162,10 @@ def is_expected(spec: Verification, body: bytes) -> bool:
     if not spec.expect:
         return True
     try:
-        answer = json.loads(body)
+        response = json.loads(body)
     except (ValueError, RecursionError):
         return False
-    return all(_holds(dig(answer, path), wanted) for path, wanted in spec.expect.items())
+    return all(_holds(dig(response, path), wanted) for path, wanted in spec.expect.items())
 
 
 def _holds(found: Any, wanted: object) -> bool:

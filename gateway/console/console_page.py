@@ -14,7 +14,7 @@ from gateway.api import providers
 from gateway.console.alarms import alarms
 from gateway.console.lazy_console import OWN_PORT
 from gateway.errors import NotFound
-from gateway.pages.frame import File, file_answer, read_file
+from gateway.pages.frame import File, file_response, read_file
 from gateway.pages.templates import page
 from gateway.records.console import ConsoleSession
 from gateway.runtime import RUNTIME, generation_of
@@ -106,7 +106,7 @@ def render(
     generation, runtime = generation_of(request), request.app[RUNTIME]
     live = view.live
     part = live is not None and request.headers.get("HX-Request") == "true"
-    answer = page(
+    response = page(
         request,
         f"console/{live.template if live is not None and part else view.template}",
         status,
@@ -127,9 +127,9 @@ def render(
         ),
         since=since,
     )
-    answer.headers["X-Frame-Options"] = "DENY"
-    answer.headers["Cross-Origin-Opener-Policy"] = "same-origin"
-    return answer
+    response.headers["X-Frame-Options"] = "DENY"
+    response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+    return response
 
 
 def as_json(data: Mapping[str, Any]) -> web.Response:
@@ -169,7 +169,7 @@ def asset(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     if name not in ASSETS:
         raise NotFound("not_found", "There is no such file.")
-    return file_answer(request, _read_asset(name), ASSETS[name][1])
+    return file_response(request, _read_asset(name), ASSETS[name][1])
 
 
 async def logo(request: web.Request) -> web.Response:

@@ -6,16 +6,16 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.errors import NotFound
-from gateway.middleware.answer_shape import GIVEN, add_request_id, answer, loggable_id, new_id
 from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.response_shape import GIVEN, add_request_id, error_response, loggable_id, new_id
 
-Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Responding = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 OWN_PORT: Final = web.RequestKey("own_port", bool)  # set by console_alone; absent: the request came by server.port
 ROOT: Final = "/console"
 
 
-def console_alone(handler: Answering) -> Answering:
+def console_alone(handler: Responding) -> Responding:
     """Return `handler` for requests by `console.port`: all paths outside the console are 404."""
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
@@ -26,7 +26,7 @@ def console_alone(handler: Answering) -> Answering:
         request[REQUEST_ID] = loggable_id(request.headers.get(GIVEN)) or new_id()
         if path == "/" and request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
             return add_request_id(web.Response(status=303, headers={hdrs.LOCATION: ROOT.removeprefix("/")}), request)
-        return answer(request, NotFound("not_found", f"Only the console answers on this port, at {ROOT}."))
+        return error_response(request, NotFound("not_found", f"Only the console answers on this port, at {ROOT}."))
 
     return handled
 

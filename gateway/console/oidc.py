@@ -32,7 +32,7 @@ CACHE_LIFE: Final = timedelta(minutes=10)
 RELOAD_AFTER: Final = timedelta(seconds=30)  # when a token names an unknown key
 LEEWAY_S: Final = 30
 SIGN_IN_S: Final = 600
-ANSWER_BYTES: Final = 256 << 10
+RESPONSE_BYTES: Final = 256 << 10
 # Asymmetric only: a key set is public, so a signature by a shared secret proves nothing.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LONGEST_NAME: Final = 64
@@ -139,13 +139,13 @@ def _address(given: object, issuer: str) -> str:
 
 async def _fetched(egress: Egress, url: str) -> Any:
     try:
-        answer = await egress.fetch("GET", url, headers={"Accept": "application/json"}, limit_bytes=ANSWER_BYTES)
+        response = await egress.fetch("GET", url, headers={"Accept": "application/json"}, limit_bytes=RESPONSE_BYTES)
     except EgressError as fault:
         raise _broken(str(fault)) from fault
-    if answer.status != 200:
-        raise _broken(f"{url} answers {answer.status}")
+    if response.status != 200:
+        raise _broken(f"{url} answers {response.status}")
     try:
-        return json.loads(answer.body)
+        return json.loads(response.body)
     except ValueError as fault:
         raise _broken(f"{url} answers no JSON") from fault
 
@@ -204,22 +204,22 @@ async def _id_token(
     authenticate(client, "basic" if issuer.basic else "body", headers, params)
     call = encoded("POST", issuer.token_endpoint, headers, params, "form")
     try:
-        answer = await egress.fetch(
-            call.method, call.url, headers=call.headers, body=call.body, limit_bytes=ANSWER_BYTES
+        response = await egress.fetch(
+            call.method, call.url, headers=call.headers, body=call.body, limit_bytes=RESPONSE_BYTES
         )
     except EgressError as fault:
         raise _broken(str(fault)) from fault
     try:
-        said = json.loads(answer.body)
+        said = json.loads(response.body)
     except ValueError:
         said = {}
     token = said.get("id_token") if isinstance(said, dict) else None
-    if answer.status != 200 or not isinstance(token, str):
+    if response.status != 200 or not isinstance(token, str):
         reason = str(said.get("error", ""))[:64] if isinstance(said, dict) else ""
         raise SignInRefused(
-            f"The identity provider gave no ID token ({reason or answer.status}).",
+            f"The identity provider gave no ID token ({reason or response.status}).",
             "token_request_failed",
-            status=answer.status,
+            status=response.status,
             error=reason,
         )
     return token

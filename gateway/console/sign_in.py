@@ -146,9 +146,9 @@ async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResp
         runtime.refusal_log.warning("console_sign_in_refused", request.remote, address=request.remote)
         return render(request, None, _sign_in_view(request, fault=fault), status=403)
     log.info("console_signed_in", name=session.name, role=session.role, address=request.remote)
-    answer = see_other(console_path(request))
-    set_session_cookie(request, answer, token, ends_at - now)
-    return answer
+    response = see_other(console_path(request))
+    set_session_cookie(request, response, token, ends_at - now)
+    return response
 
 
 async def to_identity_provider(request: web.Request) -> web.StreamResponse:
@@ -163,9 +163,9 @@ async def to_identity_provider(request: web.Request) -> web.StreamResponse:
         address = await address_to(generation.egress, config, begun, console_path(request, "callback"))
     except GatewayError as fault:
         return refused(request, fault)
-    answer = see_other(address)
-    _set_flow_cookie(request, answer, begun.cookie, SIGN_IN_S)
-    return answer
+    response = see_other(address)
+    _set_flow_cookie(request, response, begun.cookie, SIGN_IN_S)
+    return response
 
 
 async def from_identity_provider(request: web.Request) -> web.StreamResponse:
@@ -190,15 +190,15 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
                 address=request.remote,
             )
             raise Forbidden("forbidden", "You are in none of the groups of console.operators and console.viewers.")
-        answer = await _session_of(request, name_in(claims), role)
+        response = await _session_of(request, name_in(claims), role)
     except GatewayError as fault:
         if isinstance(fault, SignInRefused) and fault.reason:
             request.app[RUNTIME].refusal_log.warning(
                 "console_sign_in_refused", request.remote, reason=fault.reason, address=request.remote, **fault.found
             )
-        answer = refused(request, fault)
-    _set_flow_cookie(request, answer, Secret(""), 0)
-    return answer
+        response = refused(request, fault)
+    _set_flow_cookie(request, response, Secret(""), 0)
+    return response
 
 
 async def _session_of(request: web.Request, name: str, role: ConsoleRole) -> web.StreamResponse:
@@ -206,19 +206,19 @@ async def _session_of(request: web.Request, name: str, role: ConsoleRole) -> web
     session = ConsoleSession(name, role, now + timedelta(hours=generation_of(request).config.console.session_hours))
     await request.app[RUNTIME].store.console_sessions.begin(digest(token.reveal()), session, by="oidc", now=now)
     log.info("console_signed_in", name=name, role=role, address=request.remote, by="oidc")
-    answer = see_other(console_path(request))
-    set_session_cookie(request, answer, token, session.expires_at - now)
-    return answer
+    response = see_other(console_path(request))
+    set_session_cookie(request, response, token, session.expires_at - now)
+    return response
 
 
 def _flow_cookie_name(request: web.Request) -> str:
     return f"{cookie_name(request)}-begun"
 
 
-def _set_flow_cookie(request: web.Request, answer: web.StreamResponse, cookie: Secret, life_s: int) -> None:
+def _set_flow_cookie(request: web.Request, response: web.StreamResponse, cookie: Secret, life_s: int) -> None:
     name = _flow_cookie_name(request)
     secure = name.startswith("__Host-")
-    answer.set_cookie(name, cookie.reveal(), max_age=life_s, path="/", secure=secure, httponly=True, samesite="Lax")
+    response.set_cookie(name, cookie.reveal(), max_age=life_s, path="/", secure=secure, httponly=True, samesite="Lax")
 
 
 async def sign_out(request: web.Request) -> web.StreamResponse:
@@ -227,18 +227,18 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
     check_own_form(request, console_url(request))
     if token := _token(request):
         await request.app[RUNTIME].store.console_sessions.end(digest(token.reveal()))
-    answer = see_other(console_path(request, "sign-in"))
-    set_session_cookie(request, answer, Secret(""), timedelta(0))
-    return answer
+    response = see_other(console_path(request, "sign-in"))
+    set_session_cookie(request, response, Secret(""), timedelta(0))
+    return response
 
 
 def refused(request: web.Request, fault: GatewayError, *, again: bool = False) -> web.Response:
     """Return the page for a person who is not signed in, lacks the right, or requests an unknown page. `again`: if the
     database is away, the browser reloads automatically."""
     if isinstance(fault, Unauthorized):
-        answer = render(request, None, _sign_in_view(request), status=401)
-        answer.headers["HX-Refresh"] = "true"  # a page with a live part reloads and shows the sign-in
-        return answer
+        response = render(request, None, _sign_in_view(request), status=401)
+        response.headers["HX-Refresh"] = "true"  # a page with a live part reloads and shows the sign-in
+        return response
     titles = {404: "There is no such page", 503: "The console cannot answer now"}
     data: dict[str, Any] = {
         "title": titles.get(fault.status, "Nothing was done"),
@@ -256,10 +256,10 @@ def _sign_in_view(request: web.Request, link: str = "", fault: str | None = None
     return View("sign_in.html", {**data, "oidc": console_path(request, "sign-in", "oidc") if oidc else None})
 
 
-def set_session_cookie(request: web.Request, answer: web.StreamResponse, token: Secret, life: timedelta) -> None:
+def set_session_cookie(request: web.Request, response: web.StreamResponse, token: Secret, life: timedelta) -> None:
     """Set the session cookie for `life`; an empty token removes it."""
     name = cookie_name(request)
-    answer.set_cookie(
+    response.set_cookie(
         name,
         token.reveal(),
         max_age=int(life.total_seconds()),

@@ -77,14 +77,14 @@ async def view(request: web.Request) -> web.StreamResponse:
         if wants_json:
             raise
         return refused(request, fault, again=True)
-    answer = as_json(found.data) if wants_json else render(request, who, found, environment=environment)
-    return _with_session(request, who, answer)
+    response = as_json(found.data) if wants_json else render(request, who, found, environment=environment)
+    return _with_session(request, who, response)
 
 
-def _with_session(request: web.Request, who: SignedIn, answer: web.StreamResponse) -> web.StreamResponse:
+def _with_session(request: web.Request, who: SignedIn, response: web.StreamResponse) -> web.StreamResponse:
     if who.fresh is not None:
-        set_session_cookie(request, answer, who.fresh, who.session.expires_at - clock.now())
-    return answer
+        set_session_cookie(request, response, who.fresh, who.session.expires_at - clock.now())
+    return response
 
 
 async def act(request: web.Request) -> web.StreamResponse:

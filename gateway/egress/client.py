@@ -24,7 +24,7 @@ from gateway.egress.guard import Guard, Scheme
 from gateway.egress.pool import Load, Pool
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.provider_exchange import Body, ConnectionLost, ProviderExchange
-from gateway.egress.provider_exchange import ProviderAnswer as LiveAnswer
+from gateway.egress.provider_exchange import ProviderResponse as LiveResponse
 from gateway.egress.tls import Identities, TlsSessions, prepared
 from gateway.http.content_coding import CodingError, Decoder
 from gateway.http.origin import parse_address
@@ -67,7 +67,7 @@ def message_of(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeAnswer:
+class WholeResponse:
     """A small answer, read whole and decoded."""
 
     status: int
@@ -187,7 +187,7 @@ class Egress:
 
     async def _send(
         self, request: UpstreamRequest, body: Body | None, upgrade: str | None, *, replaced: bool
-    ) -> LiveAnswer:
+    ) -> LiveResponse:
         pool = self._pool(request)
         message = message_of(request, pool, body, upgrade)
         streamed = body if body is not None and body.whole is None else None
@@ -216,7 +216,7 @@ class Egress:
         limit_bytes: int = 1 << 20,
         timeout_s: float = 10.0,
         identity: ClientIdentity | None = None,
-    ) -> WholeAnswer:
+    ) -> WholeResponse:
         """Send one small request without following redirects: for token endpoints, scripts, verification.
 
         `identity`: the client certificate for mutual TLS. Raises EgressError, for example ``refused`` for a URL that
@@ -243,7 +243,7 @@ class Egress:
                     exchange.close()
         except TimeoutError:
             raise EgressError("timeout", f"{request.origin} did not answer within {timeout_s:g} s.") from None
-        return WholeAnswer(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
+        return WholeResponse(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
 
     def pool(self, origin: tuple[str, str, int]) -> Pool | None:
         """Return the pool of that scheme, host and port without a client certificate, or None if it has no connections."""
@@ -354,7 +354,7 @@ async def fetch_reply(
     `now`: the clock for `asked_at`, if it differs from this process's clock. Raises EgressError.
     """
     began = clock.monotonic()
-    answer = await egress.fetch(
+    response = await egress.fetch(
         call.method,
         call.url,
         headers=call.headers,
@@ -365,4 +365,4 @@ async def fetch_reply(
     )
     # Computed back from now with the monotonic clock, so that setting the system clock meanwhile moves no expiry.
     asked_at = (now or clock.now)() - timedelta(seconds=clock.monotonic() - began)
-    return Reply(answer.status, answer.headers, answer.body, asked_at)
+    return Reply(response.status, response.headers, response.body, asked_at)

@@ -17,7 +17,7 @@ from gateway.egress.egress_errors import AddressRefused, EgressError
 from gateway.egress.guard import Guard, Scheme, SocketAddress
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.tls import reason
-from gateway.http.answer_head import Malformed, parse_head
+from gateway.http.response_head import Malformed, parse_head
 from gateway.text import unconnected
 
 # ── Resolves host names off the event loop, within a time limit, with one look-up at a time for each name.
@@ -55,10 +55,10 @@ class Names:
                 self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
             asked = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
             self._asked[key] = asked
-            asked.add_done_callback(lambda done: self._answered(key, done))
+            asked.add_done_callback(lambda done: self._responded(key, done))
         return asked
 
-    def _answered(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
+    def _responded(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
         del self._asked[key]
         if not done.cancelled():
             done.exception()  # avoids the "never retrieved" warning; callers that still wait get the exception

@@ -28,14 +28,14 @@ PROBE_S: Final = 1  # Retry-After for other calls while one call probes the prov
 class CircuitBreaker:
     """The circuit breaker of one origin. Times are monotonic seconds.
 
-    `answers`: number of answers; the reader of a call's answer increments it. `open_until`: 0.0 while the circuit is
+    `responses`: number of answers; the reader of a call's answer increments it. `open_until`: 0.0 while the circuit is
     closed.
     """
 
-    __slots__ = ("_failures", "_probing", "answers", "open_until")
+    __slots__ = ("_failures", "_probing", "open_until", "responses")
 
     def __init__(self) -> None:
-        self.answers = 0
+        self.responses = 0
         self._failures: deque[tuple[float, int]] = deque(maxlen=FAILURES)
         self.open_until = 0.0
         self._probing = False
@@ -62,9 +62,9 @@ class CircuitBreaker:
         if not self.closed:
             return False
         failures = self._failures
-        failures.append((now, self.answers))
-        first_at, answers_then = failures[0]
-        if len(failures) < FAILURES or now - first_at > WITHIN_S or self.answers - answers_then >= FAILURES:
+        failures.append((now, self.responses))
+        first_at, responses_then = failures[0]
+        if len(failures) < FAILURES or now - first_at > WITHIN_S or self.responses - responses_then >= FAILURES:
             return False
         failures.clear()
         self.open_until = now + OPEN_S
@@ -244,7 +244,7 @@ class OriginLimits:
         self.concurrency.release()
         breaker = self.breaker
         if outcome == "answered":
-            breaker.answers += 1
+            breaker.responses += 1
             if probe:
                 breaker.recovered()
                 log.info("circuit_closed", origin=self.name)

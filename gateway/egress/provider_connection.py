@@ -17,18 +17,18 @@ from typing import Final, cast
 
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import (
-    AnswerReader,
-    AnswerSink,
     Body,
     ConnectionLost,
     Owner,
-    ProviderAnswer,
+    ProviderResponse,
+    ResponseReader,
+    ResponseSink,
     Taker,
     UploadListener,
 )
 from gateway.egress.tls import closed_cleanly
 from gateway.egress.write_batch import WriteBatch
-from gateway.http.answer_head import AnswerHead, Malformed
+from gateway.http.response_head import Malformed, ResponseHead
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 
 # ── A request's body on its way out: framed as declared, at the provider's pace, and never longer than declared.
@@ -164,7 +164,7 @@ class PushedUpload:
 
 HELD_HIGH_BYTES: Final = 256 * 1024
 _AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards what is unsent
-_IDLE, _DUE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(6)
+_IDLE, _DUE, _ASKED, _RESPONDED, _SWITCHED, _DEAD = range(6)
 
 
 class ProviderConnection(asyncio.Protocol):
@@ -177,14 +177,14 @@ class ProviderConnection(asyncio.Protocol):
         self._origin = origin
         self._transport: asyncio.Transport | None = None
         self._stage = _IDLE
-        self._waiter: asyncio.Future[ProviderAnswer] | None = None
+        self._waiter: asyncio.Future[ProviderResponse] | None = None
         self._taker: Taker | None = None  # replaces the waiter for fast path requests
-        self._answer: ProviderAnswer | None = None  # the answer being received, unless it goes into a sink
-        self._sink: AnswerSink | None = None
-        self._fresh: ProviderAnswer | None = None  # an answer whose head has just arrived
+        self._response: ProviderResponse | None = None  # the answer being received, unless it goes into a sink
+        self._sink: ResponseSink | None = None
+        self._fresh: ProviderResponse | None = None  # an answer whose head has just arrived
         self._begun = False  # a head has just arrived
         self._upload: RequestUpload | PushedUpload | None = None
-        self._incoming = AnswerReader(self)
+        self._incoming = ResponseReader(self)
         self._behind_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
@@ -210,14 +210,14 @@ class ProviderConnection(asyncio.Protocol):
 
     async def ask(
         self, head: bytes, body: Body | None = None, *, method: str = "", may_switch: bool = False
-    ) -> ProviderAnswer:
+    ) -> ProviderResponse:
         """Send and wait for the answer's head. Raises ConnectionLost or EgressError.
 
         `head` holds the framing that fits `body`. A cancellation closes the connection.
         """
         self._stage = _ASKED
         self._incoming.expect(without_body=method == "HEAD", may_switch=may_switch)
-        waiter: asyncio.Future[ProviderAnswer] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[ProviderResponse] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
         try:
             if body is None or body.length == 0:
@@ -366,11 +366,11 @@ class ProviderConnection(asyncio.Protocol):
 
     # ── an answer ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begun(self, head: AnswerHead) -> None:
+    def begun(self, head: ResponseHead) -> None:
         self._keep_s = head.keep_s
         self._sink = self._taker.sink_for(head) if self._taker is not None else None
         if self._sink is None:
-            self._sink = self._answer = self._fresh = ProviderAnswer(head.whole(), self)
+            self._sink = self._response = self._fresh = ProviderResponse(head.whole(), self)
         self._begun = True
 
     def came(self, piece: bytes) -> None:
@@ -382,47 +382,47 @@ class ProviderConnection(asyncio.Protocol):
 
     def ended(self, extra: bytes) -> None:
         """Handle the answer's end. Bytes behind it belong to nothing, unless the protocol was switched."""
-        sink, answer = self._sink, self._answer
+        sink, response = self._sink, self._response
         assert sink is not None
-        if answer is not None and answer.status == 101:
+        if response is not None and response.status == 101:
             self._stage, self._behind_switch = _SWITCHED, extra
             self.transport.pause_reading()
             return
         sink.end()
         if extra or self._incoming.until_close or self._parts is not None:
             self._keep_s = 0.0
-        self._stage = _ANSWERED
+        self._stage = _RESPONDED
         if self._upload is None:
             self._settle()
 
     def _hand_out(self) -> None:
         """Give the waiting exchange the answer, as far as it has arrived."""
         self._begun = False
-        answer, self._fresh = self._fresh, None
+        response, self._fresh = self._fresh, None
         if self._taker is not None:
             taker, self._taker = self._taker, None
-            taker.answered(answer)
+            taker.responded(response)
             return
         waiter, self._waiter = self._waiter, None
-        if waiter is None or answer is None:
+        if waiter is None or response is None:
             return
         if waiter.done():
-            answer.close()  # the waiting exchange has just been cancelled
+            response.close()  # the waiting exchange has just been cancelled
         else:
-            waiter.set_result(answer)
+            waiter.set_result(response)
 
     def uploaded(self, fault: Exception | None) -> None:
         self._upload = None
         if fault is not None:
             self._fail(EgressError("protocol", f"The request to {self._origin} broke off."))
-        elif self._stage == _ANSWERED:
+        elif self._stage == _RESPONDED:
             self._settle()
 
     def _settle(self) -> None:
         """Keep or close the connection, because request and answer have both ended."""
-        answer, self._answer, self._sink = self._answer, None, None
-        if answer is not None:
-            answer.source = None
+        response, self._response, self._sink = self._response, None, None
+        if response is not None:
+            response.source = None
         self.served += 1
         if self.served == 1 and self.owner is not None:
             self.owner.met(self)
@@ -439,8 +439,8 @@ class ProviderConnection(asyncio.Protocol):
         self._refuse(fault)
         if self._sink is not None:
             self._sink.fail(fault)
-        if self._answer is not None:
-            self._answer.source = None
+        if self._response is not None:
+            self._response.source = None
 
     def _refuse(self, fault: Exception) -> None:
         """Report the fault to the taker or the waiter.

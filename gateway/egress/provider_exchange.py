@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.egress.egress_errors import EgressError
-from gateway.http.answer_head import HEAD_BYTES, AnswerHead, Malformed, parse_head
 from gateway.http.chunks import Chunks
 from gateway.http.headers import Fields
 from gateway.http.passed_head import plain_head
+from gateway.http.response_head import HEAD_BYTES, Malformed, ResponseHead, parse_head
 
 if TYPE_CHECKING:
     from gateway.egress.provider_connection import ProviderConnection
@@ -63,7 +63,7 @@ class ProviderExchange(Protocol):
 
 # ── Reads one answer after another from a connection's bytes: skips interim answers, parses heads, unframes bodies.
 
-INTERIM_ANSWERS: Final = 32
+INTERIM_RESPONSES: Final = 32
 _BODILESS: Final = frozenset({204, 304})
 _HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _OVER = range(5)
 
@@ -71,7 +71,7 @@ _HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _OVER = range(5)
 class Listener(Protocol):
     """Receives an answer as it arrives: `begun` once, `came` for each piece of its body, and `ended` once."""
 
-    def begun(self, head: AnswerHead) -> None: ...
+    def begun(self, head: ResponseHead) -> None: ...
 
     def came(self, piece: bytes) -> None: ...
 
@@ -79,7 +79,7 @@ class Listener(Protocol):
         """Handle the answer's end. `extra`: bytes behind it; after status 101 they belong to the new protocol."""
 
 
-class AnswerReader:
+class ResponseReader:
     """Reads answers.
 
     `has_begun`: a byte has arrived since `expect`. `until_close`: only the connection's end ends the body.
@@ -145,7 +145,7 @@ class AnswerReader:
                 self._begin(head, data)
                 return
             self._interim += 1
-            if self._interim > INTERIM_ANSWERS:
+            if self._interim > INTERIM_RESPONSES:
                 raise Malformed("it announces itself without end")
 
     def _hold(self, beginning: bytes) -> None:
@@ -156,7 +156,7 @@ class AnswerReader:
             raise Malformed("its first line is not a status line")
         self._held = beginning
 
-    def _begin(self, head: AnswerHead, rest: bytes) -> None:
+    def _begin(self, head: ResponseHead, rest: bytes) -> None:
         if head.status == 101 and not self._may_switch:
             raise Malformed("it switches protocols without being asked to")
         self._to.begun(head)
@@ -213,7 +213,7 @@ class Source(Protocol):
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]: ...
 
 
-class ProviderAnswer:
+class ProviderResponse:
     """See `ProviderExchange`. `source`: its connection, or None once the connection is no longer involved.
 
     Only the connection calls `feed`, `end` and `fail`, possibly before anyone reads. `held_bytes`: number of unread
@@ -234,7 +234,7 @@ class ProviderAnswer:
         "status",
     )
 
-    def __init__(self, head: AnswerHead, source: Source) -> None:
+    def __init__(self, head: ResponseHead, source: Source) -> None:
         self.status = head.status
         self.reason = head.reason
         self.headers = head.fields
@@ -347,7 +347,7 @@ class UploadListener(Protocol):
     def resume_upload(self) -> None: ...
 
 
-class AnswerSink(Protocol):
+class ResponseSink(Protocol):
     """Receives an answer after its head: `feed` for each piece, then `end`, or `fail` if the answer breaks off."""
 
     held_bytes: int
@@ -362,13 +362,13 @@ class AnswerSink(Protocol):
 class Taker(Protocol):
     """Waits for an answer without a task.
 
-    `sink_for` is called once; if it returns None, the connection makes a `ProviderAnswer` and passes it to `answered`.
+    `sink_for` is called once; if it returns None, the connection makes a `ProviderResponse` and passes it to `responded`.
     """
 
-    def sink_for(self, head: AnswerHead) -> AnswerSink | None: ...
+    def sink_for(self, head: ResponseHead) -> ResponseSink | None: ...
 
-    def answered(self, answer: ProviderAnswer | None) -> None:
-        """Called when all bytes that arrived with the head have been fed. `answer`: set if `sink_for` returned None."""
+    def responded(self, response: ProviderResponse | None) -> None:
+        """Called when all bytes that arrived with the head have been fed. `response`: set if `sink_for` returned None."""
 
     def refused(self, fault: Exception) -> None:
         """Called when no head can arrive any more. `fault`: ConnectionLost or EgressError."""

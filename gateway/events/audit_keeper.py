@@ -109,12 +109,12 @@ class AuditKeeper:
             self._unsent = None
             return
         body = json.dumps({"type": "audit.checkpoint", "data": made.as_json()}).encode()
-        answer = await send(self._current.generation.egress, config.checkpoint_url, body, JSON, clock.now())
-        if answer.status is not None and 200 <= answer.status < 300:
+        response = await send(self._current.generation.egress, config.checkpoint_url, body, JSON, clock.now())
+        if response.status is not None and 200 <= response.status < 300:
             self._unsent = None
             return
         self._send_at = clock.monotonic() + SEND_AGAIN_S
-        log.warning("audit_checkpoint_not_sent", sequence=made.sequence, status=answer.status)
+        log.warning("audit_checkpoint_not_sent", sequence=made.sequence, status=response.status)
 
     async def _prune(self, config: AuditConfig) -> None:
         now = clock.now()

@@ -50,7 +50,7 @@ GONE: Final = 410
 
 
 @dataclass(frozen=True, slots=True)
-class ReceiverAnswer:
+class ReceiverResponse:
     """The answer of a receiver. `status` None: no answer, `fault` says why. `wait_s`: its Retry-After in seconds."""
 
     status: int | None
@@ -63,23 +63,25 @@ class ReceiverAnswer:
 
 
 def outcome(
-    delivery: Delivery, answer: ReceiverAnswer, now: datetime, chance: Callable[[], float] = random.random
+    delivery: Delivery, response: ReceiverResponse, now: datetime, chance: Callable[[], float] = random.random
 ) -> DeliveryOutcome:
-    """Decide the state of an event after `answer` to its latest attempt; `delivery.attempts` counts the attempts before.
+    """Decide the state of an event after `response` to its latest attempt; `delivery.attempts` counts the attempts before.
 
     410 means that the receiver wants no more events (Standard Webhooks). Every other answer but 2xx is retried until
     `give_up_at`. Redirects are retried too, not followed: a signed body is sent only to configured addresses.
     """
-    if answer.is_success:
-        return DeliveryOutcome(DeliveryState.DELIVERED, answer.status)
-    why = answer.fault or f"the receiver answered {answer.status}"
-    if answer.status == GONE:
-        return DeliveryOutcome(DeliveryState.DEAD, answer.status, "the receiver answered 410: it wants no more events")
-    wait_s = max(delay_s(delivery.attempts, chance), answer.wait_s or 0.0)
+    if response.is_success:
+        return DeliveryOutcome(DeliveryState.DELIVERED, response.status)
+    why = response.fault or f"the receiver answered {response.status}"
+    if response.status == GONE:
+        return DeliveryOutcome(
+            DeliveryState.DEAD, response.status, "the receiver answered 410: it wants no more events"
+        )
+    wait_s = max(delay_s(delivery.attempts, chance), response.wait_s or 0.0)
     left_s = (delivery.give_up_at - now).total_seconds()
     if left_s <= 0:
-        return DeliveryOutcome(DeliveryState.DEAD, answer.status, f"given up after a day: {why}")
-    return DeliveryOutcome(DeliveryState.PENDING, answer.status, why, now + timedelta(seconds=min(wait_s, left_s)))
+        return DeliveryOutcome(DeliveryState.DEAD, response.status, f"given up after a day: {why}")
+    return DeliveryOutcome(DeliveryState.PENDING, response.status, why, now + timedelta(seconds=min(wait_s, left_s)))
 
 
 def delay_s(attempts: int, chance: Callable[[], float] = random.random) -> float:
@@ -114,15 +116,15 @@ class TargetPace:
     def down(self) -> bool:
         return self.failures >= DOWN_AFTER
 
-    def record(self, answer: ReceiverAnswer, now: float) -> bool:
+    def record(self, response: ReceiverResponse, now: float) -> bool:
         """Count the result of one delivery. Return True if the target was down and has recovered."""
         was_down = self.down
-        if answer.is_success:
+        if response.is_success:
             self.failures, self.resting_until = 0, 0.0
             return was_down
         self.failures += 1
-        if answer.wait_s is not None:
-            self.resting_until = max(self.resting_until, now + min(answer.wait_s, 3600.0))
+        if response.wait_s is not None:
+            self.resting_until = max(self.resting_until, now + min(response.wait_s, 3600.0))
         elif self.down:
             self.resting_until = now + min(PROBE_S * 2.0 ** min(self.failures - DOWN_AFTER, 10), LONGEST_PROBE_S)
         return False
@@ -140,20 +142,20 @@ READ_S: Final = 1.0
 USER_AGENT: Final = "integration-gateway"
 
 
-async def send(egress: Egress, url: str, body: bytes, fields: Mapping[str, str], now: datetime) -> ReceiverAnswer:
+async def send(egress: Egress, url: str, body: bytes, fields: Mapping[str, str], now: datetime) -> ReceiverResponse:
     """Send an event; return the receiver's answer. Errors are returned in `fault`, not raised."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             exchange = await _asked(egress, url, body, fields)
     except TimeoutError:
-        return ReceiverAnswer(None, f"no answer within {TIMEOUT_S:g} s")
+        return ReceiverResponse(None, f"no answer within {TIMEOUT_S:g} s")
     except EgressError as fault:
-        return ReceiverAnswer(None, fault.message)
+        return ReceiverResponse(None, fault.message)
     except ValueError as fault:
-        return ReceiverAnswer(None, f"the address cannot be dialled: {fault}")
+        return ReceiverResponse(None, f"the address cannot be dialled: {fault}")
     await _drained(exchange)
     asked = next((value for name, value in exchange.headers if name.lower() == "retry-after"), None)
-    return ReceiverAnswer(exchange.status, wait_s=None if asked is None else seconds_until(asked, now))
+    return ReceiverResponse(exchange.status, wait_s=None if asked is None else seconds_until(asked, now))
 
 
 async def _asked(egress: Egress, url: str, body: bytes, fields: Mapping[str, str]) -> ProviderExchange:
@@ -303,11 +305,13 @@ class Deliverer:
         try:
             body, fields, cause = await self._message(delivery)
         except VaultError as fault:  # a later attempt may have the key, but not soon
-            await self._judge(delivery, ReceiverAnswer(None, f"what is stored cannot be opened: {fault}"), TargetPace())
+            await self._judge(
+                delivery, ReceiverResponse(None, f"what is stored cannot be opened: {fault}"), TargetPace()
+            )
             return
         began = clock.monotonic()
-        answer = await send(self._current.generation.egress, url, body, fields, clock.now())
-        await self._judge(delivery, answer, pace, (clock.monotonic() - began) * 1000, cause)
+        response = await send(self._current.generation.egress, url, body, fields, clock.now())
+        await self._judge(delivery, response, pace, (clock.monotonic() - began) * 1000, cause)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
         """Return body and header fields of this attempt, and the event's cause. Raises VaultError."""
@@ -326,15 +330,15 @@ class Deliverer:
     async def _judge(
         self,
         delivery: Delivery,
-        answer: ReceiverAnswer,
+        response: ReceiverResponse,
         pace: TargetPace,
         took_ms: float = 0.0,
         cause: str | None = None,
     ) -> None:
-        if pace.record(answer, clock.monotonic()):
+        if pace.record(response, clock.monotonic()):
             log.info("webhook_target_recovered", environment=delivery.environment, target=_kind(delivery.target))
             await self._store.deliveries.make_due_now((delivery.environment, delivery.target), clock.now())
-        await self._settle(delivery, outcome(delivery, answer, clock.now()), took_ms, cause)
+        await self._settle(delivery, outcome(delivery, response, clock.now()), took_ms, cause)
 
     async def _settle(
         self, delivery: Delivery, came: DeliveryOutcome, took_ms: float = 0.0, cause: str | None = None

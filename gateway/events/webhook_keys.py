@@ -28,8 +28,8 @@ KEPT_S: Final = 3600.0
 AGAIN_S: Final = 60.0  # wait before a key set that lacks the key, or was refused, is fetched again
 MOST_KEPT: Final = 256
 MOST_A_MINUTE: Final = 10  # maximum requests for keys per integration
-ANSWER_BYTES: Final = 64 * 1024
-ANSWER_S: Final = 5.0
+RESPONSE_BYTES: Final = 64 * 1024
+RESPONSE_S: Final = 5.0
 COME_BACK_S: Final = 30
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
@@ -186,12 +186,17 @@ async def _fetch(egress: Egress, request: KeyRequest) -> FetchedKeys:
     headers = {"Accept": "application/json, */*"} | (
         {} if request.body is None else {"Content-Type": "application/json"}
     )
-    answer = await egress.fetch(
-        request.method, request.url, headers=headers, body=request.body, limit_bytes=ANSWER_BYTES, timeout_s=ANSWER_S
+    response = await egress.fetch(
+        request.method,
+        request.url,
+        headers=headers,
+        body=request.body,
+        limit_bytes=RESPONSE_BYTES,
+        timeout_s=RESPONSE_S,
     )
-    if answer.status == 429 or answer.status >= 500:
-        raise EgressError("unreachable", f"The provider answered a request for its keys with {answer.status}.")
-    return FetchedKeys(clock.monotonic(), keys_in(answer.body) if 200 <= answer.status < 300 else None)
+    if response.status == 429 or response.status >= 500:
+        raise EgressError("unreachable", f"The provider answered a request for its keys with {response.status}.")
+    return FetchedKeys(clock.monotonic(), keys_in(response.body) if 200 <= response.status < 300 else None)
 
 
 def keys_in(body: bytes) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
     headers                                      tables of header names by kind; which headers pass in each direction
     url, origin, ids                             paths and queries byte for byte; scheme, host and port; characters of ids
-    request_head, answer_head, passed_head       heads of a request, of a provider's answer, of the answer to the caller
+    request_head, response_head, passed_head       heads of a request, of a provider's answer, of the answer to the caller
     chunks, content_coding                       decode chunked framing and content codings, within limits
     body_members, strict_json, json_scan         add members to a body; parse JSON strictly; find the end of a JSON value
     references, paging                           rewrite links that point to the provider; pages of a list

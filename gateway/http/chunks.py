@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from gateway.http.answer_head import Malformed
 from gateway.http.headers import FRAMING, plain
+from gateway.http.response_head import Malformed
 
 LINE_BYTES: Final = 1024
 REQUEST_LINE_BYTES: Final = 16_384  # the limit of aiohttp's parser, which the chain uses

@@ -148,7 +148,7 @@ _MOST_KINDS: Final = 1024
 _kinds: Final[dict[str, int]] = {}
 
 
-class MalformedAnswer(Exception):
+class MalformedResponse(Exception):
     """A header field of the provider's answer holds a forbidden character; the message names the field."""
 
 
@@ -231,7 +231,7 @@ def response_fields(
     """Return the fields to send back to the caller, in order.
 
     `set_cookie`: the integration passes the provider's cookies on. `rewrite` gets (lower-case name, value) of each field
-    that holds a URL and returns the value to send. Raises MalformedAnswer.
+    that holds a URL and returns the value to send. Raises MalformedResponse.
     """
     values = " ".join([value for _, value in received])
     if not values.isprintable() and _CONTROL.search(values):
@@ -262,7 +262,7 @@ def response_fields(
 
 
 def _kind(name: str) -> int:
-    """Return the kind of an answer's field, by its name; caches at most `_MOST_KINDS` names. Raises MalformedAnswer."""
+    """Return the kind of an answer's field, by its name; caches at most `_MOST_KINDS` names. Raises MalformedResponse."""
     if not is_token(name):
         raise _malformed(name)
     spelled = plain(name)
@@ -280,12 +280,12 @@ def _kind(name: str) -> int:
 
 
 def depends_on_value(name: str) -> bool:
-    """Return whether the handling of an answer's field depends on its value, not on its name alone. Raises MalformedAnswer."""
+    """Return whether the handling of an answer's field depends on its value, not on its name alone. Raises MalformedResponse."""
     return (_kinds.get(name) or _kind(name)) in (_COOKIE, _REFERENCE, _CONNECTION)
 
 
-def _malformed(name: str) -> MalformedAnswer:
-    return MalformedAnswer(f"its header {name!r} holds control characters")
+def _malformed(name: str) -> MalformedResponse:
+    return MalformedResponse(f"its header {name!r} holds control characters")
 
 
 def decoded_fields(fields: Fields) -> Fields:

@@ -1,9 +1,9 @@
 """The head of an answer as sent to the caller: the gateway's own framing, the provider's lines, and fields we add.
 
 A plain head is converted line by line, without parsing it into fields. Most lines are the same in every answer (Server,
-Content-Type …), and for most others the name alone decides whether they pass. `answer_head` and `headers` classify each
+Content-Type …), and for most others the name alone decides whether they pass. `response_head` and `headers` classify each
 line once, and the result is cached. A head with a line that cannot be judged alone (references, cookies, unusual framing or
-white space) is not plain; `answer_head` and `headers` parse it in full.
+white space) is not plain; `response_head` and `headers` parse it in full.
 """
 
 import re
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from multidict import istr
 
 from gateway.http import headers
-from gateway.http.answer_head import HEADER_LINES, LENGTH_DIGITS, AnswerHead, Malformed, parse_head
-from gateway.http.headers import TEXT, Fields, MalformedAnswer
+from gateway.http.headers import TEXT, Fields, MalformedResponse
+from gateway.http.response_head import HEADER_LINES, LENGTH_DIGITS, Malformed, ResponseHead, parse_head
 
 # ── Framing and bytes of the head that the caller gets.
 
@@ -95,7 +95,7 @@ _starts: Final[dict[bytes, tuple[int, bytes]]] = {}
 _lines: Final[dict[bytes, int]] = {}
 
 
-class PlainHead(AnswerHead):
+class PlainHead(ResponseHead):
     """A head of plain lines. `lines`: lines for the caller, without line ends; `whole` parses the head into fields.
 
     `start`: the status line. `media_type`: the Content-Type line. `dated`: whether the provider sent Date. `vary`: the Vary
@@ -139,7 +139,7 @@ class PlainHead(AnswerHead):
             return False
         return True
 
-    def whole(self) -> AnswerHead:
+    def whole(self) -> ResponseHead:
         """Return the head parsed into fields."""
         return parse_head(self._raw)
 
@@ -204,7 +204,7 @@ def _kind(line: bytes) -> int:
             kind = _PASSES if headers.response_fields([(text, _PROBE)]) else _STAYS
             if headers.depends_on_value(text):
                 return _ODD
-    except MalformedAnswer:
+    except MalformedResponse:
         return _ODD
     if kind == _PLAIN_CLOSE:
         kind = {b"close": _PLAIN_CLOSE, b"keep-alive": _STAYS}.get(value.lower(), _ODD)

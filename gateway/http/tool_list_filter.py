@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from gateway.errors import InvalidRequest
-from gateway.http.headers import MalformedAnswer
+from gateway.http.headers import MalformedResponse
 from gateway.http.strict_json import parse
 
 Shows = Callable[[str], bool]
@@ -21,15 +21,15 @@ _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 def filtered_json(body: bytes, shows: Shows) -> bytes:
-    """Return `body` with only the tools that `shows` accepts; unchanged if it has no tool list. Raises MalformedAnswer."""
+    """Return `body` with only the tools that `shows` accepts; unchanged if it has no tool list. Raises MalformedResponse."""
     if not body.strip():
         return body
     if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
-        raise MalformedAnswer(f"its list of tools has more than {MOST_VALUES} values")
+        raise MalformedResponse(f"its list of tools has more than {MOST_VALUES} values")
     try:
         value = parse(body)
     except InvalidRequest as fault:
-        raise MalformedAnswer("its list of tools is not JSON, or is JSON that parsers read differently") from fault
+        raise MalformedResponse("its list of tools is not JSON, or is JSON that parsers read differently") from fault
     if not _filter(value, shows):
         return body
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -67,7 +67,7 @@ class StreamEventFilter:
         return len(self._held) + len(piece) > DEAR_BYTES
 
     def feed(self, piece: bytes) -> bytes:
-        """Return the events that `piece` completes, filtered. Raises MalformedAnswer."""
+        """Return the events that `piece` completes, filtered. Raises MalformedResponse."""
         begins = max(0, len(self._held) - 3)  # an event's end may be split over two pieces
         self._held += piece
         found: list[bytes] = []
@@ -79,11 +79,11 @@ class StreamEventFilter:
             at = begins = end.end()
         del self._held[:at]
         if len(self._held) > MOST_EVENT:
-            raise MalformedAnswer(f"an event of it has more than {MOST_EVENT >> 20} MiB")
+            raise MalformedResponse(f"an event of it has more than {MOST_EVENT >> 20} MiB")
         return b"".join(found)
 
     def finish(self) -> bytes:
-        """Return the bytes after the last complete event, filtered; clients ignore them. Raises MalformedAnswer."""
+        """Return the bytes after the last complete event, filtered; clients ignore them. Raises MalformedResponse."""
         rest = self._event(bytes(self._held)) if self._held else b""
         self._held.clear()
         return rest
@@ -93,11 +93,11 @@ class StreamEventFilter:
             self._begun = True
             raw = raw.removeprefix(BOM)
         if raw.count(b"\n") + raw.count(b"\r") > MOST_LINES:
-            raise MalformedAnswer(f"an event of it has more than {MOST_LINES} lines")
+            raise MalformedResponse(f"an event of it has more than {MOST_LINES} lines")
         try:
             lines = _LINE_END.split(raw.decode())
         except UnicodeDecodeError as fault:
-            raise MalformedAnswer("an event of it is not UTF-8") from fault
+            raise MalformedResponse("an event of it is not UTF-8") from fault
         fields = [line.partition(":") for line in lines if line]
         data = "\n".join(value.removeprefix(" ") for name, _, value in fields if name == "data")
         if not data.strip():

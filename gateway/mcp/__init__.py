@@ -15,8 +15,8 @@
     in_process_call     makes that call without a socket: on the fast path, else through the route and the chain
     tool_results        turns the provider's answer into a tool result, cut to a model's limit
     refused_calls       refusals in plain text; asks the user to connect a missing connection
-    kept_answers        keeps whole answers in memory, for minutes, each for one key
-    whole_answers       resources/read: returns a whole answer, from memory or fetched again
+    kept_responses        keeps whole answers in memory, for minutes, each for one key
+    whole_responses       resources/read: returns a whole answer, from memory or fetched again
 
 Always true: a tool call is decided exactly like a call of /proxy, on the bytes that leave, with the caller's own key.
 So a key can do nothing here that it could not do by HTTP. Nothing is kept between two messages except whole answers.

@@ -21,7 +21,7 @@ from gateway.mcp.agent_message import AgentMessage
 from gateway.middleware.facts import REQUEST_ID, TOOL
 from gateway.observe.logs import current_trace_id
 from gateway.proxy.attempts import FastPathHandover
-from gateway.proxy.collected_answer import CollectedAnswer, Room
+from gateway.proxy.collected_response import CollectedResponse, Room
 from gateway.records.trace import current_trace
 
 READ_LIMIT: Final = 1 << 16
@@ -80,7 +80,7 @@ class CallerProtocol:
         return bool(getattr(self._outer.protocol, "stopped", False))
 
 
-class AnswerCollector(AbstractStreamWriter):
+class ResponseCollector(AbstractStreamWriter):
     """Collects an answer's body up to `limit` bytes; beyond that it raises, as if the caller had left."""
 
     def __init__(self, limit: int, room: Room) -> None:
@@ -124,7 +124,7 @@ async def call_in_process(
     tool: str | None,
     limit_bytes: int,
     room: Room,
-) -> CollectedAnswer:
+) -> CollectedResponse:
     """Request `target`, an address of ours, on behalf of the caller of `outer`, and return the answer.
 
     `fields`: header fields except Host. `tool`: name of the MCP tool that made the call. If the caller leaves, the call
@@ -135,9 +135,9 @@ async def call_in_process(
     if body is not None:
         headers[hdrs.CONTENT_LENGTH] = str(len(body))
     fast = await _on_fast_path(outer, target, method, headers, body, tool, limit_bytes, room)
-    if isinstance(fast, CollectedAnswer):
+    if isinstance(fast, CollectedResponse):
         return fast
-    protocol, collector = CallerProtocol(outer, fast), AnswerCollector(limit_bytes, room)
+    protocol, collector = CallerProtocol(outer, fast), ResponseCollector(limit_bytes, room)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     message, payload = _message(method, target, headers), _payload(body, loop)
@@ -158,9 +158,9 @@ async def call_in_process(
         current_trace_id.set(trace_id)
     if not response.prepared:
         given = response.body if isinstance(response, web.Response) else b""
-        return CollectedAnswer(response.status, response.headers, given if isinstance(given, bytes) else b"")
+        return CollectedResponse(response.status, response.headers, given if isinstance(given, bytes) else b"")
     whole = not getattr(response, "cut", False) and not protocol.transport.cut
-    return CollectedAnswer(response.status, response.headers, bytes(collector.body), whole, collector.too_large)
+    return CollectedResponse(response.status, response.headers, bytes(collector.body), whole, collector.too_large)
 
 
 def _message(method: str, target: str, headers: CIMultiDict[str]) -> RawRequestMessage:
@@ -192,7 +192,7 @@ async def _on_fast_path(
     tool: str | None,
     limit_bytes: int,
     room: Room,
-) -> CollectedAnswer | FastPathHandover | None:
+) -> CollectedResponse | FastPathHandover | None:
     """Return the answer if the server's fast path takes the call, FastPathHandover if it hands the call over, None if the chain
     must take it."""
     call = getattr(outer.protocol, "call_in_process", None)
@@ -202,7 +202,7 @@ async def _on_fast_path(
         (f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", "")
     )
     message = head.encode("utf-8", "surrogateescape") + (body or b"")
-    answer: CollectedAnswer | FastPathHandover | None = await call(
+    response: CollectedResponse | FastPathHandover | None = await call(
         message, outer.request_id, tool=tool, limit_bytes=limit_bytes, room=room
     )
-    return answer
+    return response

@@ -24,25 +24,25 @@ MCP_MODES: Final = "MCP_"  # prefix of the auth modes of providers that are MCP 
 
 
 @needs(PROXY, limits=True)
-async def answer(request: web.Request) -> web.StreamResponse:
+async def respond(request: web.Request) -> web.StreamResponse:
     """Handle ``POST /mcp``."""
-    from gateway.mcp.mcp_endpoint import answer_mcp
+    from gateway.mcp.mcp_endpoint import respond_to_mcp
 
-    return await answer_mcp(request)
+    return await respond_to_mcp(request)
 
 
 @needs(PROXY, limits=True)
-async def answer_in_session(request: web.Request) -> web.StreamResponse:
+async def respond_in_session(request: web.Request) -> web.StreamResponse:
     """Handle ``POST /session/{session_id}/mcp``: the door, only for that session's own token. Raises NotFound."""
     query_of(request, ())
     session_id, key = request.match_info["session_id"], request[CALLER].key
     if key is None or str(key.id) != session_id or not is_session(key):
         raise session_not_found(session_id)
-    return await answer(request)
+    return await respond(request)
 
 
 @needs(PROXY, limits=True)
-async def answer_at_capability(request: web.Request) -> web.StreamResponse:
+async def respond_at_capability(request: web.Request) -> web.StreamResponse:
     """Handle ``/mcp`` below a capability's address: the door, or the provider's own ``/mcp`` if it is an MCP server
     itself."""
     if _speaks_mcp(request):
@@ -62,4 +62,4 @@ def _speaks_mcp(request: web.Request) -> bool:
 
 
 _TO_PROVIDER: Final = Chain(*SENT)(forward)
-_TO_DOOR: Final = Chain(audit_actor, scope, json_only)(answer)
+_TO_DOOR: Final = Chain(audit_actor, scope, json_only)(respond)

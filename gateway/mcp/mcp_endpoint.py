@@ -18,7 +18,7 @@ from gateway.mcp.door_request import DoorRequest, count
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.mcp_messages import RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_run import ToolRun
-from gateway.mcp.whole_answers import WholeAnswers
+from gateway.mcp.whole_responses import WholeResponses
 from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
 from gateway.middleware.key_limits import needs
 from gateway.off_loop import off_loop
@@ -36,13 +36,13 @@ INSTRUCTIONS: Final = (
 
 
 @needs(PROXY, limits=True)
-async def answer_mcp(request: web.Request) -> web.StreamResponse:
-    """Answer one message of the Model Context Protocol that came through the chain. Raises the errors of `answered`."""
+async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
+    """Answer one message of the Model Context Protocol that came through the chain. Raises the errors of `responded`."""
     query_of(request, ())
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
     door = "/mcp" if resource is None else resource.canonical
-    return await answered(
+    return await responded(
         AgentMessage(
             request.app,
             generation_of(request),
@@ -59,7 +59,7 @@ async def answer_mcp(request: web.Request) -> web.StreamResponse:
     )
 
 
-async def answered(message: AgentMessage) -> web.Response:
+async def responded(message: AgentMessage) -> web.Response:
     """Return the answer to an admitted message. Raises Forbidden for a key of gateway.yaml, and for a foreign Origin."""
     check_origin(message.headers.get(hdrs.ORIGIN), message.generation)
     caller, body = message.caller, message.body
@@ -115,15 +115,15 @@ CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}}
 
 
 async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return the result of `_answered`, and record the method and the outcome in the message's span. Raises RpcError."""
+    """Return the result of `_responded`, and record the method and the outcome in the message's span. Raises RpcError."""
     trace = asked.trace
     if trace is None:
-        return await _answered(asked)
+        return await _responded(asked)
     message = asked.message
     method = message.method if message.method in rpc.METHODS else "_OTHER"
     mcp = trace.mcp = McpTrace(method, message.revision, str(message.id))
     try:
-        result, ttl_ms = await _answered(asked)
+        result, ttl_ms = await _responded(asked)
     except RpcError as fault:
         mcp.error = str(fault.code)
         raise
@@ -132,7 +132,7 @@ async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
     return result, ttl_ms
 
 
-async def _answered(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
+async def _responded(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
     """Return the result, and for how many milliseconds it may be cached if it is a list. Raises RpcError."""
     method, params = asked.message.method, asked.message.params
     if method == "tools/call":
@@ -149,7 +149,7 @@ async def _answered(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
         _check_cursor(params)
         return {"tools": KeyTools(asked).listed()}, TOOLS_HOLD_MS
     if method == "resources/read":
-        return await WholeAnswers(asked).read(params), 0
+        return await WholeResponses(asked).read(params), 0
     if method in ("resources/list", "resources/templates/list"):
         _check_cursor(params)
         return {"resources" if method == "resources/list" else "resourceTemplates": []}, TOOLS_HOLD_MS

@@ -12,8 +12,8 @@ from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.tool_calls import ToolCall
 from gateway.mcp.tool_results import failure, refusal
-from gateway.middleware.answer_shape import MARK
-from gateway.proxy.collected_answer import CollectedAnswer
+from gateway.middleware.response_shape import MARK
+from gateway.proxy.collected_response import CollectedResponse
 from gateway.vault import VaultError
 
 STATE_S: Final = 900.0  # time that a person has to connect
@@ -25,11 +25,11 @@ class RefusedCalls:
     def __init__(self, asked: DoorRequest) -> None:
         self._asked = asked
 
-    def refused(self, answer: CollectedAnswer, call: ToolCall) -> dict[str, Any]:
+    def refused(self, response: CollectedResponse, call: ToolCall) -> dict[str, Any]:
         try:
-            error = json.loads(answer.body)["error"]
+            error = json.loads(response.body)["error"]
         except (ValueError, KeyError, TypeError):
-            error = {"code": answer.headers[MARK], "message": "The gateway refused this call."}
+            error = {"code": response.headers[MARK], "message": "The gateway refused this call."}
         url = (error.get("payload") or {}).get("connect_url")
         if url and self._takes_urls and self._asked.message.params.get("requestState") is None:
             shown_to = {"mode": "url", "message": f"Connect {call.connection or 'the account'} to go on.", "url": url}
@@ -38,7 +38,7 @@ class RefusedCalls:
                 "inputRequests": {"connect": {"method": "elicitation/create", "params": shown_to}},
                 "requestState": self._state(call),
             }
-        return refusal(error, answer.status)
+        return refusal(error, response.status)
 
     @property
     def _takes_urls(self) -> bool:
@@ -55,8 +55,8 @@ class RefusedCalls:
                 rpc.INVALID_PARAMS,
                 "requestState is not valid for this call, or has expired. Send the call again without it.",
             )
-        answers = self._asked.message.params.get("inputResponses")
-        said = answers.get("connect") if isinstance(answers, dict) else None
+        responses = self._asked.message.params.get("inputResponses")
+        said = responses.get("connect") if isinstance(responses, dict) else None
         action = said.get("action") if isinstance(said, dict) else None
         if action in ("decline", "cancel"):
             return failure("The user did not connect the account. Ask them before you call again.")

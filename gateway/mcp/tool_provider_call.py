@@ -11,10 +11,10 @@ from gateway.mcp.agent_message import AgentMessage
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.in_process_call import call_in_process
 from gateway.off_loop import INLINE_BYTES
-from gateway.proxy.collected_answer import CollectedAnswer
+from gateway.proxy.collected_response import CollectedResponse
 from gateway.runtime import RUNTIME
 
-MOST_ANSWER: Final = 8 << 20  # maximum size of a provider's answer that is held
+MOST_RESPONSE: Final = 8 << 20  # maximum size of a provider's answer that is held
 FORMS: Final = 3  # an answer is held three times: as received, as values, and as the text to send
 LONGEST_S: Final = 120.0  # maximum time that an agent waits; it also ends an endless stream
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -31,7 +31,7 @@ class Sent:
     tool: str | None = None
 
 
-class AnswerMemory:
+class ResponseMemory:
     """The part of the shared page memory that one answer takes."""
 
     def __init__(self, outer: AgentMessage) -> None:
@@ -44,7 +44,7 @@ class AnswerMemory:
             outer = self._outer
             wait_s = outer.generation.config.egress.limits.wait_s
             memory = outer.app[RUNTIME].page_memory
-            self._reserved = await memory.reserve(outer.caller.share, FORMS * MOST_ANSWER, wait_s)
+            self._reserved = await memory.reserve(outer.caller.share, FORMS * MOST_RESPONSE, wait_s)
 
     def release(self) -> None:
         if self._reserved is not None:
@@ -52,8 +52,8 @@ class AnswerMemory:
 
 
 async def proxied(
-    asked: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: AnswerMemory
-) -> CollectedAnswer:
+    asked: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
+) -> CollectedResponse:
     """Make the call, through the chain of ``/proxy`` or of the capability's address, with the caller's own key."""
     outer = asked.outer
     fields = {name: outer.headers[name] for name in _PASSED_ON if name in outer.headers}
@@ -76,6 +76,6 @@ async def proxied(
         fields,
         body,
         tool=sent.tool,
-        limit_bytes=MOST_ANSWER,
+        limit_bytes=MOST_RESPONSE,
         room=memory.room,
     )

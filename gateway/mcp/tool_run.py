@@ -27,12 +27,12 @@ from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, call_of_api, call_of_rule, chosen
 from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_tools
-from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, AnswerMemory, Sent, proxied
+from gateway.mcp.tool_provider_call import LONGEST_S, MOST_RESPONSE, ResponseMemory, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
-from gateway.mcp.whole_answers import WholeAnswers
-from gateway.middleware.answer_shape import MARK
+from gateway.mcp.whole_responses import WholeResponses
+from gateway.middleware.response_shape import MARK
 from gateway.off_loop import off_loop
-from gateway.proxy.collected_answer import CollectedAnswer
+from gateway.proxy.collected_response import CollectedResponse
 from gateway.records.connection import ConnectionRef
 
 ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
@@ -45,7 +45,7 @@ class ToolRun:
         self._asked = asked
         self._tools = KeyTools(asked)
         self._refusals = RefusedCalls(asked)
-        self._wholes = WholeAnswers(asked)
+        self._wholes = WholeResponses(asked)
 
     async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:
         name, arguments = params.get("name"), params.get("arguments", {})
@@ -54,7 +54,7 @@ class ToolRun:
         tools = self._tools.known.tools
         by_call_tool = name in ABOUT_TOOLS
         if by_call_tool:
-            if (result := self._answer_about_tools(name, arguments, tools)) is not None:
+            if (result := self._response_about_tools(name, arguments, tools)) is not None:
                 self._asked.count()
                 return result
             name, arguments = arguments["name"], arguments["arguments"]
@@ -85,7 +85,7 @@ class ToolRun:
             )
         return replace(call, target=page.target), _Lists(page, pages, of_page)
 
-    def _answer_about_tools(
+    def _response_about_tools(
         self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
     ) -> dict[str, Any] | None:
         """Return the result of a tool about tools; None if it calls another tool."""
@@ -150,11 +150,11 @@ class ToolRun:
         if declined is not None:
             self._asked.count()
             return declined
-        memory = AnswerMemory(self._asked.outer)
+        memory = ResponseMemory(self._asked.outer)
         try:
             async with asyncio.timeout(LONGEST_S):
-                answer = await proxied(self._asked, sent, call.body, call.content_type, memory)
-            return await self._shaped(sent, answer, select, call, lists)
+                response = await proxied(self._asked, sent, call.body, call.content_type, memory)
+            return await self._shaped(sent, response, select, call, lists)
         except TimeoutError:
             return failure(f"The answer was not complete within {LONGEST_S:.0f} s.")
         except NoPageMemory:
@@ -163,37 +163,39 @@ class ToolRun:
             memory.release()
 
     async def _shaped(
-        self, sent: Sent, answer: CollectedAnswer, select: Any, call: ToolCall, lists: "_Lists"
+        self, sent: Sent, response: CollectedResponse, select: Any, call: ToolCall, lists: "_Lists"
     ) -> dict[str, Any]:
-        if MARK in answer.headers:
-            return self._refusals.refused(answer, call)
-        if answer.too_large:
+        if MARK in response.headers:
+            return self._refusals.refused(response, call)
+        if response.too_large:
             return failure(
-                f"The answer has more than {MOST_ANSWER >> 20} MiB. Ask for less by the query, or fetch it by HTTP from /proxy."
+                f"The answer has more than {MOST_RESPONSE >> 20} MiB. Ask for less by the query, or fetch it by HTTP from /proxy."
             )
-        if not answer.whole:
+        if not response.whole:
             return failure("The provider's answer broke off. Nothing of it is shown.")
-        media_type = answer.headers.get(hdrs.CONTENT_TYPE, "")
-        reason = _reason(answer.status)
-        share, dear = self._asked.caller.share, needs_thread(answer.body, select)
-        body, behind = answer.body, None
-        if lists.pages and 200 <= answer.status < 300 and (opened := self._opened(sent.connection)) is not None:
-            fields = [(name, value) for name, value in answer.headers.items()]
-            of_page = opened, sent.target, answer.body, fields, self._asked.shown_at
+        media_type = response.headers.get(hdrs.CONTENT_TYPE, "")
+        reason = _reason(response.status)
+        share, dear = self._asked.caller.share, needs_thread(response.body, select)
+        body, behind = response.body, None
+        if lists.pages and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
+            fields = [(name, value) for name, value in response.headers.items()]
+            of_page = opened, sent.target, response.body, fields, self._asked.shown_at
             behind = await off_loop(share, page_behind, *of_page) if dear else page_behind(*of_page)
         if behind is not None and lists.page.skip:
             of_body = body, behind[0], lists.page.skip
             body = await off_loop(share, without_shown, *of_body) if dear else without_shown(*of_body)
-        arguments = answer.status, reason, media_type, body, select, call.max_bytes
+        arguments = response.status, reason, media_type, body, select, call.max_bytes
         shaped = await off_loop(share, provider_result, *arguments) if dear else provider_result(*arguments)
         if behind is not None:
             self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
-        if (link := answer.headers.get(CONNECT_URL_FIELD)) is not None:
+        if (link := response.headers.get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"It lacks scopes. Ask the user to open {link} {CALL_AGAIN}"))
         if shaped.keep:
-            uri = self._wholes.kept_at(sent, media_type, answer.body)
-            shaped.result["content"].append(link_block(uri, media_type or "application/octet-stream", len(answer.body)))
-        if 300 <= answer.status < 400 and (place := answer.headers.get(hdrs.LOCATION)):
+            uri = self._wholes.kept_at(sent, media_type, response.body)
+            shaped.result["content"].append(
+                link_block(uri, media_type or "application/octet-stream", len(response.body))
+            )
+        if 300 <= response.status < 400 and (place := response.headers.get(hdrs.LOCATION)):
             shaped.result["content"].append(text_block(f"Location: {place}. Redirects are not followed."))
         return shaped.result
 

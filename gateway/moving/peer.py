@@ -30,7 +30,7 @@ TIMEOUT: Final = aiohttp.ClientTimeout(total=120, sock_connect=15)
 TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
-class PeerAnsweredError(Exception):
+class PeerRespondedError(Exception):
     """The other gateway answered this request with an error. `code` and `message` come from its answer."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -58,7 +58,7 @@ class PeerCalls:
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """Return the JSON of a GET. `path` is percent-encoded.
 
-        Raises PeerAnsweredError, PeerUnreachable, and SourceRefused for an error that all other requests would get too.
+        Raises PeerRespondedError, PeerUnreachable, and SourceRefused for an error that all other requests would get too.
         """
         why = ""
         for attempt in range(TRIES):
@@ -74,7 +74,7 @@ class PeerCalls:
             code, message = _error(raw)
             self._check_key(status, code, message, headers)
             if status not in TRANSIENT or code == "invalid_credentials":
-                raise PeerAnsweredError(status, code, message or f"it answered {status}")
+                raise PeerRespondedError(status, code, message or f"it answered {status}")
             why = f"it answered {status} {code}".rstrip()
             await self._pause(attempt, headers.get("Retry-After"))
         raise PeerUnreachable(f"{self._base} gave no usable answer to {path.partition('?')[0]} in {TRIES} tries: {why}")
@@ -82,13 +82,13 @@ class PeerCalls:
     async def _request(self, path: str, query: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         url = URL(self._base + path, encoded=True).update_query(query)
         headers = {"Authorization": f"Bearer {self._key.reveal()}", "Accept": "application/json"}
-        async with self._session.get(url, headers=headers, allow_redirects=False, timeout=TIMEOUT) as answer:
+        async with self._session.get(url, headers=headers, allow_redirects=False, timeout=TIMEOUT) as response:
             raw = bytearray()
-            async for piece in answer.content.iter_chunked(1 << 16):
+            async for piece in response.content.iter_chunked(1 << 16):
                 raw += piece
                 if len(raw) > LIMIT_BYTES:
                     raise SourceRefused(f"{self._base}{path} answers with more than {LIMIT_BYTES >> 20} MiB.")
-            return answer.status, answer.headers, bytes(raw)
+            return response.status, response.headers, bytes(raw)
 
     def _read(self, raw: bytes) -> Any:
         try:
@@ -219,7 +219,7 @@ class Peer:
         """Return the auth mode of `provider` in the other gateway's catalog; None if unknown."""
         try:
             body = await self._calls.get(f"/providers/{quote(provider, safe='')}")
-        except (PeerAnsweredError, PeerUnreachable, SourceRefused):
+        except (PeerRespondedError, PeerUnreachable, SourceRefused):
             return None
         one = body.get("data") if isinstance(body, dict) else None
         mode = one.get("auth_mode") if isinstance(one, dict) else None
@@ -251,13 +251,13 @@ class Peer:
         where = (one.integration_id, one.connection_id)
         try:
             body = await self._calls.get(path, query)
-        except PeerAnsweredError as answer:
-            if answer.status == 404:
+        except PeerRespondedError as response:
+            if response.status == 404:
                 raise UnusableConnection(*where, "gone", "it was deleted there meanwhile") from None
-            if answer.code == DEAD or answer.status == 424:
-                detail = f"the credential no longer works there: {answer.message}. Its end user connects again, here"
+            if response.code == DEAD or response.status == 424:
+                detail = f"the credential no longer works there: {response.message}. Its end user connects again, here"
                 raise UnusableConnection(*where, "dead_at_peer", detail) from None
-            detail = f"Nango refuses it ({answer.status} {answer.code}): {answer.message}"
+            detail = f"Nango refuses it ({response.status} {response.code}): {response.message}"
             raise UnusableConnection(*where, "peer_refused", detail) from None
         except PeerUnreachable as fault:
             raise UnusableConnection(*where, "peer_unreachable", str(fault), again=True) from None
@@ -271,8 +271,10 @@ class Peer:
     async def _get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         try:
             return await self._calls.get(path, query)
-        except PeerAnsweredError as answer:
-            raise SourceRefused(f"GET {path} there answers {answer.status} {answer.code}: {answer.message}") from None
+        except PeerRespondedError as response:
+            raise SourceRefused(
+                f"GET {path} there answers {response.status} {response.code}: {response.message}"
+            ) from None
         except PeerUnreachable as fault:
             raise SourceRefused(f"{fault}. Run it again later: what is here by then is skipped.") from None
 

@@ -2,7 +2,7 @@
 
     authorize        builds the authorization URL with PKCE and nonce; checks the issuer of the callback (RFC 9207)
     token_requests   builds token requests and authenticates the client
-    token_answers    interprets token answers (RFC 6749 §5): tokens, a refusal, an outage
+    token_responses    interprets token answers (RFC 6749 §5): tokens, a refusal, an outage
     error_codes      finds the meaning of a refusal, in any answer format
 
 The auth modes (`gateway/auth/`) call these functions. This package knows nothing of connections.

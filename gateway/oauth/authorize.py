@@ -9,8 +9,8 @@ from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
-from gateway.oauth.token_answers import jwt_claims
 from gateway.oauth.token_requests import OAuthEntry, renamed
+from gateway.oauth.token_responses import jwt_claims
 
 # ── Proof Key for Code Exchange: only the client that started an authorization can exchange its code (RFC 7636).
 
@@ -45,13 +45,13 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(32)
 
 
-def nonce_acceptable(sent: str, answer: Mapping[str, Any]) -> bool:
+def nonce_acceptable(sent: str, response: Mapping[str, Any]) -> bool:
     """Return whether a token answer's ``id_token`` has the nonce that was sent.
 
     Returns True also if the answer has no ID token or no readable nonce: some providers (LinkedIn) leave the nonce out,
     and PKCE and `state` still protect the flow.
     """
-    found = jwt_claims(answer.get("id_token")).get("nonce")
+    found = jwt_claims(response.get("id_token")).get("nonce")
     return found is None or compare_digest(str(found).encode("utf-8", "surrogatepass"), sent.encode())
 
 

@@ -313,8 +313,8 @@ class Board:
 
 
 Whose: TypeAlias = tuple[str, str]
-Answer: TypeAlias = tuple[str, int, str | None]
-Split: TypeAlias = tuple[dict[Answer, int], int]  # cells of its answers; first cell of its histograms
+Response: TypeAlias = tuple[str, int, str | None]
+Split: TypeAlias = tuple[dict[Response, int], int]  # cells of its answers; first cell of its histograms
 Sample: TypeAlias = tuple[Key, float]
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -348,7 +348,7 @@ class Metrics:
         self._cells = page.cells
         self._split: dict[Whose, Split] = {}
         self._named = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
-        self._others: dict[Answer, int] = {}
+        self._others: dict[Response, int] = {}
         self._places: dict[Key, int] = {}
         self._begun_with: dict[Key, float] = {}
         self._full = False
@@ -365,8 +365,8 @@ class Metrics:
             return
         cells = self._cells
         try:
-            answers, at = self._split[exchange.environment, exchange.integration_id]
-            cells[answers[exchange.method, exchange.status, exchange.error_code]] += 1.0
+            responses, at = self._split[exchange.environment, exchange.integration_id]
+            cells[responses[exchange.method, exchange.status, exchange.error_code]] += 1.0
         except KeyError:
             at = self._first_of_its_kind(exchange)
         gateway_ms, token_ms = exchange.gateway_ms or 0.0, exchange.token_ms
@@ -415,8 +415,8 @@ class Metrics:
             whose = exchange.environment, ""
         elif whose not in self._named and len(self._named) >= MOST_INTEGRATIONS:
             whose = REST
-        answers, at = self._split.get(whose) or self._begin(whose)
-        self._add(answers, (REQUESTS, *whose), (exchange.method, exchange.status, exchange.error_code))
+        responses, at = self._split.get(whose) or self._begin(whose)
+        self._add(responses, (REQUESTS, *whose), (exchange.method, exchange.status, exchange.error_code))
         return at
 
     def _begin(self, whose: Whose) -> Split:
@@ -425,11 +425,11 @@ class Metrics:
         self._split[whose] = begun
         return begun
 
-    def _add(self, answers: dict[Answer, int], family: Key, answer: Answer) -> None:
-        at = answers.get(answer)
+    def _add(self, responses: dict[Response, int], family: Key, response: Response) -> None:
+        at = responses.get(response)
         if at is None:
-            method, status, error = answer = spelled(answer)
-            at = answers[answer] = self._place((*family, method, status_text(status), error or ""))
+            method, status, error = response = spelled(response)
+            at = responses[response] = self._place((*family, method, status_text(status), error or ""))
         self._cells[at] += 1.0
 
     def _place(self, key: Key, width: int = 1) -> int:
@@ -449,9 +449,9 @@ class Metrics:
         return len(self._cells) - SPARE_CELLS
 
 
-def spelled(answer: Answer) -> Answer:
+def spelled(response: Response) -> Response:
     """Return the answer with each unlisted value replaced by a listed one."""
-    method, status, error = answer
+    method, status, error = response
     return (
         method if method in METHODS else OTHER,
         status if status in STATUSES else status // 100 if 100 <= status <= 599 else 0,

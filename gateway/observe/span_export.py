@@ -33,8 +33,8 @@ QUEUE: Final = 2048  # records; the default of OTEL_BSP_MAX_QUEUE_SIZE
 BATCH: Final = 512  # spans
 DELAY_MS: Final = 5000
 CLOSE_S: Final = 3.0
-ANSWER_BYTES: Final = 64 * 1024
-ANSWER_S: Final = 5.0
+RESPONSE_BYTES: Final = 64 * 1024
+RESPONSE_S: Final = 5.0
 AGAIN_S: Final = 300.0  # between two equal log lines
 FULL: Final = "queue_full"
 NOT_TAKEN: Final = "not_exported"
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 
 class BoundedSession(requests.Session):
-    """Reads at most `ANSWER_BYTES` of a collector's answer, for at most `ANSWER_S`.
+    """Reads at most `RESPONSE_BYTES` of a collector's answer, for at most `RESPONSE_S`.
 
     Ignores proxies and passwords in the environment.
     """
@@ -55,10 +55,10 @@ class BoundedSession(requests.Session):
     def request(self, *args: Any, **options: Any) -> requests.Response:
         """Send a request. Raises requests.RequestException."""
         response = super().request(*args, **{**options, "stream": True, "allow_redirects": False})
-        ends_at, kept, whole = time.monotonic() + ANSWER_S, 0, False
+        ends_at, kept, whole = time.monotonic() + RESPONSE_S, 0, False
         try:
-            while kept < ANSWER_BYTES and time.monotonic() < ends_at and not whole:
-                piece = response.raw.read1(ANSWER_BYTES)
+            while kept < RESPONSE_BYTES and time.monotonic() < ends_at and not whole:
+                piece = response.raw.read1(RESPONSE_BYTES)
                 kept, whole = kept + len(piece), not piece
         finally:
             if not whole:

@@ -4,7 +4,7 @@
     codes              the status of each error code, and the codes that any route may answer with
     import_models      the credentials that an import takes, by auth mode
     openapi_document   the operations as an OpenAPI 3.1 document
-    answer_examples    an example of every answer, built from its schema
+    response_examples    an example of every answer, built from its schema
     docs_page          the operations as a page, with calls to copy
     openapi_handlers   the two handlers; no key is needed
 

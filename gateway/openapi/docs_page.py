@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gateway.openapi.answer_examples import example
 from gateway.openapi.openapi_document import IN_PATH, NAMED, component_name, components, status_codes
 from gateway.openapi.operations import OPERATIONS, Endpoint, Param
+from gateway.openapi.response_examples import example
 from gateway.text import counted
 
 # ── A call of our API to copy: as curl, Python and Node, each with standard tools only.
@@ -113,7 +113,7 @@ class OperationView:
     """An operation on the page.
 
     `errors`: the errors of this operation; errors common to all operations are listed once on the page. `sent` and
-    `answered`: examples, as JSON.
+    `responded`: examples, as JSON.
     """
 
     operation: Endpoint
@@ -124,9 +124,9 @@ class OperationView:
     errors: list[tuple[int, str]]
     samples: list[tuple[str, str]]
     sent: str | None
-    answered: str | None
+    responded: str | None
     body_name: str
-    answer_name: str
+    response_name: str
 
 
 @lru_cache(maxsize=4)
@@ -157,18 +157,18 @@ def _operation_view(operation: Endpoint, public_url: str, definitions: Mapping[s
         [(status, code) for status, codes in status_codes(operation).items() for code in codes if code in own],
         samples(operation, public_url),
         None if operation.body is None else _json(operation.example),
-        None if operation.answer is None else _json(_answered(operation, definitions)),
+        None if operation.response is None else _json(_responded(operation, definitions)),
         "" if operation.body is None else component_name(operation.body),
-        "" if operation.answer is None else component_name(operation.answer),
+        "" if operation.response is None else component_name(operation.response),
     )
 
 
-def _answered(operation: Endpoint, definitions: Mapping[str, Any]) -> Any:
+def _responded(operation: Endpoint, definitions: Mapping[str, Any]) -> Any:
     """Return an example of the operation's answer: its own if its schema is any object."""
-    assert operation.answer is not None
-    if operation.answer.__name__ in ("AnyJson", "Metadata"):
-        return operation.answer_example if operation.answer_example is not None else operation.example or {}
-    return example(component_name(operation.answer), definitions)
+    assert operation.response is not None
+    if operation.response.__name__ in ("AnyJson", "Metadata"):
+        return operation.response_example if operation.response_example is not None else operation.example or {}
+    return example(component_name(operation.response), definitions)
 
 
 def _json(value: Any) -> str:

@@ -12,8 +12,8 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from pydantic.json_schema import JsonSchemaMode
 from typing_extensions import is_typeddict
 
-from gateway.api import answers
-from gateway.api.answers import Error, ErrorText
+from gateway.api import responses
+from gateway.api.responses import Error, ErrorText
 from gateway.catalog.listing import ListingBody
 from gateway.errors import MARK, Code
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
@@ -25,7 +25,7 @@ REF: Final = "#/components/schemas/{model}"
 ANY: Final = ("get", "post", "put", "patch", "delete")
 JSON: Final = "application/json"
 HTML: Final = "text/html"
-ANSWER: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+RESPONSE: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 # A generator that does not know */* uses the second entry, for bytes.
 ANYTHING: Final[Mapping[str, Any]] = {
     "*/*": {},
@@ -102,9 +102,9 @@ class Shared:
 
 def components() -> dict[str, Any]:
     """Return the schema of every model and shape that an operation uses, by its name."""
-    _close_answers()
+    _close_responses()
     wanted: dict[Any, JsonSchemaMode] = {}
-    wanted |= {shape: "serialization" for one in OPERATIONS if (shape := one.answer) is not None}
+    wanted |= {shape: "serialization" for one in OPERATIONS if (shape := one.response) is not None}
     wanted |= {Error: "serialization", ErrorText: "serialization"}
     wanted |= {shape: "validation" for one in OPERATIONS if (shape := one.body) is not None}
     wanted |= dict.fromkeys(IMPORTED, "validation")
@@ -133,11 +133,11 @@ def _component_names(schemas: dict[str, Any]) -> dict[str, Any]:
     return renamed
 
 
-def _close_answers() -> None:
+def _close_responses() -> None:
     """Close the shapes of answers without a configuration of their own, and use their members' docstrings as descriptions."""
-    for shape in vars(answers).values():
+    for shape in vars(responses).values():
         if is_typeddict(shape) and not hasattr(shape, "__pydantic_config__"):
-            with_config(ANSWER)(shape)
+            with_config(RESPONSE)(shape)
 
 
 def _say_defaults(part: Any) -> None:
@@ -218,15 +218,15 @@ def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]
         yield from _proxied(operation)
         return
     done: dict[str, Any] = {"description": "Success." if operation.status < 300 else "Redirect."}
-    if operation.answer is not None:
-        done["content"] = {operation.content: {"schema": _ref(operation.answer)}}
+    if operation.response is not None:
+        done["content"] = {operation.content: {"schema": _ref(operation.response)}}
     elif operation.status < 300:
         done["content"] = {operation.content: {}}
     yield str(operation.status), done
     for status in operation.also:
         yield str(status), {"description": "Success, without a body."}
     if operation.path == "/ready":
-        yield "503", {"description": "Not ready.", "content": {JSON: {"schema": _ref(operation.answer)}}}
+        yield "503", {"description": "Not ready.", "content": {JSON: {"schema": _ref(operation.response)}}}
     for status, codes in status_codes(operation).items():
         yield str(status), shared.error(status, codes, operation.content)
 

@@ -80,9 +80,9 @@ class Browser:
         """Return whether `posted` is the confirmation value of a form that was shown in this browser."""
         return not self._is_new and hmac.compare_digest(self.confirmation(integration_id), posted)
 
-    def keep(self, answer: web.StreamResponse) -> None:
+    def keep(self, response: web.StreamResponse) -> None:
         left = max(0, int((self._session.expires_at - clock.now()).total_seconds()))
-        answer.set_cookie(
+        response.set_cookie(
             self._name,
             self._value.reveal(),
             max_age=left,

@@ -82,12 +82,12 @@ def held_digest(request: web.Request) -> str:
     return found
 
 
-def keep(request: web.Request, answer: web.StreamResponse, token: str, session: ConnectSession) -> None:
+def keep(request: web.Request, response: web.StreamResponse, token: str, session: ConnectSession) -> None:
     """Store the token in a cookie of this browser that scripts cannot read, until the session expires."""
     name = cookie_name(request, name_of(session.digest))
     left = max(0, int((session.expires_at - clock.now()).total_seconds()))
     secure = name.startswith("__Host-")
-    answer.set_cookie(name, token, max_age=left, path="/", secure=secure, httponly=True, samesite="Lax")
+    response.set_cookie(name, token, max_age=left, path="/", secure=secure, httponly=True, samesite="Lax")
 
 
 def holds(request: web.Request, session_digest: str) -> bool:

@@ -59,11 +59,11 @@ async def entrance(request: web.Request) -> web.StreamResponse:
     except Unauthorized as fault:
         return expired(request, fault, words)
     if "text/html" in request.headers.get(hdrs.ACCEPT, ""):
-        answer: web.StreamResponse = see_other(base_of(request, session.digest, words))
+        response: web.StreamResponse = see_other(base_of(request, session.digest, words))
     else:  # a program, which may keep no cookies, gets the page itself instead of a redirect
-        answer = await first_page(request, session, words)
-    keep(request, answer, token or "", session)
-    return answer
+        response = await first_page(request, session, words)
+    keep(request, response, token or "", session)
+    return response
 
 
 async def start(request: web.Request) -> web.StreamResponse:
@@ -117,12 +117,12 @@ async def act(request: web.Request) -> web.StreamResponse:
         elif session.for_one_browser and session.browser_digest is not None:
             raise bound_to_other_browser()  # a frame keeps no cookie that could identify its browser
         if one.oauth:
-            answer = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
+            response = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
         else:
             typed_in = request.app[RUNTIME].typed_in
             its = None if is_embedded(request) else browser.digest
             await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID], its)
-            answer = see_other(address_of(request, session.digest, words, f"/i/{quoted(one.key)}/result"))
+            response = see_other(address_of(request, session.digest, words, f"/i/{quoted(one.key)}/result"))
     except GatewayError as fault:
         if isinstance(fault, Forbidden):
             return expired(request, fault, words)
@@ -135,10 +135,10 @@ async def act(request: web.Request) -> web.StreamResponse:
         token = posted.get("asked")
         return await form_page(request, session, one, words, posted=shown, fault=fault, asked=asked, asked_token=token)
     if popup:
-        keep(request, answer, posted[TOKEN_FIELD], session)  # this window has cookies, unlike the frame
+        keep(request, response, posted[TOKEN_FIELD], session)  # this window has cookies, unlike the frame
     if popup or not is_embedded(request):
-        browser.keep(answer)
-    return answer
+        browser.keep(response)
+    return response
 
 
 async def leave(request: web.Request) -> web.StreamResponse:
@@ -171,9 +171,9 @@ async def _depart(
     authorization = await request.app[RUNTIME].flows.begin(
         session, one.key, replace(asked, lang=lang, request_id=request[REQUEST_ID], browser=browser)
     )
-    answer = see_other(address_of(request, session.digest, words, f"/leave/{authorization.flow}", window=True))
-    bind(answer, authorization)
-    return answer
+    response = see_other(address_of(request, session.digest, words, f"/leave/{authorization.flow}", window=True))
+    bind(response, authorization)
+    return response
 
 
 def _typed_wish(params: dict[str, str], posted: dict[str, str]) -> FlowOptions:

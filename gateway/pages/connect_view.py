@@ -78,7 +78,7 @@ async def form_page(
     if posted is not None:
         fields = filled(fields, posted, issues)
     beside = {(field.group, field.key) for field in fields if field.fault}
-    answer = connect_page(
+    response = connect_page(
         request,
         "connect/form.html",
         words,
@@ -105,10 +105,10 @@ async def form_page(
         **_whose(session, words, row),
     )
     if not is_embedded(request):
-        browser.keep(answer)
+        browser.keep(response)
     if fault:
-        answer.headers[MARK] = fault.code
-    return answer
+        response.headers[MARK] = fault.code
+    return response
 
 
 def frame_page(request: web.Request, words: PageWords) -> web.Response:

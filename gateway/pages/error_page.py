@@ -6,11 +6,11 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.auth.provider_answers import short
+from gateway.auth.provider_responses import short
 from gateway.authorization.results import CallbackFailed, error_type
 from gateway.errors import MARK, Forbidden, GatewayError, Unauthorized
-from gateway.middleware.answer_shape import CHALLENGE
 from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.response_shape import CHALLENGE
 from gateway.pages.connect_cookie import is_embedded
 from gateway.pages.frame import PageWords, connect_page, openers, words_for
 from gateway.runtime import generation_of
@@ -47,7 +47,7 @@ def failed(
     """
     words = words or words_for(request)
     own = message or fault.message
-    answer = connect_page(
+    response = connect_page(
         request,
         "connect/result.html",
         words,
@@ -70,10 +70,10 @@ def failed(
         openers=openers(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
         event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
     )
-    answer.headers[MARK] = fault.code
+    response.headers[MARK] = fault.code
     if status in (401, 403):
-        answer.headers["WWW-Authenticate"] = CHALLENGE
-    return answer
+        response.headers["WWW-Authenticate"] = CHALLENGE
+    return response
 
 
 def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:

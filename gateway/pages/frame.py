@@ -112,10 +112,10 @@ async def asset(request: web.Request) -> web.Response:
         file, kind = _image(logo), IMAGES[logo.suffix.lower()]
     else:
         raise NotFound("not_found", "There is no such file.")
-    return file_answer(request, file, kind)
+    return file_response(request, file, kind)
 
 
-def file_answer(request: web.Request, file: File, kind: str) -> web.Response:
+def file_response(request: web.Request, file: File, kind: str) -> web.Response:
     """Return the file. Browsers cache it for a year if the address has its hash (``?v=``), else revalidate it each time."""
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable" if request.query.get("v") == file.mark else "no-cache",
@@ -127,9 +127,9 @@ def file_answer(request: web.Request, file: File, kind: str) -> web.Response:
     if any(tag.value == file.mark for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
     charset = "utf-8" if kind.startswith("text/") else None
-    answer = web.Response(body=file.content, content_type=kind, charset=charset, headers=headers)
-    answer.headers.pop(hdrs.SET_COOKIE, None)
-    return answer
+    response = web.Response(body=file.content, content_type=kind, charset=charset, headers=headers)
+    response.headers.pop(hdrs.SET_COOKIE, None)
+    return response
 
 
 @cache

@@ -8,8 +8,8 @@ from aiohttp import web
 from gateway.api.health import readiness
 from gateway.catalog.listing import Query, listing_of, name_in
 from gateway.errors import GatewayError
-from gateway.middleware.answer_shape import MARK
 from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.response_shape import MARK
 from gateway.pages.templates import page
 from gateway.runtime import RUNTIME, generation_of
 
@@ -48,7 +48,7 @@ async def start_page(request: web.Request) -> web.Response:
 def missing(request: web.Request, fault: GatewayError) -> web.Response:
     """Return `fault` as a page: unknown address, or method not allowed."""
     titles = {404: "There is no such page", 405: "This address takes no such request"}
-    answer = page(
+    response = page(
         request,
         "missing.html",
         fault.status,
@@ -58,11 +58,11 @@ def missing(request: web.Request, fault: GatewayError) -> web.Response:
         request_id=request[REQUEST_ID],
         public_url=generation_of(request).public_url,
     )
-    answer.headers.update(fault.headers or {})
-    answer.headers[MARK] = fault.code
+    response.headers.update(fault.headers or {})
+    response.headers[MARK] = fault.code
     if not request.content.is_eof():
-        answer.force_close()
-    return answer
+        response.force_close()
+    return response
 
 
 def guides(request: web.Request) -> web.Response:

@@ -2,8 +2,8 @@
 
 from aiohttp import hdrs, web
 
-from gateway.middleware.answer_shape import convert_http_exception
 from gateway.middleware.chain import Handler
+from gateway.middleware.response_shape import convert_http_exception
 
 
 async def entrance(request: web.Request) -> web.StreamResponse:

@@ -57,7 +57,7 @@ async def begin(request: web.Request) -> web.StreamResponse:
         if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
             raise
         return failed(request, fault, integration_id=integration_id, tells=True, environment=session.environment)
-    answer = web.Response(
+    response = web.Response(
         status=302,
         headers={
             hdrs.LOCATION: authorization.url,
@@ -65,19 +65,19 @@ async def begin(request: web.Request) -> web.StreamResponse:
             "Referrer-Policy": "no-referrer",  # the current address holds the session's token
         },
     )
-    bind(answer, authorization)
+    bind(response, authorization)
     if session.for_one_browser:
-        browser.keep(answer)
-    return answer
+        browser.keep(response)
+    return response
 
 
-def bind(answer: web.Response, authorization: AuthorizationStart) -> None:
+def bind(response: web.Response, authorization: AuthorizationStart) -> None:
     """Set the cookie that identifies the same browser at the callback."""
-    set_flow_cookie(answer, authorization.cookie_name, authorization.cookie_value.reveal())
+    set_flow_cookie(response, authorization.cookie_name, authorization.cookie_value.reveal())
 
 
-def set_flow_cookie(answer: web.Response, name: str, value: str) -> None:
-    answer.set_cookie(
+def set_flow_cookie(response: web.Response, name: str, value: str) -> None:
+    response.set_cookie(
         name,
         value,
         max_age=int(LIFETIME.total_seconds()),
@@ -96,9 +96,9 @@ async def _to_confirmation(
     token = await request.app[RUNTIME].flows.ask(session, integration_id, asked)
     words = words_for(request, asked.lang)
     address = address_of(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token)
-    answer = see_other(address)
-    keep(request, answer, request.query.get("connect_session_token", ""), session)
-    return answer
+    response = see_other(address)
+    keep(request, response, request.query.get("connect_session_token", ""), session)
+    return response
 
 
 async def _asked(
@@ -135,13 +135,13 @@ async def callback(request: web.Request) -> web.Response:
     except GatewayError as fault:
         if fault.code == "invalid_state" and (done := await _done_before(request, state_in(request.query))) is not None:
             return done
-        answer = await _failed(request, fault)
+        response = await _failed(request, fault)
         if fault.code == "invalid_state" and not getattr(fault, "spent", False):
-            return answer  # the state may be another browser's, or its callback may still arrive: keep the cookie
+            return response  # the state may be another browser's, or its callback may still arrive: keep the cookie
     else:
-        answer = await _result_response(request, came)
-    _spend(request, answer, name)
-    return answer
+        response = await _result_response(request, came)
+    _spend(request, response, name)
+    return response
 
 
 async def site(request: web.Request) -> web.Response:
@@ -153,16 +153,16 @@ async def site(request: web.Request) -> web.Response:
         came = await runtime.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
         return await _failed(request, fault)
-    answer = await _result_response(request, came)
-    _spend(request, answer, runtime.flows.cookie_name(token))
-    return answer
+    response = await _result_response(request, came)
+    _spend(request, response, runtime.flows.cookie_name(token))
+    return response
 
 
 async def _result_response(request: web.Request, came: ConnectedResult | Choice) -> web.Response:
     words = words_for(request, came.lang)
     if isinstance(came, ConnectedResult):
         return await _connected_response(request, came, words)
-    answer = connect_page(
+    response = connect_page(
         request,
         "connect/sites.html",
         words,
@@ -171,8 +171,8 @@ async def _result_response(request: web.Request, came: ConnectedResult | Choice)
         token=came.token,
         sites=came.sites,
     )
-    set_flow_cookie(answer, came.cookie_name, came.cookie_value.reveal())
-    return answer
+    set_flow_cookie(response, came.cookie_name, came.cookie_value.reveal())
+    return response
 
 
 async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
@@ -231,6 +231,6 @@ async def _held_session(request: web.Request, session_digest: str | None) -> Con
     return await request.app[RUNTIME].sessions.known(session_digest)
 
 
-def _spend(request: web.Request, answer: web.Response, name: str) -> None:
+def _spend(request: web.Request, response: web.Response, name: str) -> None:
     if name in request.cookies:
-        answer.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")
+        response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")

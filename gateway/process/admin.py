@@ -71,19 +71,19 @@ class Admin:
         now = time.monotonic()
         reported = [worker for worker in self._workers.living.values() if worker.report is not None]
         if reported and all(now - worker.reported_at > DEAD_S for worker in reported):
-            return _answer({"result": "not responding", "detail": f"no worker reported for {DEAD_S:g} s"}, 503)
-        return _answer({"result": "ok"})
+            return _response({"result": "not responding", "detail": f"no worker reported for {DEAD_S:g} s"}, 503)
+        return _response({"result": "ok"})
 
     async def _ready(self, request: web.Request) -> web.Response:
         """Answer as the same path on the public port does, for a ready worker if any is ready."""
         required = "required" if request.query.get("store") == "required" else "any"
         found: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
         if not self.stopping:
-            for answer in _answers(self._workers.living.values(), required):
-                found = answer
-                if answer["status"] == 200:
+            for response in _responses(self._workers.living.values(), required):
+                found = response
+                if response["status"] == 200:
                     break
-        return _answer(found["body"], found["status"], "not_ready" if found["status"] != 200 else None)
+        return _response(found["body"], found["status"], "not_ready" if found["status"] != 200 else None)
 
     async def _numbers(self, _request: web.Request) -> web.Response:
         self._metrics.publish()
@@ -97,21 +97,21 @@ class Admin:
         return response
 
 
-def _answers(workers: Iterable[WorkerProcess], required: str) -> Iterator[Mapping[str, Any]]:
+def _responses(workers: Iterable[WorkerProcess], required: str) -> Iterator[Mapping[str, Any]]:
     now = time.monotonic()
     for worker in workers:
         if worker.report is not None and now - worker.reported_at <= SILENT_S:
             yield worker.report[required]
 
 
-def _answer(body: Mapping[str, Any], status: int = 200, code: str | None = None) -> web.Response:
+def _response(body: Mapping[str, Any], status: int = 200, code: str | None = None) -> web.Response:
     headers = {hdrs.CACHE_CONTROL: "no-store", **({MARK: code} if code else {})}
     return web.json_response(dict(body), status=status, headers=headers)
 
 
 async def _unknown(_request: web.Request) -> web.Response:
     message = "No such page on the admin port. It has /health, /ready and /metrics."
-    return _answer({"error": {"code": "not_found", "message": message}}, 404, "not_found")
+    return _response({"error": {"code": "not_found", "message": message}}, 404, "not_found")
 
 
 def gateway_samples(started_at: float) -> Iterator[Sample]:

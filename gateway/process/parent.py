@@ -211,7 +211,7 @@ class Parent:
             case "ready":
                 self._serves(worker, message)
             case "reloaded":
-                self._reloads.answered(worker, message)
+                self._reloads.responded(worker, message)
             case "missing_keys":
                 self._reloads.missing_keys(worker, message["ids"])
 

@@ -20,7 +20,7 @@ from gateway.process.workers import WorkerProcess, Workers
 
 SHORTER: Final = 0.8  # shorter than a worker's own pauses, so that a worker's request is never just too early
 LOOK_AGAIN_S: Final = 0.1
-ANSWER_S: Final = 60.0  # a large configuration on a busy machine takes seconds
+RESPONSE_S: Final = 60.0  # a large configuration on a busy machine takes seconds
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ class Reloads:
         self.generation = 0
         self._wanted = asyncio.Event()
         self._pending = False  # a reload is wanted or under way
-        self._answers: dict[WorkerProcess, asyncio.Future[bool]] = {}
+        self._responses: dict[WorkerProcess, asyncio.Future[bool]] = {}
         self._turn = asyncio.Lock()
         self._pauses = Pauses(first_s=SHORTER * FIRST_PAUSE_S, longest_s=SHORTER * LONGEST_PAUSE_S)
 
@@ -52,11 +52,11 @@ class Reloads:
         elif not self._pending:
             worker.send({"type": "nothing_new"})
 
-    def answered(self, worker: WorkerProcess, message: Message) -> None:
+    def responded(self, worker: WorkerProcess, message: Message) -> None:
         """Handle a worker's ``reloaded`` message."""
-        answer = self._answers.get(worker)
-        if answer is not None and not answer.done():
-            answer.set_result(message["ok"])
+        response = self._responses.get(worker)
+        if response is not None and not response.done():
+            response.set_result(message["ok"])
 
     async def run(self) -> None:
         """Run the reloads that are requested, one at a time, until cancelled."""
@@ -112,18 +112,18 @@ class Reloads:
 
     async def _asked(self, worker: WorkerProcess, message: Message) -> bool | None:
         """Return the worker's answer; None if it died. A worker that stays silent is killed, since its state is unknown."""
-        answer = self._answers[worker] = asyncio.get_running_loop().create_future()
+        response = self._responses[worker] = asyncio.get_running_loop().create_future()
         worker.send(message)
         gone = asyncio.ensure_future(worker.exited.wait())
         try:
-            await asyncio.wait({answer, gone}, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done() and worker.code is None:
-                log.error("worker_silent", pid=worker.pid, effect="it is killed and replaced", waited_s=ANSWER_S)
+            await asyncio.wait({response, gone}, timeout=RESPONSE_S, return_when=asyncio.FIRST_COMPLETED)
+            if not response.done() and worker.code is None:
+                log.error("worker_silent", pid=worker.pid, effect="it is killed and replaced", waited_s=RESPONSE_S)
                 worker.signal(signal.SIGKILL)
-            return answer.result() if answer.done() else None
+            return response.result() if response.done() else None
         finally:
             gone.cancel()
-            del self._answers[worker]
+            del self._responses[worker]
 
 
 async def _first(*events: asyncio.Event) -> None:

@@ -17,7 +17,7 @@ from gateway.access.caller import KeyPace
 from gateway.connections.opened import Opened
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
-from gateway.egress.provider_exchange import ConnectionLost, ProviderAnswer, ProviderExchange
+from gateway.egress.provider_exchange import ConnectionLost, ProviderExchange, ProviderResponse
 from gateway.errors import BodyTooLarge, GatewayError
 from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
@@ -67,7 +67,7 @@ class FastPathHandover(NamedTuple):
 
     def discard(self) -> None:
         """Close the provider's answer, which nobody uses."""
-        if isinstance(self.outcome, ProviderAnswer):
+        if isinstance(self.outcome, ProviderResponse):
             self.outcome.close()
 
 
@@ -164,7 +164,7 @@ class Attempts:
         self._judged = False
         self._sent_with: Opened | None = None  # the connection of the first attempt, if the fast path made it
 
-    async def answer(self) -> ProviderExchange:
+    async def response(self) -> ProviderExchange:
         """Return the answer to pass on, with its head.
 
         Raises EgressError, ExchangeTimeout, and the errors of `ConnectionCache.opened`.
@@ -172,9 +172,9 @@ class Attempts:
         self._gate.budget.requests += 1
         await gather(self._request, self._upload)
         with self._timing.waiting_for_upstream():
-            return await self._answer()
+            return await self._response()
 
-    async def _answer(self) -> ProviderExchange:
+    async def _response(self) -> ProviderExchange:
         while True:
             try:
                 exchange = await self._send()
@@ -183,7 +183,7 @@ class Attempts:
                     raise
                 continue
             more = may_lead_to_more(exchange.status, retries=self._retries_left)
-            if not more or not await self._after_answer(exchange):
+            if not more or not await self._after_response(exchange):
                 if refused_scopes(exchange.status, exchange.headers) is None:  # otherwise the credential is valid
                     self._judge(exchange.status)
                 return exchange
@@ -279,7 +279,7 @@ class Attempts:
             repeats, sent = not self._upload.waiting and not fault.total, True
         return repeats and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
 
-    async def _after_answer(self, exchange: ProviderExchange) -> bool:
+    async def _after_response(self, exchange: ProviderExchange) -> bool:
         """Return whether to send the request again instead of passing this answer on; close the answer if so."""
         if exchange.status == 401 and not self._refreshed:
             self._refreshed = True

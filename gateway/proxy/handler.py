@@ -8,7 +8,7 @@ from gateway.access.scopes import PROXY
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.content_coding import CodingError
-from gateway.http.headers import MalformedAnswer
+from gateway.http.headers import MalformedResponse
 from gateway.http.passed_head import ATTEMPTS
 from gateway.http.request_head import upgrade_asked_for
 from gateway.http.scope_challenge import refused_scopes
@@ -18,19 +18,26 @@ from gateway.middleware.key_limits import needs
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeTimeout, ExchangeWatch, first_byte_s
-from gateway.proxy.no_answer import error_for_caller
+from gateway.proxy.no_response import error_for_caller
 from gateway.proxy.page_fetch import PageAttempts
-from gateway.proxy.paged_answer import page_stream, pass_pages
-from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, switched, with_gateway_fields
+from gateway.proxy.paged_response import page_stream, pass_pages
+from gateway.proxy.passed_response import (
+    PassedResponse,
+    ResponseBody,
+    body_of,
+    response_of,
+    switched,
+    with_gateway_fields,
+)
 from gateway.proxy.posted_list import posted_list
-from gateway.proxy.shaped_answer import (
+from gateway.proxy.shaped_response import (
     FilteredEvents,
     filtered_head,
     filtered_whole,
     is_event_stream,
     is_filtered,
     is_shaped,
-    shaped_answer,
+    shaped_response,
 )
 from gateway.proxy.upgrade_tunnel import Tunnel
 from gateway.runtime import RUNTIME, generation_of
@@ -47,104 +54,106 @@ async def forward(request: web.Request) -> web.StreamResponse:
     upload = CallerBody(request, watch)
     upgrade = upgrade_asked_for(request)
     attempts = (PageAttempts if PAGING in request else Attempts)(request, upload, watch, upgrade)
-    answer: PassedAnswer | None = None
+    response: PassedResponse | None = None
     try:
         with watch:
             upstream = request[UPSTREAM]
             if upload.inflated:
                 upstream.headers.popall(hdrs.CONTENT_ENCODING, None)
             listed = await posted_list(request, upload) if PAGING in request else None
-            upload.exchange = exchange = await attempts.answer()
+            upload.exchange = exchange = await attempts.response()
             watch.moved()
             watch.limit_s = timeouts.idle_s
             await _record_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
             if upgrade is not None and exchange.status == 101:
-                answer = with_gateway_fields(switched(request, exchange, upgrade), request, attempts.count)
-                await _relay(exchange, answer, request, watch)
-                return answer
+                response = with_gateway_fields(switched(request, exchange, upgrade), request, attempts.count)
+                await _relay(exchange, response, request, watch)
+                return response
             if PAGING in request and 200 <= exchange.status < 300:
-                answer = with_gateway_fields(page_stream(), request, attempts.count)
+                response = with_gateway_fields(page_stream(), request, attempts.count)
                 if upgrade is not None:
-                    answer.force_close()
+                    response.force_close()
                 limit_s = first_byte_s(request[ASKED], timeouts)
-                await pass_pages(request, exchange, answer, upload, watch, limit_s, listed)
-                return answer
+                await pass_pages(request, exchange, response, upload, watch, limit_s, listed)
+                return response
             body = await body_of(request, exchange)
             if upgrade is None and is_shaped(request, exchange):
-                answer, content = await shaped_answer(request, exchange, body, watch, attempts.count)
-                await answer.prepare(request)
-                await answer.write(content)
-                await answer.write_eof()
-                return answer
-            answer = _head(request, exchange, body, attempts.count)
+                response, content = await shaped_response(request, exchange, body, watch, attempts.count)
+                await response.prepare(request)
+                await response.write(content)
+                await response.write_eof()
+                return response
+            response = _head(request, exchange, body, attempts.count)
             if upgrade is not None:
-                answer.force_close()  # the connection is no longer read as HTTP
-            await _pass_on(exchange, body, answer, request, watch)
-    except (EgressError, CodingError, ExchangeTimeout, MalformedAnswer) as fault:
-        if answer is None or not answer.prepared:
+                response.force_close()  # the connection is no longer read as HTTP
+            await _pass_on(exchange, body, response, request, watch)
+    except (EgressError, CodingError, ExchangeTimeout, MalformedResponse) as fault:
+        if response is None or not response.prepared:
             error = error_for_caller(fault, request, upload)
             error.headers[ATTEMPTS] = str(attempts.count)
             error.close |= upgrade is not None
             raise error from fault
-        answer.abort()
+        response.abort()
     except ConnectionError:  # the caller left while the answer was being written
-        if answer is None:
+        if response is None:
             raise
-        answer.abort()
+        response.abort()
     finally:
         if upload.exchange is not None:
             upload.exchange.close()
-    return answer
+    return response
 
 
-async def _relay(exchange: ProviderExchange, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch) -> None:
+async def _relay(
+    exchange: ProviderExchange, response: PassedResponse, request: web.Request, watch: ExchangeWatch
+) -> None:
     """Relay both sides of a connection that has switched protocols; it may stay silent without limit."""
-    await answer.prepare(request)
+    await response.prepare(request)
     tunnel = Tunnel(request)
     try:
         with watch.suspend_silence_limit():
             await tunnel.run(exchange)
     finally:
-        answer.count(tunnel.bytes_out)
+        response.count(tunnel.bytes_out)
 
 
-def _head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, attempts: int) -> PassedAnswer:
-    """Return the head of an answer that is passed on. Raises MalformedAnswer."""
+def _head(request: web.Request, exchange: ProviderExchange, body: ResponseBody, attempts: int) -> PassedResponse:
+    """Return the head of an answer that is passed on. Raises MalformedResponse."""
     if is_filtered(request, exchange):
         return filtered_head(request, exchange, body, attempts)
-    return with_gateway_fields(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts)
+    return with_gateway_fields(response_of(request, exchange, decoded=body.decoder is not None), request, attempts)
 
 
 async def _pass_on(
-    exchange: ProviderExchange, body: AnswerBody, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch
+    exchange: ProviderExchange, body: ResponseBody, response: PassedResponse, request: web.Request, watch: ExchangeWatch
 ) -> None:
     """Pass the body on, piece by piece; remove from a list of tools those that the key does not allow."""
     if not is_filtered(request, exchange):
-        await _write_parts(body, answer, request, watch)
+        await _write_parts(body, response, request, watch)
         return
     if is_event_stream(exchange):
-        await _write_parts(FilteredEvents(request, body), answer, request, watch)
+        await _write_parts(FilteredEvents(request, body), response, request, watch)
         return
     content = await filtered_whole(request, body, watch)
-    answer.length_of(content)
-    await answer.prepare(request)
-    await answer.write(content)
-    await answer.write_eof()
+    response.length_of(content)
+    await response.prepare(request)
+    await response.write(content)
+    await response.write_eof()
 
 
 async def _write_parts(
-    body: AnswerBody | FilteredEvents, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch
+    body: ResponseBody | FilteredEvents, response: PassedResponse, request: web.Request, watch: ExchangeWatch
 ) -> None:
-    await answer.prepare(request)
+    await response.prepare(request)
     parts: Iterator[bytes] | None = body.first
     while parts is not None:
         for part in parts:
             if part:
-                await answer.write(part)
+                await response.write(part)
                 watch.moved()
         parts = await body.next()
         watch.moved()
-    await answer.write_eof()
+    await response.write_eof()
 
 
 # ── A 403 because the token lacks scopes: it is recorded, and a link for the end user to grant the scopes is added.

@@ -20,7 +20,7 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeTimeout, ExchangeWatch
-from gateway.proxy.passed_answer import values
+from gateway.proxy.passed_response import values
 from gateway.runtime import RUNTIME, generation_of
 
 # ── The attempts for one page. If an answer says when to retry, the page is requested again at that time, even if the
@@ -144,7 +144,7 @@ class PageReader:
         watch.begin_again()
         attempts = PageAttempts(self._request, self._upload, watch, later=True)
         try:
-            exchange = await attempts.answer()
+            exchange = await attempts.response()
         finally:
             self.attempts += attempts.count
         watch.limit_s = generation_of(self._request).egress.timeouts.idle_s

@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 from gateway.errors import BodyTooLarge, InvalidRequest, Issue
 from gateway.http.paging.list_body import body_at, check_list_body, digest_of_body, first_body
 from gateway.middleware.facts import PAGING, UPSTREAM
-from gateway.middleware.wanted_answer import PAGINATE, PAGINATE_FROM
+from gateway.middleware.wanted_response import PAGINATE, PAGINATE_FROM
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.caller_body import CallerBody
 from gateway.records.proxied_call import Position

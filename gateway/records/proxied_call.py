@@ -17,7 +17,7 @@ from gateway.records.trace import CallTrace
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerShape:
+class ResponseShape:
     """The part of an answer that the caller wants.
 
     `select`: a parsed JMESPath expression, None for all. `max_bytes`: maximum size of the result.

@@ -16,7 +16,7 @@ from gateway.errors import ReconnectNeeded
 from gateway.generation import Current
 from gateway.journal import Entry, Recorded
 from gateway.journal.segment import call_name
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connection import ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply, scrubbed
 from gateway.refresh.token_exchange import ExchangeLost, TokenExchange
@@ -106,7 +106,7 @@ class AuthDialogueRunner:
                     raise TokenUnavailable("the requests to the provider took too long in total")
                 secrets += call.secrets
                 try:
-                    reply = await _answered(egress, call, timeout_s, attempt)
+                    reply = await _responded(egress, call, timeout_s, attempt)
                 except EgressError as fault:
                     maybe_done = fault.sent and fault.kind != "refused"
                     reason, lost = (
@@ -137,7 +137,7 @@ class AuthDialogueRunner:
             dialogue.close()
 
 
-async def _answered(egress: Egress, call: ProviderCall, timeout_s: float, attempt: Attempt | None) -> Reply:
+async def _responded(egress: Egress, call: ProviderCall, timeout_s: float, attempt: Attempt | None) -> Reply:
     if attempt is not None:
         recorded = attempt.recorded(call)
         if recorded is not None:

@@ -10,7 +10,7 @@ from typing import Final
 from gateway.access import refusals
 from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.oauth.error_codes import CLIENT_REFUSED
-from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.records.states import REJECTED, State
 from gateway.text import sentence

@@ -22,7 +22,7 @@ from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
 from gateway.generation import Current
 from gateway.journal import Recorded
-from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.observe.logs import current_trace_id
 from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESH_WAITS, REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure

@@ -72,23 +72,23 @@ async def _restore_recorded(store: Store) -> bool:
     """
     early = False
     ours = {(claim.row.uid, claim.row.version) for claim in store.failover.claims.values()}
-    for ref, uid, version, answered in await store.journal.calls():
+    for ref, uid, version, responded in await store.journal.calls():
         row = await store.connections.get(ref)
         if row is None or row.uid != uid:
             continue
         early = early or version > row.version
-        lost = version == row.version and (uid, version) not in ours and await _is_lost(store, row, answered)
+        lost = version == row.version and (uid, version) not in ours and await _is_lost(store, row, responded)
         if lost and await _is_open(store, uid, version):
             owner = await store.holders.new_owner()
             await _claimed(store, row, owner, timedelta(0))
     return early
 
 
-async def _is_lost(store: Store, row: Connection, answered: bool) -> bool:
+async def _is_lost(store: Store, row: Connection, responded: bool) -> bool:
     """Return whether the intent of a recorded call is missing in the database, or has a holder from before the call."""
     if row.failure is not None and row.failure.final:
         return False
-    return row.intent is None or (answered and await store.holders.of(row.lease) not in HERE)
+    return row.intent is None or (responded and await store.holders.of(row.lease) not in HERE)
 
 
 async def _is_open(store: Store, uid: str, version: int) -> bool:

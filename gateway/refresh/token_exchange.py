@@ -24,30 +24,30 @@ class SentCredentials:
     """Credentials in flight or answered. An attempt's credential stays here until the attempt is released."""
 
     def __init__(self) -> None:
-        self._answered: dict[Credential, dict[str, float]] = {}  # attempt ▸ when (monotonic), infinity while under way
+        self._responded: dict[Credential, dict[str, float]] = {}  # attempt ▸ when (monotonic), infinity while under way
         self._credentials: dict[str, Credential] = {}
 
     def unread(self, entry: Entry, asked_at: float) -> bool:
         """Return whether another attempt with this credential is in flight, or was answered after `asked_at` (monotonic)."""
-        others = self._answered.get(_credential(entry), {})
+        others = self._responded.get(_credential(entry), {})
         return any(attempt != entry.attempt and at > asked_at for attempt, at in others.items())
 
     def record_sent(self, entry: Entry) -> None:
         credential = self._credentials[entry.attempt] = _credential(entry)
-        self._answered.setdefault(credential, {})[entry.attempt] = math.inf
+        self._responded.setdefault(credential, {})[entry.attempt] = math.inf
 
-    def record_answer(self, entry: Entry) -> None:
+    def record_response(self, entry: Entry) -> None:
         if entry.attempt in self._credentials:
-            self._answered[self._credentials[entry.attempt]][entry.attempt] = clock.monotonic()
+            self._responded[self._credentials[entry.attempt]][entry.attempt] = clock.monotonic()
 
     def forget(self, attempt: str) -> None:
         """Forget the attempt: it has no reply to read, or it is released. An unknown attempt is ignored."""
         credential = self._credentials.pop(attempt, None)
         if credential is not None:
-            attempts = self._answered[credential]
+            attempts = self._responded[credential]
             del attempts[attempt]
             if not attempts:
-                del self._answered[credential]
+                del self._responded[credential]
 
 
 def _credential(entry: Entry) -> Credential:
@@ -183,6 +183,6 @@ async def send_journalled(
         return reply
     finally:
         if journalled:
-            journals.sent.record_answer(entry)
+            journals.sent.record_response(entry)
         else:
             journals.sent.forget(entry.attempt)

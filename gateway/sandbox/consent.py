@@ -41,11 +41,11 @@ class Redirect:
     state: str | None
     issuer: str
 
-    def to(self, **answer: str) -> str:
+    def to(self, **response: str) -> str:
         """Return the address with the answer in its query, and with `iss` against mix-up attacks (RFC 9207 §2)."""
         state = {} if self.state is None else {"state": self.state}
         joint = "&" if urlsplit(self.uri).query else "?"
-        return f"{self.uri}{joint}{urlencode({**answer, **state, 'iss': self.issuer})}"
+        return f"{self.uri}{joint}{urlencode({**response, **state, 'iss': self.issuer})}"
 
     @property
     def origin(self) -> str:

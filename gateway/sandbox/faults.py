@@ -41,29 +41,29 @@ async def truncated(request: web.Request, handler: Handler, options: Mapping[str
 
 async def reset(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Reset the connection: before a byte of the answer, or after its head and `share` of its body if `head` is 1."""
-    answer: web.StreamResponse = web.Response()
+    response: web.StreamResponse = web.Response()
     if options["head"]:
-        answer = await _begun(request, handler, options["share"])
+        response = await _begun(request, handler, options["share"])
     if request.transport is not None:
         peer: socket.socket = request.transport.get_extra_info("socket")
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         request.transport.abort()
-    return answer
+    return response
 
 
 async def slow_body(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Send the head immediately, then the body in `pieces`, evenly over `seconds`."""
     whole = await handler(request)
     body = _body(whole)
-    answer = _head(whole, len(body))
-    await answer.prepare(request)
+    response = _head(whole, len(body))
+    await response.prepare(request)
     pieces = max(1, int(options["pieces"]))
     size = max(1, ceil(len(body) / pieces))
     for start in range(0, len(body), size):
         await asyncio.sleep(options["seconds"] / pieces)
-        await answer.write(body[start : start + size])
-    await answer.write_eof()
-    return answer
+        await response.write(body[start : start + size])
+    await response.write_eof()
+    return response
 
 
 async def too_many(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
@@ -90,10 +90,10 @@ async def _begun(request: web.Request, handler: Handler, share: float) -> web.St
     """Return an answer after sending its head and `share` of its body."""
     whole = await handler(request)
     body = _body(whole)
-    answer = _head(whole, len(body))
-    await answer.prepare(request)
-    await answer.write(body[: int(len(body) * share)])
-    return answer
+    response = _head(whole, len(body))
+    await response.prepare(request)
+    await response.write(body[: int(len(body) * share)])
+    return response
 
 
 def _head(whole: web.StreamResponse, length: int) -> web.StreamResponse:

@@ -38,7 +38,7 @@ async def by_cursor(request: web.Request) -> web.Response:
     except BadPage as fault:
         raise AccessRefused(400, str(fault)) from fault
     more = start + size < count
-    return _answer("items", start, size, count, next_cursor=token_for(start + size) if more else None)
+    return _response("items", start, size, count, next_cursor=token_for(start + size) if more else None)
 
 
 async def by_link_header(request: web.Request) -> web.Response:
@@ -51,9 +51,9 @@ async def by_link_header(request: web.Request) -> web.Response:
         for rel, number in neighbours.items()
         if 1 <= number <= neighbours["last"]
     ]
-    answer = web.Response(text=_array((page - 1) * size, size, count), content_type="application/json")
-    answer.headers[hdrs.LINK] = ", ".join(links)
-    return answer
+    response = web.Response(text=_array((page - 1) * size, size, count), content_type="application/json")
+    response.headers[hdrs.LINK] = ", ".join(links)
+    return response
 
 
 async def by_link_in_body(request: web.Request) -> web.Response:
@@ -61,21 +61,21 @@ async def by_link_in_body(request: web.Request) -> web.Response:
     count, size = _asked(request)
     start = _number(request, "start", 0, LONGEST)
     following = _address(request, start=start + size) if start + size < count else None
-    return _answer("data", start, size, count, links={"next": following})
+    return _response("data", start, size, count, links={"next": following})
 
 
 async def by_page(request: web.Request) -> web.Response:
     """GET /lists/page?page=1: ``{"results": […], "page": 1}``; pages after the last are empty."""
     count, size = _asked(request)
     page = _number(request, "page", 1, LONGEST)
-    return _answer("results", max(page - 1, 0) * size, size, count, page=page)
+    return _response("results", max(page - 1, 0) * size, size, count, page=page)
 
 
 async def by_offset(request: web.Request) -> web.Response:
     """GET /lists/offset?offset=0: ``{"values": […], "offset": 0, "total": 10000}``; empty after the last record."""
     count, size = _asked(request)
     start = _number(request, "offset", 0, LONGEST)
-    return _answer("values", start, size, count, offset=start, total=count)
+    return _response("values", start, size, count, offset=start, total=count)
 
 
 def _asked(request: web.Request) -> tuple[int, int]:
@@ -85,7 +85,7 @@ def _asked(request: web.Request) -> tuple[int, int]:
     return count, min(max(_number(request, "limit", PAGE_SIZE, LONGEST), 1), PAGE_LIMIT)
 
 
-def _answer(name: str, start: int, size: int, count: int, **beside: Any) -> web.Response:
+def _response(name: str, start: int, size: int, count: int, **beside: Any) -> web.Response:
     rest = json.dumps(beside)[1:-1]
     text = f'{{"{name}":{_array(start, size, count)},{rest}}}'
     return web.Response(text=text, content_type="application/json")

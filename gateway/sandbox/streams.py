@@ -25,38 +25,38 @@ async def events(request: web.Request) -> web.StreamResponse:
     the_caller(request)
     last = request.headers.get("Last-Event-ID", "")
     ticks = _ticks(request, int(last) + 1 if last.isdecimal() and last.isascii() else 0)
-    answer = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
-    await answer.prepare(request)
+    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
+    await response.prepare(request)
     async for number in ticks:
         record = json.dumps({"number": number, "at": clock.now().isoformat()})
-        await answer.write(f"id: {number}\nevent: tick\ndata: {record}\n\n".encode())
-    return answer
+        await response.write(f"id: {number}\nevent: tick\ndata: {record}\n\n".encode())
+    return response
 
 
 async def records(request: web.Request) -> web.StreamResponse:
     """GET …/records?count=5&interval_ms=200: `count` JSON objects, one per line."""
     the_caller(request)
     ticks = _ticks(request, 0)
-    answer = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/x-ndjson", hdrs.CACHE_CONTROL: "no-store"})
-    await answer.prepare(request)
+    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/x-ndjson", hdrs.CACHE_CONTROL: "no-store"})
+    await response.prepare(request)
     async for number in ticks:
-        await answer.write(json.dumps({"number": number, "at": clock.now().isoformat()}).encode() + b"\n")
-    return answer
+        await response.write(json.dumps({"number": number, "at": clock.now().isoformat()}).encode() + b"\n")
+    return response
 
 
 async def socket(request: web.Request) -> web.WebSocketResponse:
     """GET …/socket, upgraded: echoes every message; subprotocol ``echo`` if it is offered (RFC 6455)."""
     the_caller(request)
-    answer = web.WebSocketResponse(protocols=("echo",))
-    if not answer.can_prepare(request).ok:
+    response = web.WebSocketResponse(protocols=("echo",))
+    if not response.can_prepare(request).ok:
         raise AccessRefused(426, "This is a WebSocket: send Upgrade, Connection and Sec-WebSocket-Key.")
-    await answer.prepare(request)
-    async for message in answer:
+    await response.prepare(request)
+    async for message in response:
         if message.type is WSMsgType.TEXT:
-            await answer.send_str(message.data)
+            await response.send_str(message.data)
         elif message.type is WSMsgType.BINARY:
-            await answer.send_bytes(message.data)
-    return answer
+            await response.send_bytes(message.data)
+    return response
 
 
 async def upload(request: web.Request) -> web.Response:
@@ -89,22 +89,22 @@ async def download(request: web.Request) -> web.StreamResponse:
         raise AccessRefused(400, f"coding is one of {', '.join(noise.CODINGS)}.")
     chunked = coding is not None or request.query.get("chunked") == "1"
     start, end = (0, size) if chunked else _asked_range(request, size)
-    answer = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/octet-stream", "ETag": f'"noise-{size}"'})
+    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/octet-stream", "ETag": f'"noise-{size}"'})
     if coding is not None:
-        answer.headers[hdrs.CONTENT_ENCODING] = coding
+        response.headers[hdrs.CONTENT_ENCODING] = coding
     if not chunked:
-        answer.content_length = end - start
-        answer.headers[hdrs.ACCEPT_RANGES] = "bytes"
+        response.content_length = end - start
+        response.headers[hdrs.ACCEPT_RANGES] = "bytes"
     if end - start < size:
-        answer.set_status(206)
-        answer.headers[hdrs.CONTENT_RANGE] = f"bytes {start}-{end - 1}/{size}"
-    await answer.prepare(request)
+        response.set_status(206)
+        response.headers[hdrs.CONTENT_RANGE] = f"bytes {start}-{end - 1}/{size}"
+    await response.prepare(request)
     if request.method != hdrs.METH_HEAD:
         plain = noise.pieces(start, end, zeros=request.query.get("zeros") == "1")
         for piece in plain if coding is None else noise.coded(plain, coding):
-            await answer.write(piece)
+            await response.write(piece)
             await asyncio.sleep(0)  # let other requests run during a long download
-    return answer
+    return response
 
 
 def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:

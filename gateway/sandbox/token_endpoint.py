@@ -26,7 +26,7 @@ async def token(request: web.Request) -> web.Response:
         grant_type = sent.get("grant_type", "")
         sandbox.counts[f"token_requests.{grant_type or 'none'}"] += 1
         client = _authenticated(request, sent)
-        return _answer(_grant(sandbox.memory.grants, client, sent))
+        return _response(_grant(sandbox.memory.grants, client, sent))
     except GrantRefused as refused:
         return _refusal(400, refused.error, str(refused))
     except InvalidClient as refused:
@@ -121,7 +121,7 @@ def _basic(field: str) -> tuple[str, str]:
     return unquote_plus(client_id), unquote_plus(secret)
 
 
-def _answer(issued: Issued) -> web.Response:
+def _response(issued: Issued) -> web.Response:
     body: dict[str, Any] = {
         "access_token": issued.access_token,
         "token_type": "Bearer",

@@ -125,13 +125,13 @@ def _setting_text(config: Mapping[str, Any], name: str) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _sites(answer: Any) -> list[Mapping[str, Any]]:
+def _sites(response: Any) -> list[Mapping[str, Any]]:
     """Return the usable sites of the answer: those with an id and an address with a host. Raises ProviderUnreadable."""
-    if not isinstance(answer, list):
+    if not isinstance(response, list):
         raise ProviderUnreadable(f"{SITES} did not answer with a list of sites")
     return [
         site
-        for site in answer
+        for site in response
         if isinstance(site, Mapping)
         and isinstance(site.get("id"), str)
         and site["id"]

@@ -7,11 +7,11 @@ Read in this order:
     fast_path            ordinary proxied requests without a task, a request object or a middleware call (ADR 44)
     request_lines        reads their header lines one by one, by name
     fast_plan            the decisions about such a request before it is sent, and its call record
-    fast_answer_head     composes the head of its answer
+    fast_response_head     composes the head of its answer
     fast_exchange        sends its bytes to the provider, and the answer's bytes to the caller
     fast_message         handles a message to the agent door (/mcp)
     in_process_exchange  a fast request that the agent door makes; its answer is collected
-    answer_decoding      decodes an answer's body piece by piece
+    response_decoding      decodes an answer's body piece by piece
     runner               replaces aiohttp's runner: exact bytes, limits, a drain that lets streams finish
     serving_worker       a worker process of `gateway serve`, from start to drain
     startup_warnings     warnings that are logged once at start-up

@@ -22,12 +22,12 @@ from gateway.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.http.abort import abort_connection, unread_bytes
 from gateway.http.request_head import check_head
 from gateway.middleware.access_log import PATH_LIMIT
-from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, answer, new_id, unhandled
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
+from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, error_response, new_id, unhandled
 from gateway.middleware.who_calls import masked
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.proxy.attempts import FastPathHandover
-from gateway.proxy.collected_answer import CollectedAnswer, Room
+from gateway.proxy.collected_response import CollectedResponse, Room
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import RUNTIME
 from gateway.server import in_process_exchange
@@ -58,7 +58,7 @@ log = structlog.get_logger(__name__)
 LINGER_S: Final = 2.0  # how long a client may take to read a last answer while it still sends (RFC 9112 §9.6)
 
 
-def connections_full_answer() -> bytes:
+def connections_full_response() -> bytes:
     """Return the answer to a connection beyond server.limits.connections. Its request is not read."""
     fault = Unavailable("busy", "Too many open connections (server.limits.connections). Try again.")
     body = json.dumps({"error": fault.as_json()}).encode()
@@ -78,7 +78,7 @@ def connections_full_answer() -> bytes:
 
 HELD_BYTES: Final = 64 * 1024
 DUE_BYTES: Final = 64 * 1024  # maximum that is joined; beyond it the bytes are sent immediately
-MOST_REFUSAL_ANSWERS: Final = 64  # how many connections above the limit get an answer; any more are closed silently
+MOST_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get an answer; any more are closed silently
 
 
 class ClientProtocol(RequestHandler):
@@ -231,7 +231,7 @@ class ClientProtocol(RequestHandler):
         """Refuse a connection above `server.limits.connections`: send the refusal and close, without reading anything."""
         server = self._server
         server.count_turned_away()
-        if server.turned_away >= MOST_REFUSAL_ANSWERS:
+        if server.turned_away >= MOST_REFUSAL_RESPONSES:
             self._deaf = True
             self.force_close()
             return
@@ -239,7 +239,7 @@ class ClientProtocol(RequestHandler):
         server.turned_away += 1
         assert self.transport is not None
         self.head_since = 0.0
-        self.transport.write(connections_full_answer())
+        self.transport.write(connections_full_response())
         self._end_orderly()
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -336,7 +336,7 @@ class ClientProtocol(RequestHandler):
             if not self._held_back:
                 self._resume_transport_reading()
 
-    def answer_sent(self, *, last: bool, asked: bool = False) -> None:
+    def response_sent(self, *, last: bool, asked: bool = False) -> None:
         """Clean up after the answer of the fast path request has left; see `FastClient`."""
         self._fast_exchange = None
         self.resume_upload()
@@ -352,7 +352,7 @@ class ClientProtocol(RequestHandler):
         if self._held:
             self._unhold()
 
-    def answer_broken(self) -> None:
+    def response_broken(self) -> None:
         """Cut the connection after a broken answer of the fast path: the caller must not see a clean end."""
         self._fast_exchange = None
         self.send_queued()
@@ -382,7 +382,7 @@ class ClientProtocol(RequestHandler):
 
     async def call_in_process(
         self, message: bytes, request_id: str, *, tool: str | None, limit_bytes: int, room: Room
-    ) -> CollectedAnswer | FastPathHandover | None:
+    ) -> CollectedResponse | FastPathHandover | None:
         """Make a call on the fast path on behalf of the current request; see `in_process_exchange.call`."""
         fast_path = self._server.fast_path
         if fast_path is None:
@@ -511,7 +511,7 @@ class ClientProtocol(RequestHandler):
         if request.writer.output_size > 0:
             abort_connection(self.transport)
             raise ConnectionError("an answer has begun to leave")
-        response = answer(request, fault)
+        response = error_response(request, fault)
         response.force_close()
         if fault is exc:
             self._record_refusal(request, fault, response)

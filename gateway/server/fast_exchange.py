@@ -11,25 +11,25 @@ from gateway.egress.client import replaceable, unanswered
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
 from gateway.egress.provider_connection import ProviderConnection, PushedUpload
-from gateway.egress.provider_exchange import ConnectionLost, ProviderAnswer
+from gateway.egress.provider_exchange import ConnectionLost, ProviderResponse
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
-from gateway.http.answer_head import AnswerHead, Malformed
 from gateway.http.content_coding import CodingError
-from gateway.http.headers import MalformedAnswer
+from gateway.http.headers import MalformedResponse
+from gateway.http.response_head import Malformed, ResponseHead
 from gateway.http.retry import may_lead_to_more
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
-from gateway.middleware.answer_shape import broken_body
+from gateway.middleware.response_shape import broken_body
 from gateway.proxy.attempts import FastPathHandover, FirstOutcome
 from gateway.proxy.caller_body import KEPT_BYTES, too_slow
 from gateway.proxy.exchange_watch import ExchangeTimeout
-from gateway.proxy.passed_answer import (
+from gateway.proxy.passed_response import (
     is_live,
 )
-from gateway.server.answer_decoding import AnswerDecoding
-from gateway.server.fast_answer_head import answer_head
 from gateway.server.fast_plan import FastPlan
+from gateway.server.fast_response_head import response_head
+from gateway.server.response_decoding import ResponseDecoding
 from gateway.server.strict_framing import RequestBody
 
 LINGER_S: Final = 2.0  # wait for the rest of a body whose answer has left already
@@ -44,13 +44,13 @@ class FastClient(Protocol):
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Send a piece of the answer."""
 
-    def answer_sent(self, *, last: bool, asked: bool = False) -> None:
+    def response_sent(self, *, last: bool, asked: bool = False) -> None:
         """Called when the answer has left; `last`: its head announced that the connection closes.
 
         `asked`: the request, which arrived complete, had asked for the close already, so nothing follows it.
         """
 
-    def answer_broken(self) -> None:
+    def response_broken(self) -> None:
         """Called when the answer broke off: the caller must not see a clean end."""
 
     def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
@@ -66,13 +66,11 @@ class FastClient(Protocol):
 class FastExchange:
     """A request in flight. `moved_at`: when a byte last moved in either direction. `last`: the connection closes after it.
 
-    It is the connection's `Taker` until the head has arrived, its `AnswerSink` afterwards, and its `UploadListener`. It
+    It is the connection's `Taker` until the head has arrived, its `ResponseSink` afterwards, and its `UploadListener`. It
     keeps the request's bytes while they are few, so that the chain can restart the request from its beginning.
     """
 
     __slots__ = (
-        "_answered",
-        "_answered_at",
         "_came",
         "_chunked",
         "_client",
@@ -87,6 +85,8 @@ class FastExchange:
         "_over",
         "_plan",
         "_request",
+        "_responded",
+        "_responded_at",
         "_sent_at",
         "_sent_bytes",
         "_status",
@@ -117,17 +117,17 @@ class FastExchange:
         self._connection = connection
         self._write_batch = write_batch
         self._upload: PushedUpload | None = None
-        self._decoding: AnswerDecoding | None = None
+        self._decoding: ResponseDecoding | None = None
         self._out: list[bytes] | None = []  # bytes that leave together with the head; None once the head has left
         self._status = 0  # status of the answer, once we know that we pass the answer on
         self._sent_bytes = 0
         self._chunked = False
         self._came = False  # the whole answer has arrived
-        self._answered = False  # every byte that arrived with the head has been fed
+        self._responded = False  # every byte that arrived with the head has been fed
         self._over = False
         self._left = False
         self._lingers = False  # the answer has left, and the rest of the request's body is awaited
-        self._answered_at = 0  # bytes of the request's body received when the answer left
+        self._responded_at = 0  # bytes of the request's body received when the answer left
         self._waited_s = 0.0  # seconds spent waiting for the caller's bytes
         self.held_bytes = 0  # coded bytes that wait to be decoded
         self.last = self.asked_last = False
@@ -180,7 +180,7 @@ class FastExchange:
                 upload.end()
                 self._client.resume_upload()
         if self._lingers:
-            self._linger_on(body, body.received - self._answered_at)
+            self._linger_on(body, body.received - self._responded_at)
         elif not body.ended and (fault := too_slow(self._limits, body.received, self._waited_s)) is not None:
             self._give_up(fault)
         return behind
@@ -217,7 +217,7 @@ class FastExchange:
     def _give_up(self, fault: GatewayError) -> None:
         """End the request because of a fault of the caller."""
         if self._status and self._out is None:
-            self._cut_answer()
+            self._cut_response()
         else:
             if not self._status:
                 self._release_limit("unknown")
@@ -231,18 +231,18 @@ class FastExchange:
         """
         if body.ended:
             self._lingers = False
-            self._client.answer_sent(last=self.last, asked=self.asked_last)
+            self._client.response_sent(last=self.last, asked=self.asked_last)
         elif came + (body.left or 0) > LINGER_BYTES:
             self._end_lingering()
 
     def _end_lingering(self) -> None:
         self._lingers = False
         self._abort()
-        self._client.answer_sent(last=True)
+        self._client.response_sent(last=True)
 
     # ── the answer's head ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def sink_for(self, head: AnswerHead) -> "FastExchange | None":
+    def sink_for(self, head: ResponseHead) -> "FastExchange | None":
         """Return this exchange if it can pass the answer on itself, or None if the chain must."""
         status, plan = head.status, self._plan
         if status >= 400:
@@ -257,11 +257,11 @@ class FastExchange:
         try:
             decoder = plan.decoder_for(head) if plan.decodes else None
             decoded = decoder is not None
-            passed, self._chunked = answer_head(head, plan, spent_s, waited_s, last=self.last, decoded=decoded)
-        except MalformedAnswer:
+            passed, self._chunked = response_head(head, plan, spent_s, waited_s, last=self.last, decoded=decoded)
+        except MalformedResponse:
             return None
         if decoder is not None:
-            self._decoding = AnswerDecoding(decoder, self, self._connection, live=is_live(head.whole().fields))
+            self._decoding = ResponseDecoding(decoder, self, self._connection, live=is_live(head.whole().fields))
         self._head_at = self.moved_at = now
         self._status = status
         self._out = [passed]
@@ -273,11 +273,11 @@ class FastExchange:
             self._left = True
             self._gate.release(outcome, probe=False)
 
-    def answered(self, answer: ProviderAnswer | None) -> None:
+    def responded(self, response: ProviderResponse | None) -> None:
         self._release_limit("answered")
-        self._answered = True
-        if answer is not None:
-            self._hand_over(answer)
+        self._responded = True
+        if response is not None:
+            self._hand_over(response)
         elif self._out is not None and not self._over and (self._decoding is None or self._decoding.may_begin):
             self._flush()
 
@@ -312,7 +312,7 @@ class FastExchange:
 
     def decoded(self) -> None:
         """Send the head now: all bytes received so far are decoded, so the head need not wait for more."""
-        if self._answered and self._out is not None and not self._over:
+        if self._responded and self._out is not None and not self._over:
             self._flush()
 
     def end(self) -> None:
@@ -339,12 +339,12 @@ class FastExchange:
             self._client.queue_piece(end, self._write_batch)
         self._finish(self._status, None)
         if not waits:
-            self._client.answer_sent(last=self.last, asked=self.asked_last)
+            self._client.response_sent(last=self.last, asked=self.asked_last)
             return
         self._lingers = True
         self.moved_at = clock.monotonic()
         assert self._plan.body is not None
-        self._answered_at = self._plan.body.received
+        self._responded_at = self._plan.body.received
         self._linger_on(self._plan.body, 0)
 
     def fail(self, fault: Exception) -> None:
@@ -355,7 +355,7 @@ class FastExchange:
         if self._out is not None:
             self._hand_over(fault if isinstance(fault, EgressError | CodingError) else ConnectionLost())
         else:
-            self._cut_answer()
+            self._cut_response()
 
     def _flush(self) -> None:
         out, self._out = self._out, None
@@ -420,7 +420,7 @@ class FastExchange:
 
     def _time_out(self, fault: ExchangeTimeout, *, by_caller: bool = False) -> None:
         if self._status and self._out is None:
-            self._cut_answer()
+            self._cut_response()
         else:
             if not self._status:
                 patient = fault.limit_s >= self._plan.route.generation.egress.timeouts.first_byte_s
@@ -430,9 +430,9 @@ class FastExchange:
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _cut_answer(self) -> None:
+    def _cut_response(self) -> None:
         self._finish(self._status, "cut")
-        self._client.answer_broken()
+        self._client.response_broken()
         self._abort()
 
     def _hand_over(self, outcome: FirstOutcome, *, by_caller: bool = False) -> None:

@@ -25,8 +25,8 @@ from gateway.errors import GatewayError
 from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
-from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, new_id, refusal, unhandled
 from gateway.middleware.request_message import is_json
+from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, new_id, refusal, unhandled
 from gateway.middleware.who_calls import REFERRER_POLICY, masked
 from gateway.observe.logs import current_trace_id
 from gateway.off_loop import INLINE_BYTES
@@ -57,7 +57,7 @@ class MessageClient(Protocol):
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Send the answer."""
 
-    def answer_sent(self, *, last: bool) -> None:
+    def response_sent(self, *, last: bool) -> None:
         """Called when the answer has left; `last`: its head announced that the connection closes."""
 
     def hand_back(self, data: bytes) -> None:
@@ -130,7 +130,7 @@ class AgentDoor:
         return provider is None or provider.auth_mode.startswith(MCP_MODES)
 
     def message(self, begun: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
-        """Return the message in the form that `answered` takes."""
+        """Return the message in the form that `responded` takes."""
         return AgentMessage(
             self._app,
             begun.generation,
@@ -177,7 +177,7 @@ class FastMessage:
             self._came.append(body)
             self._awaited -= len(body)
         if not self._awaited:
-            self._task = asyncio.get_running_loop().create_task(self._answer(b"".join(self._came)))
+            self._task = asyncio.get_running_loop().create_task(self._response(b"".join(self._came)))
 
     # ── what the caller's connection calls; see `FastExchange`.
 
@@ -221,7 +221,7 @@ class FastMessage:
 
     # ── the answer.
 
-    async def _answer(self, body: bytes) -> None:
+    async def _response(self, body: bytes) -> None:
         trace = self._begin()
         message = self._door.message(self, body, trace)
         try:
@@ -238,10 +238,10 @@ class FastMessage:
         if message.by_address:
             response.headers[REFERRER_POLICY[0]] = REFERRER_POLICY[1]
         response.headers[REQUEST_ID_FIELD] = self.request_id
-        data = answer_bytes(response, last=self.last)
+        data = response_bytes(response, last=self.last)
         self._record_message(trace, response.status, response.headers.get(MARK), response.content_length or 0)
         self.client.queue_piece(data, self._door.write_batch)
-        self.client.answer_sent(last=self.last)
+        self.client.response_sent(last=self.last)
 
     def _begin(self) -> CallTrace | None:
         """Set the logging context as the chain's first links do, for this task; return the trace, or None if not sampled."""
@@ -258,10 +258,10 @@ class FastMessage:
 
     async def _response(self, message: AgentMessage) -> web.Response | None:
         """Return the response, or None if the chain is to answer, because no call has been made."""
-        from gateway.mcp.mcp_endpoint import answered  # imported with the first message
+        from gateway.mcp.mcp_endpoint import responded  # imported with the first message
 
         try:
-            return await answered(message)
+            return await responded(message)
         except Exception as fault:
             if not message.called:
                 return None
@@ -299,7 +299,7 @@ class FastMessage:
         )
 
 
-def answer_bytes(response: web.Response, *, last: bool) -> bytes:
+def response_bytes(response: web.Response, *, last: bool) -> bytes:
     """Return head and body as aiohttp sends them. `last`: the connection closes after this answer."""
     body = response.body
     content = body if isinstance(body, bytes) else b""

@@ -25,8 +25,8 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
 from gateway.generation import Generation
 from gateway.http import passed_head, url
-from gateway.http.answer_head import Malformed
 from gateway.http.request_head import METHODS, TARGET_CHARS, request_head
+from gateway.http.response_head import Malformed
 from gateway.middleware.upstream import default_fields, replaced_names, trace_headers
 from gateway.observe.tracing import Tracing
 from gateway.records.connection import ConnectionRef

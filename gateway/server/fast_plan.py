@@ -9,14 +9,14 @@ from gateway.connections.opened import Opened
 from gateway.egress.limits import OriginLimits
 from gateway.egress.pool import Pool
 from gateway.generation import Generation
-from gateway.http.answer_head import AnswerHead
 from gateway.http.content_coding import Decoder
 from gateway.http.passed_head import PlainHead
 from gateway.http.proxy_options import ProxyOptions
+from gateway.http.response_head import ResponseHead
 from gateway.middleware.access_log import path_below
-from gateway.middleware.answer_shape import new_id
+from gateway.middleware.response_shape import new_id
 from gateway.proxy.exchange_watch import first_byte_s
-from gateway.proxy.passed_answer import (
+from gateway.proxy.passed_response import (
     BODY_AS_IT_IS,
     values,
 )
@@ -92,7 +92,7 @@ class FastPlan:
         """Return how long, in seconds, the provider may stay silent before its answer begins."""
         return first_byte_s(self.options, self.route.generation.egress.timeouts)
 
-    def decoder_for(self, head: AnswerHead) -> Decoder | None:
+    def decoder_for(self, head: ResponseHead) -> Decoder | None:
         """Return a decoder if the answer is to be decoded and its coding is supported."""
         if not self.decodes or self.method == "HEAD" or head.status in BODY_AS_IT_IS:
             return None

@@ -11,10 +11,10 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.egress.write_batch import WriteBatch
-from gateway.http.answer_head import AnswerHead
+from gateway.http.response_head import ResponseHead
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import FastPathHandover
-from gateway.proxy.collected_answer import CollectedAnswer, Room
+from gateway.proxy.collected_response import CollectedResponse, Room
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_path import FastPath
 
@@ -32,7 +32,7 @@ class InProcessExchange(FastExchange):
         self._plan.request_id = client.request_id
         self._plan.tool = client.tool
 
-    def sink_for(self, head: AnswerHead) -> FastExchange | None:
+    def sink_for(self, head: ResponseHead) -> FastExchange | None:
         sink = super().sink_for(head)
         if sink is not None and self._out:
             self._client.head = self._out.pop()
@@ -48,7 +48,7 @@ class InProcessExchange(FastExchange):
     def cut(self) -> None:
         """Cut the exchange off: no more of the answer can be held."""
         if not self._over:
-            self._cut_answer()
+            self._cut_response()
 
 
 class InProcessClient:
@@ -109,11 +109,11 @@ class InProcessClient:
             self.exchange.pause()
             self.wake()
 
-    def answer_sent(self, *, last: bool, asked: bool = False) -> None:  # noqa: ARG002  # FastClient's
+    def response_sent(self, *, last: bool, asked: bool = False) -> None:  # noqa: ARG002  # FastClient's
         self.whole = not self.too_large
         self._end()
 
-    def answer_broken(self) -> None:
+    def response_broken(self) -> None:
         self._end()
 
     def continue_in_chain(self, _data: bytes, handed: FastPathHandover) -> None:
@@ -126,7 +126,7 @@ class InProcessClient:
     def resume_upload(self) -> None:
         """Do nothing: the body has left as a whole."""
 
-    def answer(self) -> CollectedAnswer:
+    def response(self) -> CollectedResponse:
         """Return the collected answer."""
         lines = self.head.decode("utf-8", "surrogateescape").split("\r\n")
         headers = CIMultiDict[str]()
@@ -135,7 +135,7 @@ class InProcessClient:
             if colon:
                 headers.add(name, value)
         status = int(lines[0][9:12]) if self.head else 0
-        return CollectedAnswer(status, headers, bytes(self.body), self.whole, self.too_large)
+        return CollectedResponse(status, headers, bytes(self.body), self.whole, self.too_large)
 
 
 async def call(
@@ -148,7 +148,7 @@ async def call(
     room: Room,
     has_left: Callable[[], bool],
     stopped: Callable[[], bool],
-) -> CollectedAnswer | FastPathHandover | None:
+) -> CollectedResponse | FastPathHandover | None:
     """Send `message`, a whole request, and return its answer.
 
     Return None if the chain must handle it (nothing has happened then), or FastPathHandover if the chain continues the request.
@@ -188,4 +188,4 @@ async def call(
     if client.handed is not None:
         fast_path.handed_over += 1
         return client.handed
-    return client.answer()
+    return client.response()

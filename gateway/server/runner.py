@@ -163,7 +163,7 @@ class GatewayRunner(web.AppRunner):
         self._drained_by: float | None = None  # the loop's time at which the drain must end
         self._head_s = limits.head_s if head_s is None else head_s
         self._keep_alive_s = limits.keep_alive_s if keep_alive_s is None else keep_alive_s
-        self._answer_idle_s = limits.answer_idle_s if answer_idle_s is None else answer_idle_s
+        self._response_idle_s = limits.answer_idle_s if answer_idle_s is None else answer_idle_s
         self._connections = limits.connections if connections is None else connections
         self._fast_path = fast_path
         self._of_console: GatewayServer | None = None
@@ -260,7 +260,7 @@ class GatewayRunner(web.AppRunner):
             self.app,
             head_s=self._head_s,
             head_bytes=HEAD_BYTES,
-            answer_idle_s=self._answer_idle_s,
+            answer_idle_s=self._response_idle_s,
             most=self._connections,
             fast_path=fast_path,
             auto_decompress=False,

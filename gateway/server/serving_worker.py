@@ -312,11 +312,11 @@ class Worker:
         memory."""
         while True:
             runtime = self._app[RUNTIME]
-            answers = {}
+            responses = {}
             for name, required in (("any", False), ("required", True)):
                 status, body = await readiness(runtime, required=required)
-                answers[name] = {"status": status, "body": body}
-            self._channel.send({"type": "report", **answers})
+                responses[name] = {"status": status, "body": body}
+            self._channel.send({"type": "report", **responses})
             if self._given["metrics"] is not None:
                 runtime.metrics.publish()
             await asyncio.sleep(REPORT_EVERY_S)

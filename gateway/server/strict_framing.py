@@ -8,10 +8,10 @@ from aiohttp import StreamReader
 from aiohttp.http_exceptions import InvalidURLError, LineTooLong
 
 from gateway.errors import GatewayError, HeadersTooLarge, InvalidRequest, NotImplementedHere
-from gateway.http.answer_head import Malformed
 from gateway.http.chunks import Chunks
 from gateway.http.headers import is_token
 from gateway.http.request_head import UNFIT, sent_twice, two_framings, unknown_coding, unknown_version
+from gateway.http.response_head import Malformed
 
 # ── Watches a chunked body: its framing may be far larger than its content.
 

@@ -29,7 +29,7 @@ from gateway.vault.seal import KEY_ID, DataKey
 # So the configuration is read again, once for all requests that need the key, and with growing pauses while the key stays
 # missing.
 
-ANSWER_S: Final = 3.0  # requests wait this long for the configuration; reading it usually takes less than a second
+RESPONSE_S: Final = 3.0  # requests wait this long for the configuration; reading it usually takes less than a second
 LOGGED_EVERY_S: Final = 60.0  # at most one line for each data key or place, for any number of requests
 
 log = structlog.get_logger(__name__)
@@ -43,7 +43,7 @@ class MissingKeys:
 
     def __init__(self) -> None:
         self.ask: Callable[[Collection[str]], None] | None = None
-        self._answer: asyncio.Future[None] | None = None
+        self._response: asyncio.Future[None] | None = None
         self._overdue_at = 0.0  # when the reload is overdue (monotonic)
         self._pauses = Pauses()
         self._logged_at: dict[str, float] = {}  # data key id ▸ when (monotonic)
@@ -61,22 +61,22 @@ class MissingKeys:
     async def request_reload(self, ids: Collection[str]) -> bool:
         """Request a reload of the configuration for these missing master keys, by id; return whether it was reloaded.
 
-        Waits at most `ANSWER_S`. Returns False immediately if a recent reload did not bring the keys.
+        Waits at most `RESPONSE_S`. Returns False immediately if a recent reload did not bring the keys.
         """
-        if self._answer is not None and clock.monotonic() < self._overdue_at:
-            answer: asyncio.Future[None] | None = self._answer
+        if self._response is not None and clock.monotonic() < self._overdue_at:
+            response: asyncio.Future[None] | None = self._response
         else:
-            answer = self._begun(ids)
-        if answer is None:
+            response = self._begun(ids)
+        if response is None:
             return False
-        done, _ = await asyncio.wait({answer}, timeout=ANSWER_S)
+        done, _ = await asyncio.wait({response}, timeout=RESPONSE_S)
         return bool(done)
 
     def reload_finished(self) -> None:
         """Wake the waiting calls: the configuration was read again, with or without the key."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(None)
-        self._answer = None
+        if self._response is not None and not self._response.done():
+            self._response.set_result(None)
+        self._response = None
 
     def _begun(self, ids: Collection[str]) -> "asyncio.Future[None] | None":
         due = self._pauses.due(ids) if self.ask is not None else []
@@ -84,10 +84,10 @@ class MissingKeys:
             return None
         log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
         # An overdue answer may be lost, so the reload is requested again; a waiting call gets the answer that comes first.
-        answer = self._answer = self._answer or asyncio.get_running_loop().create_future()
-        self._overdue_at = clock.monotonic() + ANSWER_S
+        response = self._response = self._response or asyncio.get_running_loop().create_future()
+        self._overdue_at = clock.monotonic() + RESPONSE_S
         self.ask(due)
-        return answer
+        return response
 
 
 # ── Stored secrets that cannot be opened although their key is known: counted, and logged with their place.

@@ -34,7 +34,7 @@ REFRESHES_S: Final = 3.0  # how long to wait for running refreshes to end
 LOOK_AGAIN_S: Final = 0.05
 
 
-async def kept_for_answers(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
+async def kept_for_responses(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
     """Wait for refreshes that began before the newest key; return the `unused` keys of environments where some are still open.
 
     Replies of open refreshes are in a refresh journal, not in a table. A killed process leaves them there for the next one.
@@ -245,7 +245,7 @@ class Rotation:
             await asyncio.sleep(NEXT_PASS_S)
         after = await self.counts()
         unused = frozenset(key.id for key in after.data_keys if key.id in old and not key.total)
-        kept = await kept_for_answers(self._transactions, unused)
+        kept = await kept_for_responses(self._transactions, unused)
         if kept:
             await self.wrap_again(kept)
         rotated.removed_keys, rotated.kept_keys = await self._remove(unused - kept), len(kept)

@@ -18,7 +18,7 @@ from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.load import SHORT
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import CONNECTION
-from tests.fakes.raw import RawAnswer, RawClient
+from tests.fakes.raw import RawClient, RawResponse
 from tests.fakes.wide import MIB, BalancerTestProvider, piece
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -61,10 +61,10 @@ def request_head(target: str, *more: str, method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {HOST}", *fields, *more, "", ""]).encode()
 
 
-async def asked(balancer: Front, target: str, *more: str) -> RawAnswer:
+async def asked(balancer: Front, target: str, *more: str) -> RawResponse:
     async with dialled(balancer) as client:
         client.send(request_head(target, *more))
-        return await client.answer()
+        return await client.response()
 
 
 TARGETS = [
@@ -84,13 +84,13 @@ TARGETS = [
 @pytest.mark.parametrize("target", TARGETS, ids=[target[:24] for target in TARGETS])
 async def test_a_path_arrives_as_it_was_sent(balancer: Front, wide: BalancerTestProvider, target: str) -> None:
     wide.asked.clear()
-    answer = await asked(balancer, f"/proxy{target}")
-    assert (answer.status, list(wide.asked)) == (200, [target])
+    response = await asked(balancer, f"/proxy{target}")
+    assert (response.status, list(wide.asked)) == (200, [target])
 
 
 async def test_odd_fields_arrive(balancer: Front, wide: BalancerTestProvider) -> None:
-    answer = await asked(balancer, "/proxy/x", "X_Under: 1", "x.dot: 2", "X-Long: " + "v" * 15_000, "X-Empty:")
-    assert answer.status == 200
+    response = await asked(balancer, "/proxy/x", "X_Under: 1", "x.dot: 2", "X-Long: " + "v" * 15_000, "X-Empty:")
+    assert response.status == 200
     assert (wide.headers["x_under"], wide.headers["x.dot"], wide.headers["x-empty"]) == ("1", "2", "")
     assert len(wide.headers["x-long"]) == 15_000
 
@@ -98,18 +98,18 @@ async def test_odd_fields_arrive(balancer: Front, wide: BalancerTestProvider) ->
 async def test_the_gateway_still_refuses_what_it_refuses(balancer: Front, wide: BalancerTestProvider) -> None:
     wide.asked.clear()
     for target in ("/proxy/a/../b", "/proxy/a/%2e%2e/b", "/%70roxy/x"):
-        answer = await asked(balancer, target)
-        assert answer.status in (400, 404), target
-        assert "gateway-error" in answer.headers, target
+        response = await asked(balancer, target)
+        assert response.status in (400, 404), target
+        assert "gateway-error" in response.headers, target
     assert not wide.asked
 
 
 async def test_events_arrive_when_they_are_sent(balancer: Front, wide: BalancerTestProvider) -> None:
     """The provider sends each event only after the previous one has arrived, so the balancer must not buffer any."""
     arrived = []
-    async with http(balancer) as session, session.get("/proxy/dialogue/50") as answer, asyncio.timeout(PATIENCE_S):
-        assert answer.status == 200
-        async for line in answer.content:
+    async with http(balancer) as session, session.get("/proxy/dialogue/50") as response, asyncio.timeout(PATIENCE_S):
+        assert response.status == 200
+        async for line in response.content:
             if line.startswith(b"id: "):
                 arrived.append(int(line[4:]))
                 wide.arrived.release()
@@ -142,32 +142,32 @@ def digest_of_large() -> str:
 @pytest.mark.parametrize("length", [str(LARGE * MIB), None], ids=["with its length", "in chunks"])
 async def test_large_upload_arrives_unchanged(balancer: Front, length: str | None) -> None:
     headers = {"Content-Length": length} if length else {}
-    async with http(balancer) as session, session.post("/proxy/upload", data=large(), headers=headers) as answer:
-        assert await answer.json() == {"sha256": digest_of_large(), "bytes": LARGE * MIB}
+    async with http(balancer) as session, session.post("/proxy/upload", data=large(), headers=headers) as response:
+        assert await response.json() == {"sha256": digest_of_large(), "bytes": LARGE * MIB}
 
 
 async def test_large_download_arrives_unchanged(balancer: Front) -> None:
     digest = hashlib.sha256()
-    async with http(balancer) as session, session.get(f"/proxy/download/{LARGE}") as answer:
-        async for content in answer.content.iter_any():
+    async with http(balancer) as session, session.get(f"/proxy/download/{LARGE}") as response:
+        async for content in response.content.iter_any():
             digest.update(content)
     assert digest.hexdigest() == digest_of_large()
 
 
 async def test_host_and_links_contain_the_public_address(balancer: Front) -> None:
-    async with http(balancer) as session, session.get("/ready") as answer:
-        assert (answer.status, await answer.json()) == (200, {"result": "ok"})
-    async with http(balancer) as session, session.get("/nowhere") as answer:
-        assert answer.status == 404
-        assert (await answer.json())["error"]["code"]
+    async with http(balancer) as session, session.get("/ready") as response:
+        assert (response.status, await response.json()) == (200, {"result": "ok"})
+    async with http(balancer) as session, session.get("/nowhere") as response:
+        assert response.status == 404
+        assert (await response.json())["error"]["code"]
 
 
 async def test_plain_http_is_refused_and_not_redirected(balancer: Front) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", balancer.ports.plain)
     client = RawClient(reader, writer)
     client.send(request_head("/proxy/x"))
-    answer = await client.answer()
-    assert (answer.status, "location" in answer.headers) == (421, False)
+    response = await client.response()
+    assert (response.status, "location" in response.headers) == (421, False)
     writer.close()
 
 
@@ -211,13 +211,13 @@ async def test_a_post_that_was_lost_with_its_node_is_not_sent_again(
         assert {status for status in statuses if status != 200} <= {502}
         assert 0 < statuses.count(502) < 6, "some were on the node that died, and the others not"
         # the balancer has noticed the dead node
-        async with http(balancer) as session, session.get("/proxy/x") as answer:
-            assert (answer.status, await answer.read()) == (200, SHORT)
+        async with http(balancer) as session, session.get("/proxy/x") as response:
+            assert (response.status, await response.read()) == (200, SHORT)
     finally:
         await cluster.start(0)
 
 
 async def posted(balancer: Front) -> int:
-    async with http(balancer) as session, session.post("/proxy/held", data=json.dumps({"once": True})) as answer:
-        await answer.read()
-        return answer.status
+    async with http(balancer) as session, session.post("/proxy/held", data=json.dumps({"once": True})) as response:
+        await response.read()
+        return response.status

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from gateway.cli import main
 from gateway.config import ClientLimitsConfig, load, parse
-from gateway.http.answer_head import HEAD_BYTES as ANSWER_BYTES
+from gateway.http.response_head import HEAD_BYTES as RESPONSE_BYTES
 from gateway.server.runner import FIELD_BYTES, HEAD_BYTES, HEADER_LINES, KEEP_ALIVE_S, LINE_BYTES
 from tests.deploy import compose
 from tests.fakes.certificate import certified
@@ -45,18 +45,18 @@ def test_the_balancer_takes_its_configuration(tmp_path: Path, name: str, only_lo
 def test_balancers_accept_heads_as_large_as_the_gateway_does() -> None:
     nginx = (DEPLOY / "nginx.conf").read_text()
     line = re.search(r"large_client_header_buffers (\d+) (\d+)k;", nginx)
-    answer = re.search(r"proxy_buffer_size (\d+)k;", nginx)
+    response = re.search(r"proxy_buffer_size (\d+)k;", nginx)
     assert line is not None
-    assert answer is not None
+    assert response is not None
     assert int(line[2]) * 1024 >= max(LINE_BYTES, FIELD_BYTES)
     assert int(line[1]) * int(line[2]) * 1024 >= HEAD_BYTES
-    assert int(answer[1]) * 1024 > ANSWER_BYTES
+    assert int(response[1]) * 1024 > RESPONSE_BYTES
     haproxy = (DEPLOY / "haproxy.cfg").read_text()
     whole = re.search(r"tune\.bufsize (\d+)", haproxy)
     lines = re.search(r"tune\.http\.maxhdr (\d+)", haproxy)
     assert whole is not None
     assert lines is not None
-    assert int(whole[1]) - 1024 > max(ANSWER_BYTES, HEAD_BYTES)  # HAProxy keeps tune.maxrewrite free
+    assert int(whole[1]) - 1024 > max(RESPONSE_BYTES, HEAD_BYTES)  # HAProxy keeps tune.maxrewrite free
     assert int(lines[1]) > HEADER_LINES
 
 

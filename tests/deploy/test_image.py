@@ -97,8 +97,8 @@ def test_image_runs_unprivileged_and_has_a_health_check() -> None:
 
 
 def health_check() -> list[str]:
-    (answer,) = FINAL.all("HEALTHCHECK")
-    command: list[str] = json.loads(answer.partition("CMD ")[2])
+    (response,) = FINAL.all("HEALTHCHECK")
+    command: list[str] = json.loads(response.partition("CMD ")[2])
     return [sys.executable, *command[1:]]
 
 
@@ -125,10 +125,10 @@ async def test_health_check_uses_the_port_of_the_environment(
 
 def test_health_check_imports_little() -> None:
     """The health check runs twice a minute: without `site`, and without an HTTP client library."""
-    (answer,) = FINAL.all("HEALTHCHECK")
-    assert "--interval=30s" in answer
+    (response,) = FINAL.all("HEALTHCHECK")
+    assert "--interval=30s" in response
     assert "-S" in health_check()
-    assert re.findall(r"import ([\w, .]+);", answer) == ["os, socket"]
+    assert re.findall(r"import ([\w, .]+);", response) == ["os, socket"]
 
 
 def test_image_labels_match_the_package_metadata() -> None:

@@ -62,8 +62,8 @@ class Streams:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls, server_hostname=HOST)
         try:
             writer.write(head(f"/events/{count}"))
-            answer = await reader.readuntil(b"\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 200"), answer[:40]
+            response = await reader.readuntil(b"\r\n\r\n")
+            assert response.startswith(b"HTTP/1.1 200"), response[:40]
             body = b""
             while length := int(await reader.readline(), 16):
                 body += (await reader.readexactly(length + 2))[:-2]
@@ -122,7 +122,7 @@ async def test_no_request_fails_while_the_database_restarts(
             await asyncio.sleep(10 if LONG else 3)  # longer than every check needs to notice
         finally:
             postgres_server.launch()
-        await postgres_server.answers()
+        await postgres_server.responses()
         await asyncio.sleep(2)
     assert [load.failed for load in loads] == [Counter()] * len(loads)
     assert {status for load in loads for status in load.done} == {200}

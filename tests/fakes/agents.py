@@ -17,25 +17,25 @@ ENTRY = {"display_name": "Lane", "categories": ["other"], "docs": "https://d.exa
 HEADERS = {"authorization": "Bearer ${apiKey}"}
 BASE = "/base/v1"
 CONNECT = "environment:connect_sessions:write"
-Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Responding = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass
 class RecordedProvider:
-    """A provider that answers with `answering`, or else with the request itself.
+    """A provider that answers with `responding`, or else with the request itself.
 
     `calls` are (method, raw path, authorization, body).
     """
 
     port: int = 0
     calls: list[tuple[str, str, str, bytes]] = field(default_factory=list)
-    answering: Answering | None = None
+    responding: Responding | None = None
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def response(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.calls.append((request.method, request.raw_path, request.headers.get("Authorization", ""), body))
-        if self.answering is not None:
-            return await self.answering(request)
+        if self.responding is not None:
+            return await self.responding(request)
         seen = {"method": request.method, "path": request.raw_path, "body": body.decode("utf-8", "replace")}
         return web.json_response(seen)
 
@@ -67,10 +67,10 @@ class Agents:
         **params: Any,
     ) -> Any:
         """Return the answer's `result` or `error`."""
-        _, body = await self.answered(key, method, path=path, revision=revision, capabilities=capabilities, **params)
+        _, body = await self.responded(key, method, path=path, revision=revision, capabilities=capabilities, **params)
         return body.get("result", body.get("error"))
 
-    async def answered(
+    async def responded(
         self,
         key: str,
         method: str,
@@ -92,9 +92,9 @@ class Agents:
 
     async def posted(self, body: bytes, headers: dict[str, str], path: str = "/mcp") -> tuple[int, Any]:
         headers = {"Content-Type": "application/json", **headers}
-        async with self.running.http.post(self.running.url + path, data=body, headers=headers) as answer:
-            text = await answer.text()
-            return answer.status, json.loads(text) if text else None
+        async with self.running.http.post(self.running.url + path, data=body, headers=headers) as response:
+            text = await response.text()
+            return response.status, json.loads(text) if text else None
 
     async def tools(self, key: str, **options: Any) -> dict[str, Any]:
         return {tool["name"]: tool for tool in (await self.tell(key, "tools/list", **options))["tools"]}
@@ -114,7 +114,7 @@ async def agents(
 ) -> AsyncIterator[Agents]:
     """A gateway with an idle connection to the provider, so that calls take the fast path unless it is off."""
     provider = RecordedProvider()
-    runner = web.ServerRunner(web.Server(provider.answer))  # type: ignore[arg-type]
+    runner = web.ServerRunner(web.Server(provider.response))  # type: ignore[arg-type]
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -134,8 +134,8 @@ async def agents(
         for connection_id, team in (("c1", "red"), ("c2", "blue")):
             await made.connect(connection_id, tags={"team": team})
         while fast_path and not running.fast_path.taken:  # the first request goes through the chain
-            async with running.proxied("c1", "/warm", integration="lane") as answer:
-                await answer.read()
+            async with running.proxied("c1", "/warm", integration="lane") as response:
+                await response.read()
         provider.calls.clear()
         yield made
     finally:

@@ -57,8 +57,8 @@ class Collector:
             plain = gzip.decompress(body) if request.headers.get("Content-Encoding") == "gzip" else body
             self.raw.append(plain)
             self.spans += decoded(plain)
-        answer = ExportTraceServiceResponse().SerializeToString()
-        return web.Response(status=self.status, body=answer, content_type="application/x-protobuf")
+        response = ExportTraceServiceResponse().SerializeToString()
+        return web.Response(status=self.status, body=response, content_type="application/x-protobuf")
 
     async def until(self, enough: Callable[[], Any]) -> list[Span]:
         """Wait until `enough()` is true and return the spans."""

@@ -28,23 +28,23 @@ class AtConsole:
     http: aiohttp.ClientSession
 
     async def page(self, path: str, *, expect: int = 200) -> str:
-        async with self.http.get(f"{self.running.url}/console{path}") as answer:
-            text = await answer.text()
-            assert answer.status == expect, (answer.status, text)
+        async with self.http.get(f"{self.running.url}/console{path}") as response:
+            text = await response.text()
+            assert response.status == expect, (response.status, text)
             return unescape(text)
 
     async def data(self, path: str, *, expect: int = 200) -> Any:
-        async with self.http.get(f"{self.running.url}/console{path}") as answer:
-            assert answer.status == expect, await answer.text()
-            return await answer.json()
+        async with self.http.get(f"{self.running.url}/console{path}") as response:
+            assert response.status == expect, await response.text()
+            return await response.json()
 
     async def send(
         self, path: str, fields: Mapping[str, str], *, expect: int = 200, headers: Mapping[str, str] | None = None
     ) -> str:
         address = f"{self.running.url}/console{path}"
-        async with self.http.post(address, data=fields, headers=headers) as answer:
-            text = await answer.text()
-            assert answer.status == expect, (answer.status, text)
+        async with self.http.post(address, data=fields, headers=headers) as response:
+            text = await response.text()
+            assert response.status == expect, (response.status, text)
             return unescape(text)
 
 
@@ -68,8 +68,8 @@ async def at_console(
     token, _ = await new_link(running.runtime.store.console_sessions, name, role)
     jar = aiohttp.CookieJar(unsafe=True)  # allows cookies of IP addresses
     async with aiohttp.ClientSession(cookie_jar=jar) as http:
-        async with http.post(f"{running.url}/console/sign-in", data={"link": token.reveal()}) as answer:
-            assert answer.status == 200, await answer.text()
+        async with http.post(f"{running.url}/console/sign-in", data={"link": token.reveal()}) as response:
+            assert response.status == 200, await response.text()
         yield AtConsole(running, http)
 
 

@@ -63,8 +63,8 @@ async def walk_consent(
 
     `session` must keep cookies of IP addresses (`gateway.sandbox.visitor.browser`).
     """
-    answers = {"username": user, "password": server.PASSWORD}
-    page = await visit(session, url, answers | ({"allow": "Authorize"} if allow else {}))
+    responses = {"username": user, "password": server.PASSWORD}
+    page = await visit(session, url, responses | ({"allow": "Authorize"} if allow else {}))
     if allow:
         return page
     (consent,) = forms(page)  # its "Cancel" button has no name, so only the fields are sent

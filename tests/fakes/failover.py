@@ -21,7 +21,7 @@ class Cluster:
 
     async def start(self) -> None:
         await asyncio.to_thread(self.primary.launch)
-        await self.primary.answers()
+        await self.primary.responses()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
 
     @property
@@ -44,7 +44,7 @@ class Cluster:
         await asyncio.to_thread(self.primary.kill)
         await self._cut()
         await asyncio.to_thread(self.standby.launch)
-        await self.standby.answers()
+        await self.standby.responses()
         await self.standby.run("SELECT pg_promote()")
         deadline = time.monotonic() + PATIENCE_S
         while (await self.standby.run("SELECT pg_is_in_recovery()"))[0][0]:

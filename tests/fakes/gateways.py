@@ -87,9 +87,9 @@ class RunningGateway:
 
     async def json(self, method: str, path: str, *, expect: int | None = None, **options: Any) -> Any:
         """Call the gateway's API with the key and return the parsed answer."""
-        async with self.http.request(method, self.url + path, headers=self.headers, **options) as answer:
-            body = await answer.json()
-            assert expect is None or answer.status == expect, (answer.status, body)
+        async with self.http.request(method, self.url + path, headers=self.headers, **options) as response:
+            body = await response.json()
+            assert expect is None or response.status == expect, (response.status, body)
             return body
 
     def proxied(self, connection_id: str, path: str = "/x", method: str = "GET", **options: Any) -> Any:
@@ -105,8 +105,8 @@ class RunningGateway:
         return await self.json("POST", "/connections", json=body, expect=201)
 
     async def session_token(self, **body: Any) -> str:
-        answer = await self.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
-        token: str = answer["data"]["token"]
+        response = await self.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
+        token: str = response["data"]["token"]
         return token
 
 

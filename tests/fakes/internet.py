@@ -15,14 +15,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def diverted(monkeypatch: pytest.MonkeyPatch, answer: Handler) -> AsyncIterator[int]:
-    """Send every outgoing request of the gateway to `answer`, over a real connection. Yield the port that receives
+async def diverted(monkeypatch: pytest.MonkeyPatch, response: Handler) -> AsyncIterator[int]:
+    """Send every outgoing request of the gateway to `response`, over a real connection. Yield the port that receives
     them.
 
     The header `ORIGIN` contains the origin that the request was meant for.
     """
     app = web.Application(client_max_size=1 << 20)
-    app.router.add_route("*", "/{rest:.*}", answer)
+    app.router.add_route("*", "/{rest:.*}", response)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -57,7 +57,7 @@ class Internet:
         """Let `handler` answer requests to `address`, for every method and query."""
         self._handlers[address] = handler
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def response(self, request: web.Request) -> web.StreamResponse:
         address = f"{request.headers[ORIGIN]}{request.path}"
         self.seen.append((request.method, address))
         handler = self._handlers.get(address)
@@ -68,7 +68,7 @@ class Internet:
 async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
     """Yield an internet without any address."""
     made = Internet()
-    async with diverted(monkeypatch, made.answer) as made.port:
+    async with diverted(monkeypatch, made.response) as made.port:
         yield made
 
 

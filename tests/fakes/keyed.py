@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.fakes.gateways import RunningGateway, document, write_entry
 from tests.fakes.raw_provider import RawProvider, raw_provider
-from tests.wire.bench import Answer, Caller
+from tests.wire.bench import Caller, Response
 
 ENTRY = {"display_name": "Lane", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
 HEADERS = {"authorization": "Bearer ${apiKey}"}
@@ -31,30 +31,32 @@ class TwoConnectionGateway:
         headers = {"Authorization": f"Bearer {key}"} if key else self.running.headers
         body = {"display_name": name, **wish}
         url = f"{self.running.url}/environment/api-keys"
-        async with self.running.http.post(url, json=body, headers=headers) as answer:
-            reply = await answer.json()
-            assert answer.status == 200, reply
+        async with self.running.http.post(url, json=body, headers=headers) as response:
+            reply = await response.json()
+            assert response.status == 200, reply
             data: dict[str, Any] = reply["data"]
             return data
 
     async def asked(self, method: str, path: str, key: str, **options: Any) -> tuple[int, Any, Any]:
         """Call the gateway's API with this key. Return status, headers and JSON."""
         headers = {"Authorization": f"Bearer {key}", **options.pop("headers", {})}
-        async with self.running.http.request(method, self.running.url + path, headers=headers, **options) as answer:
-            return answer.status, answer.headers, await answer.json(content_type=None)
+        async with self.running.http.request(method, self.running.url + path, headers=headers, **options) as response:
+            return response.status, response.headers, await response.json(content_type=None)
 
-    async def raw(self, message: bytes) -> Answer:
+    async def raw(self, message: bytes) -> Response:
         """Send these bytes on a new connection and return the answer."""
         async with dial(self.port) as client:
             await client.send(message)
-            return await client.answer(message.partition(b" ")[0])
+            return await client.response(message.partition(b" ")[0])
 
     async def warm(self) -> None:
         """Open idle connections to the provider, so that later plain requests take the fast path."""
         for connection_id in ("c1", "c2"):
-            async with self.running.proxied(connection_id, "/warm", integration="lane", headers={"X-W": "1"}) as answer:
-                assert answer.status == 200
-                await answer.read()
+            async with self.running.proxied(
+                connection_id, "/warm", integration="lane", headers={"X-W": "1"}
+            ) as response:
+                assert response.status == 200
+                await response.read()
 
 
 @asynccontextmanager
@@ -68,9 +70,9 @@ async def dial(port: int) -> AsyncIterator[Caller]:
 
 @asynccontextmanager
 async def keyed(
-    folder: Path, *, fast_path: bool = True, answered: Any = None, **proxy: Any
+    folder: Path, *, fast_path: bool = True, responded: Any = None, **proxy: Any
 ) -> AsyncIterator[TwoConnectionGateway]:
-    async with raw_provider(answered) if answered else raw_provider() as provider:
+    async with raw_provider(responded) if responded else raw_provider() as provider:
         base = proxy.pop("base_url", provider.origin)
         entry = {**ENTRY, "proxy": {"base_url": base.replace("ORIGIN", provider.origin), "headers": HEADERS, **proxy}}
         write_entry(folder, "lane", entry)
@@ -93,8 +95,8 @@ async def keyed(
                     "credentials": {"type": "API_KEY", "apiKey": f"key-of-{connection_id}"},
                     "tags": tags,
                 }
-                async with running.http.post(f"{running.url}/connections", json=body, headers=headers) as answer:
-                    assert answer.status == 201, await answer.text()
+                async with running.http.post(f"{running.url}/connections", json=body, headers=headers) as response:
+                    assert response.status == 201, await response.text()
             yield TwoConnectionGateway(running, provider)
         finally:
             await running.stop()

@@ -37,11 +37,11 @@ class Lists:
     seen: list[str] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def response(self, request: web.Request) -> web.StreamResponse:
         self.seen.append(request.raw_path)
         self.headers.append(request.headers)
-        answer = self.page(request)
-        return answer if isinstance(answer, web.StreamResponse) else await answer
+        response = self.page(request)
+        return response if isinstance(response, web.StreamResponse) else await response
 
 
 def pages_of(count: int, size: int = 2) -> Page:
@@ -59,7 +59,7 @@ def pages_of(count: int, size: int = 2) -> Page:
 async def serving(page: Page) -> AsyncIterator[Lists]:
     lists = Lists(page)
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", lists.answer)
+    app.router.add_route("*", "/{path:.*}", lists.response)
     server = TestServer(app)
     await server.start_server()
     lists.url = f"http://127.0.0.1:{server.port}"
@@ -157,8 +157,8 @@ class Paged:
         since = more.pop("since", None)
         headers |= {} if since is None else {"Gateway-Paginate-From": since}
         headers |= more.pop("headers", {})
-        async with self.gateway.proxied(connection_id, path, method, headers=headers, **more) as answer:
-            return PagedReply(answer.status, answer.headers, await answer.read())
+        async with self.gateway.proxied(connection_id, path, method, headers=headers, **more) as response:
+            return PagedReply(response.status, response.headers, await response.read())
 
     async def raw(self, head: str) -> bytes:
         """Send a request with these lines and the three gateway headers. Return all received bytes."""

@@ -42,17 +42,17 @@ class Upstream:
     async def stream(self, request: web.Request) -> web.StreamResponse:
         number, pieces = int(request.match_info["number"]), int(request.match_info["pieces"])
         body = content(number, pieces)
-        answer = web.StreamResponse()
-        await answer.prepare(request)
+        response = web.StreamResponse()
+        await response.prepare(request)
         half = len(body) // 2
-        await answer.write(body[:half])
+        await response.write(body[:half])
         async with self._moved:
             self.begun += 1
             self._moved.notify_all()
         await self.release.wait()
-        await answer.write(body[half:])
-        await answer.write_eof()
-        return answer
+        await response.write(body[half:])
+        await response.write_eof()
+        return response
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Upstream"]:

@@ -33,21 +33,21 @@ class Nodes:
             "connection_id": connection_id,
             "credentials": {"type": "OAUTH2", **tokens, "expires_at": LONG_AGO},
         }
-        async with self.http.post(f"{self.urls[0]}/connections", json=body) as answer:
-            assert answer.status == 201, await answer.text()
+        async with self.http.post(f"{self.urls[0]}/connections", json=body) as response:
+            assert response.status == 201, await response.text()
 
     async def expires_at(self, connection_id: str) -> datetime:
         """Return when the connection's access token expires, as shown by the API."""
         url = f"{self.urls[0]}/connections/{connection_id}?provider_config_key=tracker"
-        async with self.http.get(url) as answer:
-            return datetime.fromisoformat((await answer.json())["credentials"]["expires_at"])
+        async with self.http.get(url) as response:
+            return datetime.fromisoformat((await response.json())["credentials"]["expires_at"])
 
     async def call(self, node: int, connection_id: str) -> tuple[int, dict[str, Any]]:
         """Make one proxied call through the node `node` (modulo their number). Return status and body."""
         names = {"Provider-Config-Key": "tracker", "Connection-Id": connection_id}
         url = f"{self.urls[node % len(self.urls)]}/proxy/x"
-        async with self.http.get(url, headers=names) as answer:
-            return answer.status, await answer.json()
+        async with self.http.get(url, headers=names) as response:
+            return response.status, await response.json()
 
 
 @asynccontextmanager

@@ -26,15 +26,15 @@ async def submit(
         html = await page.text()
     form = {**hidden_in(html), **(typed or {})}
     action = unescape(ACTION.search(html)[1])  # type: ignore[index]
-    async with http.post(action, data=form, **options) as answer:  # type: ignore[arg-type]
-        await answer.read()
-        return answer
+    async with http.post(action, data=form, **options) as response:  # type: ignore[arg-type]
+        await response.read()
+        return response
 
 
 async def to_consent(http: aiohttp.ClientSession, address: str, typed: Mapping[str, str] | None = None) -> str:
     """Submit the form at `address` and return the provider's address to which its answer leads the browser."""
-    answer = await submit(http, address, typed)
-    html = await answer.text()
+    response = await submit(http, address, typed)
+    html = await response.text()
     found = re.search(r'http-equiv="refresh" content="0;url=([^"]+)"', html)
     assert found is not None, html
     return unescape(found[1])

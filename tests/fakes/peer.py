@@ -82,8 +82,8 @@ class FakePeer:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            answer: web.StreamResponse = await handler(request)
-            return answer
+            response: web.StreamResponse = await handler(request)
+            return response
         finally:
             self.at_once -= 1
 

@@ -105,7 +105,7 @@ class PostgresServer:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         self.launch()
-        asyncio.run(self.answers())
+        asyncio.run(self.responses())
 
     def launch(self) -> None:
         settings = [word for setting in self._settings for word in ("-c", setting)]
@@ -120,7 +120,7 @@ class PostgresServer:
                 **self._owner,
             )
 
-    async def answers(self) -> None:
+    async def responses(self) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:

@@ -155,14 +155,14 @@ class Serving:
         }
         address = f"http://127.0.0.1:{self.port}/connections"
         headers = {"Authorization": f"Bearer {SECRET_KEY}"}
-        async with aiohttp.ClientSession(headers=headers) as http, http.post(address, json=body) as answer:
-            assert answer.status == 201, await answer.text()
+        async with aiohttp.ClientSession(headers=headers) as http, http.post(address, json=body) as response:
+            assert response.status == 201, await response.text()
 
     async def metrics(self) -> str:
-        async with aiohttp.ClientSession() as http, http.get(self.metrics_url) as answer:
-            assert answer.status == 200
-            assert answer.content_type == "text/plain"
-            return await answer.text()
+        async with aiohttp.ClientSession() as http, http.get(self.metrics_url) as response:
+            assert response.status == 200
+            assert response.content_type == "text/plain"
+            return await response.text()
 
 
 @asynccontextmanager

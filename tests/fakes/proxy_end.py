@@ -24,10 +24,10 @@ from gateway.egress.guard import Guard
 from gateway.egress.limits import EgressLimits
 from gateway.errors import GatewayError, NotFound
 from gateway.http.origin import Address
-from gateway.middleware.answer_shape import cors
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
+from gateway.middleware.response_shape import cors
 from gateway.middleware.upstream import credentials, upstream
-from gateway.middleware.wanted_answer import decompress
+from gateway.middleware.wanted_response import decompress
 from gateway.middleware.which_connection import connection
 from gateway.process.sockets import BACKLOG
 from gateway.proxy import forward
@@ -160,12 +160,12 @@ async def stand_in_middleware(request: web.Request, handler: Handler) -> web.Str
     try:
         return await handler(request)
     except GatewayError as refusal:
-        answer = web.json_response({"error": refusal.as_json()}, status=refusal.status)
-        answer.headers["Gateway-Error"] = refusal.code
-        answer.headers.update(refusal.headers)
+        response = web.json_response({"error": refusal.as_json()}, status=refusal.status)
+        response.headers["Gateway-Error"] = refusal.code
+        response.headers.update(refusal.headers)
         if refusal.close:
-            answer.force_close()
-        return answer
+            response.force_close()
+        return response
 
 
 def application(

@@ -11,7 +11,7 @@ from tests.fakes.patience import PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
-class RawAnswer:
+class RawResponse:
     """An answer as received. `rest`: the bytes after it."""
 
     line: str
@@ -29,14 +29,14 @@ class RawAnswer:
         return shape
 
 
-def parsed(raw: bytes, *, head_only: bool = False) -> RawAnswer:
+def parsed(raw: bytes, *, head_only: bool = False) -> RawResponse:
     """Return the first answer in `raw`, framed by its Content-Length. `head_only`: for HEAD."""
     head, separator, rest = raw.partition(b"\r\n\r\n")
     assert separator, f"no whole head in {raw!r}"
     line, *fields = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
     length = 0 if head_only else int(headers.get("content-length", "0"))
-    return RawAnswer(line, headers, rest[:length], rest[length:])
+    return RawResponse(line, headers, rest[:length], rest[length:])
 
 
 class RawClient:
@@ -71,7 +71,7 @@ class RawClient:
         async with asyncio.timeout(PATIENCE_S):
             return await self.reader.readexactly(size)
 
-    async def answer(self) -> RawAnswer:
+    async def response(self) -> RawResponse:
         """Return the next answer, framed by its Content-Length, and read nothing after it."""
         head = await self.until(b"\r\n\r\n")
         length = parsed(head, head_only=True).headers.get("content-length", "0")

@@ -49,7 +49,7 @@ async def read_message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 @asynccontextmanager
-async def raw_provider(answer: bytes | Script = OK, *, close: bool = False) -> AsyncIterator[RawProvider]:
+async def raw_provider(response: bytes | Script = OK, *, close: bool = False) -> AsyncIterator[RawProvider]:
     """Answer every request with these bytes, or pass each connection to a script. `close`: one answer per connection."""
     provider = RawProvider()
     tasks: set[asyncio.Task[None]] = set()
@@ -60,14 +60,14 @@ async def raw_provider(answer: bytes | Script = OK, *, close: bool = False) -> A
         assert task is not None
         tasks.add(task)
         try:
-            if callable(answer):
-                await answer(reader, writer)
+            if callable(response):
+                await response(reader, writer)
                 return
             while True:
                 head, body = await read_message(reader)
                 provider.heads.append(head)
                 provider.bodies.append(body)
-                writer.write(answer)
+                writer.write(response)
                 await writer.drain()
                 if close:
                     return

@@ -27,10 +27,10 @@ class ReceivedWebhook:
 
 @dataclass
 class Receiver:
-    """A receiver. `answer` returns the answer to a request; while `hold` is unset, answers wait."""
+    """A receiver. `response` returns the answer to a request; while `hold` is unset, answers wait."""
 
     url: str = ""
-    answer: Callable[[str, Any], web.Response] = lambda _path, _body: web.Response(status=204)
+    response: Callable[[str, Any], web.Response] = lambda _path, _body: web.Response(status=204)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     got: list[ReceivedWebhook] = field(default_factory=list)
     held: int = 0  # requests that have no answer yet
@@ -78,7 +78,7 @@ class Receiver:
         self._came.set()
         await self.hold.wait()
         self.held -= 1
-        answer = self.answer(request.path, body)
-        self.got.append(ReceivedWebhook(request.path, request.headers, body, answer.status))
+        response = self.response(request.path, body)
+        self.got.append(ReceivedWebhook(request.path, request.headers, body, response.status))
         self._came.set()
-        return answer
+        return response

@@ -26,7 +26,7 @@ class RecordingServer:
     def everything(self) -> str:
         return "\n".join(self.received)
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def response(self, request: web.Request) -> web.Response:
         body = (await request.read()).decode("utf-8", "replace")
         fields = "\n".join(f"{name}: {value}" for name, value in request.headers.items())
         self.received.append(f"{request.method} {request.raw_path}\n{fields}\n\n{body}")
@@ -60,7 +60,7 @@ class RecordingServer:
 async def listening() -> AsyncIterator[RecordingServer]:
     recorder = RecordingServer()
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", recorder.answer)
+    app.router.add_route("*", "/{path:.*}", recorder.response)
     async with TestServer(app) as server:
         recorder.url = f"http://127.0.0.1:{server.port}"
         yield recorder

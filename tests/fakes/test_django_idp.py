@@ -22,11 +22,11 @@ async def test_the_whole_life_of_a_grant(tmp_path: Path) -> None:
         async with serving(tmp_path, redirect_uri) as idp:
             page = await walk_consent(session, _authorize_url(idp, redirect_uri))
             assert page.status == 200
-            answer = {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
-            assert answer["state"] == "abc"
-            assert answer["iss"].startswith(idp.url)
+            returned = {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
+            assert returned["state"] == "abc"
+            assert returned["iss"].startswith(idp.url)
 
-            form = {"grant_type": "authorization_code", "code": answer["code"], "redirect_uri": redirect_uri}
+            form = {"grant_type": "authorization_code", "code": returned["code"], "redirect_uri": redirect_uri}
             status, first = await _token(session, idp, form | {"code_verifier": VERIFIER})
             assert (status, first["expires_in"]) == (200, 3)
             headers = {"Authorization": f"Bearer {first['access_token']}"}

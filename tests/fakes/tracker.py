@@ -34,9 +34,9 @@ class Grant:
 
 @dataclass
 class Tracker:
-    """`answer` replaces the token endpoint's next answers. While `hold` is unset, token requests wait; while `hold_api`
+    """`response` replaces the token endpoint's next answers. While `hold` is unset, token requests wait; while `hold_api`
     is unset, all
-    other requests wait. `hold_answer` delays the answers to processed token requests.
+    other requests wait. `hold_response` delays the answers to processed token requests.
 
     `refusal`: the API's status for an unknown token, and for every token on the paths in `forbidden`. With `expires`,
     every access token is valid until its end, rounded down to a whole second as in servers with integer timestamps.
@@ -51,9 +51,9 @@ class Tracker:
     forbidden: set[str] = field(default_factory=set)
     scopes_of: dict[str, str] = field(default_factory=dict)
     expires: bool = False
-    answer: web.Response | None = None
+    response: web.Response | None = None
     hold: asyncio.Event = field(default_factory=asyncio.Event)
-    hold_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    hold_response: asyncio.Event = field(default_factory=asyncio.Event)
     hold_api: asyncio.Event = field(default_factory=asyncio.Event)
     calls: Counter[str] = field(default_factory=Counter)
     grants: list[Grant] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Tracker:
 
     def __post_init__(self) -> None:
         self.hold.set()
-        self.hold_answer.set()
+        self.hold_response.set()
         self.hold_api.set()
 
     def app(self) -> web.Application:
@@ -116,20 +116,22 @@ class Tracker:
         self.token_requests.append(form)
         self.token_headers.append(dict(request.headers))
         await self.hold.wait()
-        if self.answer is not None:
-            return web.Response(status=self.answer.status, body=self.answer.body, headers=self.answer.headers.copy())
+        if self.response is not None:
+            return web.Response(
+                status=self.response.status, body=self.response.body, headers=self.response.headers.copy()
+            )
         if form.get("grant_type") == "authorization_code":
             asked = self._codes.pop(form.get("code", ""), None)
             if asked is None:
                 return web.json_response({"error": "invalid_grant"}, status=400)
-            answer_of_code = self.grant()
+            response_of_code = self.grant()
             if self.scopes_of:
                 self.grants[-1].scopes = frozenset(asked.get("scope", "").split())
-                answer_of_code["scope"] = asked.get("scope", "")
-            return web.json_response(answer_of_code)
-        answer = self.refreshed(form.get("refresh_token", ""))
-        await self.hold_answer.wait()
-        return answer
+                response_of_code["scope"] = asked.get("scope", "")
+            return web.json_response(response_of_code)
+        response = self.refreshed(form.get("refresh_token", ""))
+        await self.hold_response.wait()
+        return response
 
     def refreshed(self, token: str) -> web.Response:
         for grant in self.grants:

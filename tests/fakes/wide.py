@@ -64,14 +64,14 @@ class BalancerTestProvider:
         self, request: web.Request, count: int, after_each: Callable[[], Awaitable[object]] = pause
     ) -> web.StreamResponse:
         """Send numbered events. The last one is named ``end``."""
-        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await answer.prepare(request)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
         for number in range(count):
-            await answer.write(b"id: %d\ndata: event\n\n" % number)
+            await response.write(b"id: %d\ndata: event\n\n" % number)
             await after_each()
-        await answer.write(b"event: end\ndata:\n\n")
-        await answer.write_eof()
-        return answer
+        await response.write(b"event: end\ndata:\n\n")
+        await response.write_eof()
+        return response
 
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(max_msg_size=0)
@@ -88,11 +88,11 @@ class BalancerTestProvider:
         return web.json_response({"sha256": digest.hexdigest(), "bytes": length})
 
     async def _download(self, request: web.Request, count: int) -> web.StreamResponse:
-        answer = web.StreamResponse(headers={"Content-Length": str(count * MIB)})
-        await answer.prepare(request)
+        response = web.StreamResponse(headers={"Content-Length": str(count * MIB)})
+        await response.prepare(request)
         for number in range(count):
-            await answer.write(piece(number))
-        return answer
+            await response.write(piece(number))
+        return response
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["BalancerTestProvider"]:

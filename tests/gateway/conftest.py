@@ -13,7 +13,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 ON_EACH_RUNNER: Final = frozenset(
     f"test_{name}.py"
-    for name in ("handler", "attempts", "passed_answer", "caller_body", "upgrade_tunnel", "forward_isolation")
+    for name in ("handler", "attempts", "passed_response", "caller_body", "upgrade_tunnel", "forward_isolation")
 )
 """The test files of `gateway/proxy` that run three times, since runners differ in how they read, cancel and close."""
 

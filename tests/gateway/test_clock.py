@@ -67,29 +67,29 @@ def test_now_is_the_time_of_the_database(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (clock.now() - AT).total_seconds() == pytest.approx(-300, abs=1e-6)
 
 
-def answer(dates: ProviderDates, ahead_s: float, *, took_s: float = 0.2) -> bool:
+def response(dates: ProviderDates, ahead_s: float, *, took_s: float = 0.2) -> bool:
     """Record an answer of a provider whose clock is `ahead_s` ahead, with a `Date` from the middle of the exchange."""
     date = format_datetime(AT + timedelta(seconds=took_s / 2 + ahead_s), usegmt=True)
     return dates.add_date(AT, AT + timedelta(seconds=took_s), date)
 
 
-def test_three_answers_that_agree_are_a_hint_and_no_correction() -> None:
+def test_three_responses_that_agree_are_a_hint_and_no_correction() -> None:
     dates = ProviderDates()
-    assert [answer(dates, -900.4) for _ in range(4)] == [False, False, True, False]
+    assert [response(dates, -900.4) for _ in range(4)] == [False, False, True, False]
     assert dates.seconds == pytest.approx(-900.4, abs=1.2)
-    assert [answer(dates, 0) for _ in range(3)] == [True, False, False], "the hint goes with the first that disagrees"
+    assert [response(dates, 0) for _ in range(3)] == [True, False, False], "the hint goes with the first that disagrees"
     assert dates.seconds == 0
 
 
 def test_a_provider_whose_clock_alone_is_wrong_is_no_hint() -> None:
     dates = ProviderDates()
-    assert not any(answer(dates, ahead_s) for ahead_s in (900, 0, 900, 900, 0, 901, 900, 0))
+    assert not any(response(dates, ahead_s) for ahead_s in (900, 0, 900, 900, 0, 901, 900, 0))
     assert dates.seconds == 0
 
 
 def test_what_the_exchange_or_the_resolution_explains_is_no_hint() -> None:
     dates = ProviderDates()
-    assert not any(answer(dates, HINT_FROM_S) for _ in range(3))
-    assert not any(answer(dates, 8, took_s=10) for _ in range(3))
+    assert not any(response(dates, HINT_FROM_S) for _ in range(3))
+    assert not any(response(dates, 8, took_s=10) for _ in range(3))
     assert not any(dates.add_date(AT, AT, date) for date in ("", "yesterday", "Wed, 99 Nov 2026 10:00:00 GMT"))
     assert dates.seconds == 0

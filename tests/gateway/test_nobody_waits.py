@@ -36,7 +36,7 @@ LINKS = {
     "queries": "</v1?a&b>," * 6_000,
     "parameters": '<a>; rel="next' + '\\"' * 29_000,
 }
-TOKEN_ANSWERS = {
+TOKEN_RESPONSES = {
     "arrays": f'{{{TOKENS},"x":[{"[]," * 40_000}1]}}',
     "deep": f'{{{TOKENS},"x":{"[" * 60_000}{"]" * 60_000}}}',
     "members": f"{{{TOKENS}{''.join(f',{json.dumps(str(n))}:1' for n in range(10_000))}}}",
@@ -63,7 +63,7 @@ class Provider:
     page = b"[]"
     tokens = ""
 
-    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def response(self, request: web.BaseRequest) -> web.StreamResponse:
         while await request.content.readany():
             pass
         if request.path.endswith("/token"):
@@ -166,7 +166,7 @@ def shapes(agent: str) -> dict[str, Any]:
             {"headers": {**proxied, "Gateway-Paginate": PAGED}},
             {"page": page},
         )
-    for name, text in TOKEN_ANSWERS.items():
+    for name, text in TOKEN_RESPONSES.items():
         cc = {"provider_config_key": "cc", "credentials": {"type": "OAUTH2_CC", "client_id": "a", "client_secret": "b"}}
         found[f"token answer of {name}"] = ("POST", "/connections", {"json": cc}, {"tokens": text})
     return found
@@ -179,7 +179,7 @@ async def test_other_callers_hardly_wait_during_inputs_of_maximum_size(
 ) -> None:
     monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # coverage makes a line ten times as slow
     provider = Provider()
-    server = RawTestServer(provider.answer)
+    server = RawTestServer(provider.response)
     await server.start_server(max_field_size=MIB, max_line_size=MIB)
     assert server.port is not None
     files = Files(tmp_path, server.port)
@@ -205,12 +205,12 @@ async def test_other_callers_hardly_wait_during_inputs_of_maximum_size(
             "connection_id": "c1",
             "credentials": {"type": "API_KEY", "apiKey": "k" * 20},
         }
-        async with http.post(f"{url}/connections", json=made) as answer:
-            assert answer.status == 201, await answer.text()
+        async with http.post(f"{url}/connections", json=made) as response:
+            assert response.status == 201, await response.text()
         wish = {"display_name": "agent", "limits": {"connections": ["up/c1"], "rules": AGENT_RULES}}
-        async with http.post(f"{url}/environment/api-keys", json=wish) as answer:
-            assert answer.status == 200, await answer.text()
-            agent = (await answer.json())["data"]["secret"]
+        async with http.post(f"{url}/environment/api-keys", json=wish) as response:
+            assert response.status == 200, await response.text()
+            agent = (await response.json())["data"]["secret"]
         async with probing(gateway.port) as probe:
             processes = (*gateway.workers(), probe.pid)
             for name, (method, path, options, *first) in shapes(agent).items():
@@ -228,16 +228,16 @@ async def test_other_callers_hardly_wait_during_inputs_of_maximum_size(
                     idle_s = await probe.longest_s()
                     data = None if content is None else io.BytesIO(content)
                     queued_before_s = sum(map(queued_s, processes))
-                    async with http.request(method, url + path, data=data, headers=headers) as answer:
+                    async with http.request(method, url + path, data=data, headers=headers) as response:
                         # the gateway closes the connection if it cannot read the request
                         with suppress(aiohttp.ClientPayloadError):
-                            await answer.read()
+                            await response.read()
                     longest_s = await probe.longest_s()
                     # Time in which other processes use all CPUs does not count.
                     longest_s -= max(0.0, sum(map(queued_s, processes)) - queued_before_s)
                     if longest_s <= 3 * idle_s + 1.5 * unit_s:
                         break  # a slow gateway is slow in each round; load of the machine is not
-                waits[name] = (longest_s, idle_s, answer.status)
+                waits[name] = (longest_s, idle_s, response.status)
     await server.close()
     result = [
         f"{name}: {longest * 1000:.0f} ms, idle {idle * 1000:.0f} ms, status {status}"
@@ -246,7 +246,7 @@ async def test_other_callers_hardly_wait_during_inputs_of_maximum_size(
     print("\n".join([f"unit {unit_s * 1000:.1f} ms", *result]))
     statuses = {name: status for name, (_, _, status) in waits.items()}
     assert 500 not in statuses.values()
-    assert [statuses[f"token answer of {name}"] for name in TOKEN_ANSWERS] == [201] * len(TOKEN_ANSWERS)
+    assert [statuses[f"token answer of {name}"] for name in TOKEN_RESPONSES] == [201] * len(TOKEN_RESPONSES)
     assert statuses["agent's query"] == statuses["agent's form"] == statuses["agent's GraphQL"] == 200
     assert statuses["list of tools"] == statuses["list of events"] == 200
     assert statuses["signed webhook arrays"] == statuses["signed webhook members"] == 200

@@ -131,8 +131,8 @@ async def test_a_body_in_chunks_of_one_byte_passes_both_ways_in_parts(
             head = b"POST /proxy/x HTTP/1.1\r\n" + NAMES + b"Transfer-Encoding: chunked\r\n\r\n"
             await client.send((head + CHUNKS) * 2)
             for _ in range(2):
-                answer = await client.answer()
-                assert (answer.status, answer.body.data) == (200, CONTENT)
+                response = await client.response()
+                assert (response.status, response.body.data) == (200, CONTENT)
     assert arrived == [CONTENT, CONTENT]
     for sizes in parts.values():
         assert sum(sizes) > len(CHUNKS) // 2  # most arrived in expensive pieces

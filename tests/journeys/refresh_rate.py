@@ -72,7 +72,7 @@ async def postgres(round_trip_s: float | None) -> AsyncIterator[tuple[str, int]]
             standby = await asyncio.to_thread(lambda: PostgresServer(SETTINGS, copied_from=port))
             stack.callback(standby.remove)
             standby.launch()
-            await standby.answers()
+            await standby.responses()
             await primary.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
             await primary.run("SELECT pg_reload_conf()")
             while not await primary.run("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):

@@ -208,10 +208,10 @@ async def test_each_ticket_takes_two_calls_at_most(tmp_path: Path) -> None:
         calls = []
         for ticket in TICKETS:
             agent = Agent(session, ready["mcp_add"])
-            answer = await agent.call(*ticket.first)
+            response = await agent.call(*ticket.first)
             if ticket.then is not None:
-                answer = await agent.call(*ticket.then(answer))
-            assert ticket.solution(answer) == ticket.expected(Tracker().issues(site[1])), ticket.text
+                response = await agent.call(*ticket.then(response))
+            assert ticket.solution(response) == ticket.expected(Tracker().issues(site[1])), ticket.text
             assert agent.calls <= MOST_CALLS
             assert agent.largest <= MOST_BYTES
             calls.append(agent.calls)

@@ -81,8 +81,8 @@ async def connected(running: RunningGateway, path: str, **body: Any) -> dict[str
     """Connect with an end user's browser, through the provider's consent and back."""
     made = await running.json("POST", f"/connect/sessions{path}", json=body, expect=201)
     token = parse_qs(urlsplit(made["data"]["connect_link"]).query)["session_token"][0]
-    async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as answer:
-        assert answer.status == 200, await answer.text()
+    async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as response:
+        assert response.status == 200, await response.text()
     result: dict[str, Any] = made["data"]
     return result
 
@@ -95,18 +95,18 @@ async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
     headers = {"Authorization": f"Bearer {above['secret']}"}
     async with running.http.post(
         f"{running.url}/environment/api-keys", json={**wish, "display_name": "below"}, headers=headers
-    ) as answer:
-        below = (await answer.json())["data"]
+    ) as response:
+        below = (await response.json())["data"]
     # Connections: imported, read, changed, deleted; connected and reconnected by an end user.
     grant = {**tracker.grant(), "refresh_token": MARKERS[2], "expires_at": "2020-01-01T00:00:00Z"}
     await running.imported({name: text for name, text in grant.items() if name != "expires_in"}, "dead")
-    async with running.proxied("dead", "/me") as answer:
-        assert answer.status == 424
+    async with running.proxied("dead", "/me") as response:
+        assert response.status == 424
     await running.imported(tracker.grant(), "c1", end_user={"id": "anna@example.com"})
     read = f"{running.url}/connections/c1?provider_config_key=tracker"
     below_headers = {"Authorization": f"Bearer {below['secret']}"}
-    async with running.http.get(read, headers=below_headers) as answer:
-        assert (await answer.json())["credentials"]["access_token"]
+    async with running.http.get(read, headers=below_headers) as response:
+        assert (await response.json())["credentials"]["access_token"]
     await running.json("PATCH", "/connections/c1?provider_config_key=tracker", json={"tags": {"a": "b"}}, expect=200)
     await connected(running, "", end_user={"id": "ben"}, allowed_integrations=["tracker"])
     listed = await running.json("GET", "/connections?endUserId=ben")
@@ -159,9 +159,9 @@ async def test_records_say_who_from_where_on_whose_behalf(audited: RunningGatewa
     audit(audited)
     await provoke_all(audited, tracker)
     await audited.runtime.audit_keeper.once()
-    answer = await audited.json("GET", "/audit?limit=1000", expect=200)
+    response = await audited.json("GET", "/audit?limit=1000", expect=200)
     by_action: dict[str, list[dict[str, Any]]] = {}
-    for one in answer["data"]:
+    for one in response["data"]:
         by_action.setdefault(one["action"], []).append(one)
     (read,) = by_action["credential.read"]
     below, above = (one["key_id"] for one in by_action["key.created"])
@@ -188,7 +188,7 @@ async def test_records_say_who_from_where_on_whose_behalf(audited: RunningGatewa
     one_page = await audited.json("GET", "/audit?limit=2", expect=200)
     next_page = await audited.json("GET", f"/audit?limit=2&cursor={one_page['next_cursor']}", expect=200)
     assert [one["sequence"] for one in one_page["data"] + next_page["data"]] == [
-        one["sequence"] for one in answer["data"][:4]
+        one["sequence"] for one in response["data"][:4]
     ]
 
 
@@ -262,9 +262,9 @@ async def test_a_credential_that_cannot_be_recorded_is_not_returned(audited: Run
     await audited.imported(tracker.grant())
     store = audited.runtime.store
     await store.transactions.write(lambda db: db.execute(text("ALTER TABLE audit_pending RENAME TO gone")))
-    answer = await audited.json("GET", "/connections/c1?provider_config_key=tracker")
-    assert "credentials" not in answer
-    assert answer["error"]["code"] in {"store_unavailable", "server_error"}
+    response = await audited.json("GET", "/connections/c1?provider_config_key=tracker")
+    assert "credentials" not in response
+    assert response["error"]["code"] in {"store_unavailable", "server_error"}
 
 
 async def test_only_a_key_with_the_scope_reads_the_audit_and_only_its_environment(
@@ -277,8 +277,8 @@ async def test_only_a_key_with_the_scope_reads_the_audit_and_only_its_environmen
         made = (await audited.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
         for path in ("/audit", "/audit/uses"):
             headers = {"Authorization": f"Bearer {made['secret']}"}
-            async with audited.http.get(audited.url + path, headers=headers) as answer:
-                assert answer.status == status
+            async with audited.http.get(audited.url + path, headers=headers) as response:
+                assert response.status == status
     await audited.runtime.audit_keeper.once()
     body = await audited.json("GET", "/audit?limit=1000", expect=200)
     assert {one["environment"] for one in body["data"]} == {"dev"}
@@ -294,11 +294,11 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
     made = (await audited.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     for secret in (made["secret"], made["secret"], made["secret"], ""):
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        async with audited.proxied("c1", "/me", headers=headers) as answer:
-            await answer.read()
-            assert answer.status == 200
-    async with audited.proxied("nobody", "/me") as answer:  # nothing was sent, so no credential was used
-        assert answer.status == 404
+        async with audited.proxied("c1", "/me", headers=headers) as response:
+            await response.read()
+            assert response.status == 200
+    async with audited.proxied("nobody", "/me") as response:  # nothing was sent, so no credential was used
+        assert response.status == 404
     async with asyncio.timeout(PATIENCE_S):
         while (body := await audited.json("GET", "/audit/uses", expect=200))["calls"] < 4:
             await asyncio.sleep(0.02)
@@ -362,6 +362,6 @@ async def _writing(gateway: Serving, name: str, acknowledged: list[str]) -> None
             credentials = {"type": "API_KEY", "apiKey": "k" * 20}
             body = {"provider_config_key": CONNECTION["Provider-Config-Key"], "connection_id": made}
             url = f"http://127.0.0.1:{gateway.port}/connections"
-            async with http.post(url, json={**body, "credentials": credentials}) as answer:
-                assert answer.status == 201
+            async with http.post(url, json={**body, "credentials": credentials}) as response:
+                assert response.status == 201
             acknowledged.append(made)

@@ -90,9 +90,9 @@ async def test_tokens_that_end_together_are_renewed_in_turn(tmp_path: Path) -> N
         await asyncio.sleep(max(0.0, (ends - datetime.now(UTC)).total_seconds() - AHEAD_S))
         assert await used(gateway) == {200}
         during: list[float] = []
-        while (answer := await asked(gateway, tokens))["calls"] < COUNT:
+        while (response := await asked(gateway, tokens))["calls"] < COUNT:
             during.append(await percentile_99_ms(gateway, WINDOW_S))
-        assert answer == {"calls": COUNT, "distinct": COUNT}
+        assert response == {"calls": COUNT, "distinct": COUNT}
         if MEASURED:
             usual, meanwhile = fmean(before), fmean(during)
             print(
@@ -113,8 +113,8 @@ async def imported(gateway: Nodes) -> datetime:
             "connection_id": connection_id,
             "credentials": {**credentials, "expires_at": expires_at.isoformat()},
         }
-        async with gateway.http.post(f"{gateway.urls[0]}/connections", json=body) as answer:
-            assert answer.status == 201, await answer.text()
+        async with gateway.http.post(f"{gateway.urls[0]}/connections", json=body) as response:
+            assert response.status == 201, await response.text()
 
     async def some() -> None:
         for n in waiting:
@@ -153,6 +153,6 @@ def latencies(windows_ms: list[float]) -> str:
 
 
 async def asked(gateway: Nodes, url: str) -> dict[str, int]:
-    async with gateway.http.get(f"{url}/count") as answer:
-        body: dict[str, int] = await answer.json()
+    async with gateway.http.get(f"{url}/count") as response:
+        body: dict[str, int] = await response.json()
         return body

@@ -56,9 +56,9 @@ class Internet:
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
-        self.token_answer: dict[str, Any] = {}
+        self.token_response: dict[str, Any] = {}
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def response(self, request: web.Request) -> web.Response:
         origin = request.headers[ORIGIN]
         result = {name: value for name, value in request.headers.items() if name != ORIGIN}
         self.seen.append(
@@ -73,13 +73,13 @@ class Internet:
             return web.json_response(
                 [{"id": "site-1", "url": "https://acme.atlassian.net", "name": "acme", "scopes": []}]
             )
-        return web.json_response(self.token_answer)
+        return web.json_response(self.token_response)
 
 
 async def test_a_hundred_entries_do_what_their_facts_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[str] = []
     web_of_providers = Internet()
-    async with diverted(monkeypatch, web_of_providers.answer) as port:
+    async with diverted(monkeypatch, web_of_providers.response) as port:
         chosen = [one for one in facts() if one["auth_mode"] in modes()]
         running = RunningGateway(tmp_path, gateway_yaml(chosen, port))
         await running.start()
@@ -117,7 +117,7 @@ def hosts(provider: Provider) -> list[str]:
 async def compared(running: RunningGateway, providers: Internet, expected: "Expected") -> AsyncIterator[str]:
     """Connect, make a call, and yield each difference."""
     providers.seen.clear()
-    providers.token_answer = expected.token_answer()
+    providers.token_response = expected.token_response()
     if expected.mode == "OAUTH2":
         async for fault in consented(running, providers, expected):
             yield fault
@@ -125,8 +125,8 @@ async def compared(running: RunningGateway, providers: Internet, expected: "Expe
         await imported(running, expected)
     (connection,) = (await running.json("GET", f"/connections?integrationId={expected.name}"))["connections"]
     options: dict[str, Any] = {"integration": expected.name, "skip_auto_headers": ["User-Agent", "Accept"]}
-    async with running.proxied(connection["connection_id"], "/some/path?x=1", **options) as answer:
-        assert answer.status == 200, (expected.name, await answer.text())
+    async with running.proxied(connection["connection_id"], "/some/path?x=1", **options) as response:
+        assert response.status == 200, (expected.name, await response.text())
     sent = providers.seen[-1]
     if sent["url"] != expected.proxied_url():
         yield f"called {sent['url']}, not {expected.proxied_url()}"
@@ -139,9 +139,9 @@ async def consented(running: RunningGateway, providers: Internet, expected: "Exp
     defaults = {expected.name: {"connection_config": expected.given}}
     token = await running.session_token(allowed_integrations=[expected.name], integrations_config_defaults=defaults)
     begin = f"{running.url}/oauth/connect/{expected.name}?connect_session_token={token}"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        assert answer.status == 302, (expected.name, await answer.text())
-        address = answer.headers["Location"]
+    async with running.http.get(begin, allow_redirects=False) as response:
+        assert response.status == 302, (expected.name, await response.text())
+        address = response.headers["Location"]
     base, query = parted(address)
     if base != expected.authorization_url():
         yield f"sends users to {base}, not {expected.authorization_url()}"
@@ -151,8 +151,8 @@ async def consented(running: RunningGateway, providers: Internet, expected: "Exp
     if ("code_challenge" in query) != expected.pkce:
         yield f"PKCE is {'on' if 'code_challenge' in query else 'off'}"
     back = {"state": query["state"], expected.code_param: "the code", **expected.sent_by_callback()}
-    async with running.http.get(f"{running.url}/oauth/callback", params=back) as answer:
-        assert answer.status == 200, (expected.name, await answer.text())
+    async with running.http.get(f"{running.url}/oauth/callback", params=back) as response:
+        assert response.status == 200, (expected.name, await response.text())
     async for fault in asked_for_a_token(providers.seen[0], expected, running.url):
         yield fault
 
@@ -220,8 +220,8 @@ class Expected:
             "OAUTH2": {},
         }[self.mode]
 
-    def token_answer(self) -> dict[str, Any]:
-        answer: dict[str, Any] = {
+    def token_response(self) -> dict[str, Any]:
+        response: dict[str, Any] = {
             "token_type": "bearer",
             "expires_in": 3600,
             "refresh_token": "r",
@@ -229,18 +229,18 @@ class Expected:
         }
         for path in self.facts.get("token_response_metadata", ()):
             *steps, last = path.split(".")
-            inner = answer
+            inner = response
             for step in steps:
                 inner = inner.setdefault(step, {})
             inner[last] = self.values.get(path, "told")
         places = self.facts.get("token_response", {})
         for key, value in (("token_path", TOKEN), ("refresh_token_path", "r"), ("expiry_path", 3600)):
             *steps, last = places.get(key, "unused").split(".")
-            inner = answer
+            inner = response
             for step in steps:
                 inner = inner.setdefault(step, {})
             inner[last] = value
-        return answer
+        return response
 
     def sent_by_callback(self) -> dict[str, str]:
         return {name: self.values.get(name, "told") for name in self.facts.get("callback_metadata", ())}

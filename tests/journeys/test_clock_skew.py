@@ -43,9 +43,9 @@ async def called(gateways: Nodes, tracker: Tracker) -> Counter[int]:
 async def slow(tracker: Tracker, ended: asyncio.Event) -> None:
     """Release the answers of the token endpoint in batches, every SLOW_S."""
     while not ended.is_set():
-        tracker.hold_answer.clear()
+        tracker.hold_response.clear()
         await asyncio.sleep(SLOW_S)
-        tracker.hold_answer.set()
+        tracker.hold_response.set()
         await asyncio.sleep(0)
 
 
@@ -61,7 +61,7 @@ async def test_clocks_that_differ_lose_no_token_and_fail_no_call(
         slowing = asyncio.create_task(slow(tracker, ended))
         statuses = await called(gateways, tracker)
         ended.set()
-        tracker.hold_answer.set()
+        tracker.hold_response.set()
         await slowing
         assert statuses == {200: CONNECTIONS * ROUNDS * 4}
         assert not any(grant.revoked for grant in tracker.grants)
@@ -71,9 +71,9 @@ async def test_clocks_that_differ_lose_no_token_and_fail_no_call(
                 ends = await gateways.expires_at(one)
                 assert abs((ends - datetime.now(UTC)).total_seconds() - ttl_s) < 100, "by the database's clock"
         for node, skew_s in zip(gateways.running, skews_s, strict=True):
-            async with gateways.http.get(f"http://127.0.0.1:{node.port}/ready") as answer:
-                shown = await answer.json()
-                assert answer.status == 200
+            async with gateways.http.get(f"http://127.0.0.1:{node.port}/ready") as response:
+                shown = await response.json()
+                assert response.status == 200
             if skew_s:
                 assert shown["clock"] == "off"
                 assert abs(shown["clock_offset_seconds"] + skew_s) < 1
@@ -94,8 +94,8 @@ async def test_a_node_whose_clock_is_off_by_far_refreshes_nothing_and_says_so(
         assert shown["error"]["payload"]["reason"] == "clock_offset"
         assert tracker.calls["refresh_token"] == 0
         for query, status in (("", 200), ("?store=required", 503)):
-            async with gateways.http.get(f"{gateways.urls[1]}/ready{query}") as answer:
-                assert answer.status == status
-                assert (await answer.json())["clock"] == "refused"
+            async with gateways.http.get(f"{gateways.urls[1]}/ready{query}") as response:
+                assert response.status == status
+                assert (await response.json())["clock"] == "refused"
         assert "refreshes no token" in json.dumps(await gateways.running[1].logged("clock_offset"))
         assert (await gateways.call(0, "c1"))[0] == 200

@@ -82,7 +82,7 @@ async def test_the_curl_line_works_at_once_after_a_second_start_and_with_a_state
         assert shlex.split(first["curl"])[-1].startswith(f"{first['url']}/proxy/ex/sandbox/")
         assert await issues_of(first) == 2
         assert await found_by_an_agent(first) == 2
-        await health_ready_and_the_links_answer(first)
+        await health_ready_and_the_links_respond(first)
         the_keys_and_the_database_are_their_owners_alone(state)
         await commands_beside_it_find_both_ports(state, first)
         assert await ended(process, first, signal.SIGTERM) == 0
@@ -102,7 +102,7 @@ async def test_the_curl_line_works_at_once_after_a_second_start_and_with_a_state
     await a_wrong_encryption_key_is_told_in_the_gateways_own_words(state)
 
 
-async def health_ready_and_the_links_answer(ready: dict[str, Any]) -> None:
+async def health_ready_and_the_links_respond(ready: dict[str, Any]) -> None:
     async with aiohttp.ClientSession() as session:
         links = (ready["connect_link"], ready["console_link"])
         for address in (f"{ready['url']}/health", f"{ready['url']}/ready", *links):
@@ -147,15 +147,15 @@ async def the_death_of_the_gateway_ends_the_demo_with_its_last_words(process: Pr
 async def a_wrong_encryption_key_is_told_in_the_gateways_own_words(state: Path) -> None:
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(state), stdout=PIPE, stderr=PIPE)
     try:
-        out, answer = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        out, response = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     finally:
         if process.returncode is None:
             process.kill()
             await process.communicate()
     assert (process.returncode, out) == (1, b"")
-    assert "the gateway ended (exit code" in answer.decode()
-    assert "key" in answer.decode().splitlines()[-1]
-    assert "Traceback" not in answer.decode()
+    assert "the gateway ended (exit code" in response.decode()
+    assert "key" in response.decode().splitlines()[-1]
+    assert "Traceback" not in response.decode()
 
 
 def _child(parent: int, word: str) -> int:

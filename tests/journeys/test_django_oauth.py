@@ -54,8 +54,8 @@ async def test_connect_call_expire_call_again_restart_call_again(
     assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
     await _until_expired(gateway_server, django_idp, connected)
     await gateway_server.restart()
-    status, answer = await gateway_server.call("POST", WHOAMI, body={"n": 1}, headers=headers)
-    assert (status, answer["user"], answer["body"]) == (201, "ada", '{"n": 1}')
+    status, response = await gateway_server.call("POST", WHOAMI, body={"n": 1}, headers=headers)
+    assert (status, response["user"], response["body"]) == (201, "ada", '{"n": 1}')
     counts = await django_idp.token_requests(gateway_server.session)
     assert counts["authorization_code"] == 1
     assert counts["refresh_token"] > renewed
@@ -105,8 +105,8 @@ async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
     nonces = set()
     for _ in range(2):
         authorization = await gateway_server.connect_url("accounts")
-        async with end_user.get(authorization, allow_redirects=False) as answer:
-            provider_page = answer.headers["Location"]
+        async with end_user.get(authorization, allow_redirects=False) as response:
+            provider_page = response.headers["Location"]
         (nonce,) = parse_qs(urlsplit(provider_page).query)["nonce"]
         page = await walk_consent(end_user, provider_page)
         assert page.status == 200, page.text
@@ -147,8 +147,8 @@ async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: Gatewa
         seen |= {shown["credentials"]["access_token"], shown["credentials"]["refresh_token"]}
         await _until_expired(gateway_server, django_idp, connected)
         headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_named(connected)}
-        async with gateway_server.session.get(gateway_server.url + WHOAMI, headers=headers) as answer:
-            await answer.read()  # on a busy machine the new token may have expired on arrival
+        async with gateway_server.session.get(gateway_server.url + WHOAMI, headers=headers) as response:
+            await response.read()  # on a busy machine the new token may have expired on arrival
     assert len(seen) >= 9
     files = [
         file for file in gateway_server.folder.rglob("*") if file.is_file() and file.suffix not in (".yaml", ".env")

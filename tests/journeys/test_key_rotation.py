@@ -76,8 +76,8 @@ class Load:
                 await self.running.imported(self.tracker.grant(), f"new-{number}")
                 outcome = "written"
             else:
-                status, answer = await self.running.call(number, f"c{number % CONNECTIONS}")
-                outcome = "answered" if status == 200 else f"{status} {answer.get('error', answer)}"
+                status, response = await self.running.call(number, f"c{number % CONNECTIONS}")
+                outcome = "answered" if status == 200 else f"{status} {response.get('error', response)}"
         except (AssertionError, aiohttp.ClientError, TimeoutError) as fault:
             outcome = f"{type(fault).__name__} {fault}"
         self.outcomes[outcome] += 1
@@ -154,8 +154,8 @@ async def test_a_gateway_that_was_not_reported_of_the_new_key_reads_its_file_aga
         await running.imported(tracker.grant(), "before")
         key_list(tmp_path, running, NEXT, ENCRYPTION_KEY, reload=False)
         await gateway(tmp_path, "keys", "rotate")
-        answers = await asyncio.gather(*(running.call(n, "before") for n in range(20)))
-        assert {status for status, _ in answers} == {200}
+        responses = await asyncio.gather(*(running.call(n, "before") for n in range(20)))
+        assert {status for status, _ in responses} == {200}
         await asyncio.gather(*(running.imported(tracker.grant(), f"after-{n}") for n in range(20)))
         entries = [entry["event"] for entry in running.running[0].log]
     assert 1 <= entries.count("encryption_key_missing") <= workers

@@ -26,8 +26,8 @@ async def walked(
     """Walk through a whole flow and return the message that the socket receives."""
     async with cluster.http.post(
         f"{cluster.urls[socket_on]}/connect/sessions", json={"end_user": {"id": "u"}}
-    ) as answer:
-        token = (await answer.json())["data"]["token"]
+    ) as response:
+        token = (await response.json())["data"]["token"]
     jar = aiohttp.CookieJar(unsafe=True)
     async with (
         aiohttp.ClientSession(cookie_jar=jar) as browser,
@@ -37,13 +37,13 @@ async def walked(
         assert ack["message_type"] == "connection_ack"
         asked = {"connect_session_token": token, "ws_client_id": ack["ws_client_id"], **(query or {})}
         begin = f"{cluster.urls[socket_on]}/oauth/connect/tracker?{urlencode(asked)}"
-        async with browser.get(begin, allow_redirects=False) as answer:
-            consent = answer.headers["Location"]
-        async with browser.get(consent, allow_redirects=False) as answer:
-            back = answer.headers["Location"]
+        async with browser.get(begin, allow_redirects=False) as response:
+            consent = response.headers["Location"]
+        async with browser.get(consent, allow_redirects=False) as response:
+            back = response.headers["Location"]
         there = back.replace(cluster.urls[socket_on], cluster.urls[callback_on])
-        async with browser.get(there) as answer:
-            await answer.read()
+        async with browser.get(there) as response:
+            await response.read()
         message: dict[str, Any] = await socket.receive_json(timeout=PATIENCE_S)
         return message
 
@@ -52,8 +52,8 @@ async def test_a_node_that_did_not_open_the_socket_delivers(tracker: Tracker, tm
     async with nodes(tmp_path, tracker.url, store_url, count=2) as cluster:
         message = await walked(cluster, 0, 1)
         assert (message["message_type"], message["provider_config_key"]) == ("success", "tracker")
-        async with cluster.http.get(f"{cluster.urls[1]}/connections") as answer:
-            listed = (await answer.json())["connections"]
+        async with cluster.http.get(f"{cluster.urls[1]}/connections") as response:
+            listed = (await response.json())["connections"]
         assert [one["connection_id"] for one in listed] == [message["connection_id"]]
         result = await walked(cluster, 1, 0, {"params[subdomain]": "nowhere"})
         assert (result["message_type"], result["error_type"]) == ("error", "connection_validation_failed")

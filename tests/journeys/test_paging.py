@@ -33,8 +33,8 @@ async def curl(ready: dict[str, Any], path: str, *more: str) -> bytes:
 async def arm(state: Path, **fault: Any) -> None:
     entry = yaml.safe_load((state / "catalog" / "sandbox.yaml").read_text())
     address = f"{entry['proxy']['base_url']}/sandbox/faults"
-    async with aiohttp.ClientSession() as session, session.post(address, json=fault) as answer:
-        assert answer.status == 201
+    async with aiohttp.ClientSession() as session, session.post(address, json=fault) as response:
+        assert response.status == 201
 
 
 def resident_kb(state: Path) -> int:
@@ -60,8 +60,8 @@ async def test_ten_thousand_records_come_once_each_and_in_order(tmp_path: Path) 
             body = await curl(ready, f"/lists/{way}", "-H", "Gateway-Paginate: all")
             *records, trailer = body.splitlines()
             assert records == [record(number).encode() for number in range(1, COUNT + 1)], way
-            answer = json.loads(trailer)["gateway_trailer"]
-            assert answer == {"complete": True, "pages": pages, "records": COUNT, "attempts": pages + 1}
+            response = json.loads(trailer)["gateway_trailer"]
+            assert response == {"complete": True, "pages": pages, "records": COUNT, "attempts": pages + 1}
         await curl(ready, "/lists/offset?count=100000", "-H", "Gateway-Paginate: all; limit=1000")
         assert resident_kb(state) - before < GROWTH_KB
         await a_list_in_parts_is_the_same_list(ready)
@@ -74,8 +74,8 @@ async def a_list_in_parts_is_the_same_list(ready: dict[str, Any]) -> None:
         body = await curl(ready, "/lists/link-body?count=700", "-H", "Gateway-Paginate: 3", *more)
         *records, trailer = body.splitlines()
         seen += records
-        answer = json.loads(trailer)["gateway_trailer"]
-        if answer["complete"]:
+        response = json.loads(trailer)["gateway_trailer"]
+        if response["complete"]:
             break
-        more = ("-H", f"Gateway-Paginate-From: {answer['cursor']}")
+        more = ("-H", f"Gateway-Paginate-From: {response['cursor']}")
     assert seen == [record(number).encode() for number in range(1, 701)]

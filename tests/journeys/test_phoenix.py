@@ -48,8 +48,8 @@ async def phoenix(tmp_path: Path) -> AsyncIterator[str]:
             while True:
                 assert server.process.returncode is None, server.log.read_text(errors="replace")[-2000:]
                 try:
-                    async with http.get(f"{url}/v1/projects") as answer:
-                        if answer.status == 200:
+                    async with http.get(f"{url}/v1/projects") as response:
+                        if response.status == 200:
                             break
                 except aiohttp.ClientError:
                     await asyncio.sleep(0.2)
@@ -60,8 +60,8 @@ async def stored(url: str, trace: str, count: int) -> list[dict[str, Any]]:
     """Wait for `count` spans of `trace` and return them as Phoenix has stored them."""
     async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
         while True:
-            async with http.get(f"{url}/v1/projects/default/spans?limit=1000") as answer:
-                spans = (await answer.json())["data"] if answer.status == 200 else []
+            async with http.get(f"{url}/v1/projects/default/spans?limit=1000") as response:
+                spans = (await response.json())["data"] if response.status == 200 else []
             mine = [one for one in spans if one["context"]["trace_id"] == trace]
             if len(mine) >= count:
                 return mine

@@ -44,10 +44,10 @@ class Provider:
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.read())
-        answer = self.page(request, json.loads(self.bodies[-1] or b"null"))
-        if isinstance(answer, web.StreamResponse):
-            return answer
-        return web.json_response(await answer if isinstance(answer, Awaitable) else answer)
+        response = self.page(request, json.loads(self.bodies[-1] or b"null"))
+        if isinstance(response, web.StreamResponse):
+            return response
+        return web.json_response(await response if isinstance(response, Awaitable) else response)
 
     @property
     def sent(self) -> list[Any]:
@@ -270,7 +270,7 @@ async def test_graphql_that_writes_or_has_no_place_for_the_cursor_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("response", "says"),
     [
         ({"errors": [{"message": "no such field"}], "data": None}, "no such field"),
         ({"data": {"a": {"nodes": []}}}, "endCursor hasNextPage"),
@@ -280,9 +280,9 @@ async def test_graphql_that_writes_or_has_no_place_for_the_cursor_is_refused(
     ],
 )
 async def test_a_page_that_does_not_show_its_connection_is_no_empty_list(
-    tmp_path: Path, answer: Any, says: str
+    tmp_path: Path, response: Any, says: str
 ) -> None:
-    provider = Provider(lambda _request, _body: answer)
+    provider = Provider(lambda _request, _body: response)
     async with paged(tmp_path, provider, GRAPHQL) as list_:
         reply = await list_.call("all", "/graphql", method="POST", json={"query": QUERY})
         if reply.status == 502:
@@ -354,7 +354,7 @@ async def test_a_body_that_is_no_json_object_or_too_large_is_not_sent(tmp_path: 
         assert provider.bodies == []
 
 
-async def test_post_with_expect_100_continue_is_answered(tmp_path: Path) -> None:
+async def test_post_with_expect_100_continue_gets_a_response(tmp_path: Path) -> None:
     provider = search(1)
     async with paged(tmp_path, provider, SEARCH) as list_:
         reply = await list_.call("all", "/objects/x/search", method="POST", json={"a": 1}, expect100=True)

@@ -32,9 +32,9 @@ async def crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> int:
         while tracker.calls["refresh_token"] == before:
             await asyncio.sleep(0.01)
     tracker.hold.set()
-    answers = await asyncio.gather(*calls)
-    assert Counter(status for status, _ in answers) == {200: CROWD}
-    assert len({reported["token"] for _, reported in answers}) == 1
+    responses = await asyncio.gather(*calls)
+    assert Counter(status for status, _ in responses) == {200: CROWD}
+    assert len({reported["token"] for _, reported in responses}) == 1
     assert not any(grant.revoked for grant in tracker.grants)
     return tracker.calls["refresh_token"] - before
 

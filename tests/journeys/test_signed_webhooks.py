@@ -109,9 +109,9 @@ class Hooked:
 
     async def send(self, body: bytes = BODY, path: str = PATH, **headers: str) -> int:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.gateway.http.post(self.gateway.url + path, data=body, headers=named) as answer:
-            self.text = await answer.text()
-            return answer.status
+        async with self.gateway.http.post(self.gateway.url + path, data=body, headers=named) as response:
+            self.text = await response.text()
+            return response.status
 
 
 @pytest.fixture
@@ -158,9 +158,9 @@ class PlaidKeys:
         self.keys = {kid: generate_private_key(SECP256R1()) for kid in ("k1", "old")}
         self.asked: list[str] = []
         self.fails: int | None = None
-        there.on(PLAID, self.answer)
+        there.on(PLAID, self.response)
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def response(self, request: web.Request) -> web.Response:
         asked = await request.json()
         self.asked.append(asked["key_id"])
         if self.fails is not None:
@@ -244,10 +244,10 @@ async def test_keys_are_requested_once_and_not_endlessly(
     plaid = PlaidKeys(there)
     hooked = await start("plaid", PLAID_SECRET)
     key = generate_private_key(SECP256R1())
-    answers = [await hooked.send(plaid_verification=plaid.sign(kid="same", key=key)) for _ in range(5)]
-    assert (answers, plaid.asked) == ([401] * 5, ["same"])
-    answers = [await hooked.send(plaid_verification=plaid.sign(kid=f"x{number}", key=key)) for number in range(20)]
-    assert (answers.count(401), answers.count(503), len(plaid.asked)) == (9, 11, 10)
+    responses = [await hooked.send(plaid_verification=plaid.sign(kid="same", key=key)) for _ in range(5)]
+    assert (responses, plaid.asked) == ([401] * 5, ["same"])
+    responses = [await hooked.send(plaid_verification=plaid.sign(kid=f"x{number}", key=key)) for number in range(20)]
+    assert (responses.count(401), responses.count(503), len(plaid.asked)) == (9, 11, 10)
     now(61)
     assert await hooked.send(plaid_verification=plaid.sign(iat=int(time.time()) + 61)) == 200
 
@@ -270,8 +270,8 @@ async def test_made_up_key_ids_keep_no_key_that_was_there_from_being_requested_a
     assert await hooked.send(b"{}", plaid_verification=plaid.sign(b"{}", iat=int(time.time()) + 3700)) == 200
     plaid.fails = 500
     now(7500)
-    answers = [await hooked.send(plaid_verification=plaid.sign(iat=int(time.time()) + 7500)) for _ in range(20)]
-    assert answers == [503] * 20
+    responses = [await hooked.send(plaid_verification=plaid.sign(iat=int(time.time()) + 7500)) for _ in range(20)]
+    assert responses == [503] * 20
     assert plaid.asked.count("k1") == 2 + 10
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.http.scope_challenge import MOST_SCOPES
 from gateway.records.states import State
 from gateway.refresh.backoff import API_DEGRADED
-from tests.fakes.agents import Answering, agents
+from tests.fakes.agents import Responding, agents
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
@@ -36,8 +36,8 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 
 async def session(running: RunningGateway, connection_id: str, *, scopes: str | None = None) -> str:
     """Return the connect link for the connection."""
-    async with running.proxied(connection_id) as answer:
-        link = (await answer.json())["error"]["payload"]["connect_url"]
+    async with running.proxied(connection_id) as response:
+        link = (await response.json())["error"]["payload"]["connect_url"]
     if scopes is None:
         return str(link)
     row = await running.runtime.sessions.find(token_of(link))
@@ -56,17 +56,17 @@ async def connected(running: RunningGateway, link: str) -> str:
     """Follow the link as the end user's browser does, through the provider's consent and back."""
     async with running.http.get(
         f"{running.url}/oauth/connect/tracker?connect_session_token={token_of(link)}"
-    ) as answer:
-        assert answer.status == 200, await answer.text()
-        return await answer.text()
+    ) as response:
+        assert response.status == 200, await response.text()
+        return await response.text()
 
 
 async def called(running: RunningGateway, path: str, **headers: str) -> tuple[int, Any, str | None]:
-    async with running.proxied("c1", path, headers=headers) as answer:
-        challenge = answer.headers.get("WWW-Authenticate", "")
-        assert (answer.status == 403) == ('error="insufficient_scope"' in challenge)
-        assert "Gateway-Error" not in answer.headers
-        return answer.status, await answer.json(), answer.headers.get("Gateway-Connect-Url")
+    async with running.proxied("c1", path, headers=headers) as response:
+        challenge = response.headers.get("WWW-Authenticate", "")
+        assert (response.status == 403) == ('error="insufficient_scope"' in challenge)
+        assert "Gateway-Error" not in response.headers
+        return response.status, await response.json(), response.headers.get("Gateway-Connect-Url")
 
 
 async def scopes(running: RunningGateway) -> Any:
@@ -150,8 +150,8 @@ async def test_a_scope_that_the_app_may_not_ask_for_is_not_requested_again(
     assert link is not None
     tracker.callback_extra = {"error": "invalid_scope"}
     start = f"{running.url}/oauth/connect/tracker?connect_session_token={token_of(link)}"
-    async with running.http.get(start) as answer:
-        assert answer.status == 400
+    async with running.http.get(start) as response:
+        assert response.status == 400
     tracker.callback_extra = {}
     assert (await scopes(running))["missing"] == []
     await connected(running, link)
@@ -194,8 +194,8 @@ async def test_the_connections_that_lack_scopes_are_listed(
     assert sorted(await lacking(running)) == ["c1", "c2", "c3"]
     async with running.http.get(
         f"{running.url}/connections?missingScopes=true&page=1", headers=running.headers
-    ) as answer:
-        assert answer.status == 400
+    ) as response:
+        assert response.status == 400
 
 
 async def lacking(running: RunningGateway, **query: str) -> list[str]:
@@ -212,14 +212,14 @@ async def lacking(running: RunningGateway, **query: str) -> list[str]:
 
 async def test_a_credential_in_the_base_address_is_not_in_the_path_that_is_noted(tmp_path: Path) -> None:
     async with agents(tmp_path, base="/base/bot${apiKey}") as door:
-        door.provider.answering = refusing("admin")
+        door.provider.responding = refusing("admin")
         key = await door.key("GET /base/**", scopes=["environment:proxy", "environment:connections:read"])
         bearer = {"Authorization": f"Bearer {key}"}
-        async with door.running.proxied("c1", "/items?q=1", integration="lane", headers=bearer) as answer:
-            assert answer.status == 403
+        async with door.running.proxied("c1", "/items?q=1", integration="lane", headers=bearer) as response:
+            assert response.status == 403
         where = f"{door.running.url}/connections/c1?provider_config_key=lane&include=history"
-        async with door.running.http.get(where, headers=bearer) as answer:
-            story = await answer.json()
+        async with door.running.http.get(where, headers=bearer) as response:
+            story = await response.json()
         assert "key-of-c1" not in str(story)
         assert story["scopes"]["refused"]["path"] == "/items"
 
@@ -228,9 +228,9 @@ async def test_a_provider_that_names_new_scopes_each_time_is_not_noted_without_e
     async with agents(tmp_path) as door:
         written = []
         for n in range(MOST_SCOPES + 5):
-            door.provider.answering = refusing(f"scope-{n}")
-            async with door.running.proxied("c1", "/items", integration="lane") as answer:
-                assert answer.status == 403
+            door.provider.responding = refusing(f"scope-{n}")
+            async with door.running.proxied("c1", "/items", integration="lane") as response:
+                assert response.status == 403
             story = await door.running.json("GET", "/connections/c1?provider_config_key=lane&include=history")
             written.append(story["scopes"]["refused"]["at"])
         assert story["scopes"]["refused"]["scopes"] == [f"scope-{n}" for n in range(MOST_SCOPES)]
@@ -243,11 +243,11 @@ async def test_a_provider_uses_up_no_more_than_half_of_the_sessions_of_a_key(tmp
         door.running.document["environments"]["dev"]["connect_links_in_errors"] = True
         await door.running.restart()
         await door.connect("c3")
-        door.provider.answering = refusing("admin")
+        door.provider.responding = refusing("admin")
         links = []
         for connection_id in ("c1", "c2", "c3", "c1"):
-            async with door.running.proxied(connection_id, "/items", integration="lane") as answer:
-                links.append(answer.headers.get("Gateway-Connect-Url"))
+            async with door.running.proxied(connection_id, "/items", integration="lane") as response:
+                links.append(response.headers.get("Gateway-Connect-Url"))
         assert [link is not None for link in links] == [True, True, False, True]
         assert links[0] == links[3]
         for expected in (201, 201, 429):
@@ -255,12 +255,12 @@ async def test_a_provider_uses_up_no_more_than_half_of_the_sessions_of_a_key(tmp
             await door.running.json("POST", "/connect/sessions", json=body, expect=expected)
 
 
-def refusing(scope: str) -> Answering:
-    async def answer(_: web.Request) -> web.Response:
+def refusing(scope: str) -> Responding:
+    async def response(_: web.Request) -> web.Response:
         challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
         return web.Response(status=403, headers={"WWW-Authenticate": challenge})
 
-    return answer
+    return response
 
 
 def _all() -> Any:

@@ -49,9 +49,9 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 async def status(node: RunningGateway, connection_id: str = "c1") -> int:
-    async with node.proxied(connection_id) as answer:
-        await answer.read()
-        code: int = answer.status
+    async with node.proxied(connection_id) as response:
+        await response.read()
+        code: int = response.status
         return code
 
 
@@ -63,8 +63,8 @@ async def until(node: RunningGateway, wanted: int, connection_id: str = "c1") ->
 
 
 async def readiness(node: RunningGateway, query: str = "") -> tuple[int, dict[str, str]]:
-    async with node.http.get(f"{node.url}/ready{query}") as answer:
-        return answer.status, await answer.json()
+    async with node.http.get(f"{node.url}/ready{query}") as response:
+        return response.status, await response.json()
 
 
 async def comes_to(node: RunningGateway, status: int, result: dict[str, str]) -> None:
@@ -87,8 +87,8 @@ async def test_a_deleted_connection_is_refused_by_the_other_node(
         assert await status(there, name) == 200
         async with here.http.delete(
             f"{here.url}/connections/{name}?provider_config_key=tracker", headers=here.headers
-        ) as answer:
-            assert answer.status == 200
+        ) as response:
+            assert response.status == 200
         await until(there, 404, name)
 
 
@@ -109,27 +109,27 @@ async def test_what_was_used_lately_is_served_without_the_database_and_the_rest_
             later(10)  # beyond the minute for which an opened credential is kept
         assert await status(there, "c2") == 503, "it had not been used here"
         for path in ("/connections", "/connections/c1?provider_config_key=tracker"):
-            async with there.http.get(there.url + path, headers=there.headers) as answer:
-                assert answer.status == 503
-                assert answer.headers["Gateway-Error"] == "store_unavailable"
-                assert answer.headers["Retry-After"] == "5"
-        async with there.http.get(f"{there.url}/health") as answer:
-            assert answer.status == 200
+            async with there.http.get(there.url + path, headers=there.headers) as response:
+                assert response.status == 503
+                assert response.headers["Gateway-Error"] == "store_unavailable"
+                assert response.headers["Retry-After"] == "5"
+        async with there.http.get(f"{there.url}/health") as response:
+            assert response.status == 200
         await comes_to(there, 200, {"result": "ok", "store": "away"})
         assert await readiness(there, "?store=required") == (503, {"result": "not ready", "store": "away"})
         later(300)  # live.ttl_s: from now on no connection can be used
         assert await readiness(there) == (503, {"result": "not ready", "store": "away"})
     finally:
         postgres_server.launch()
-    await postgres_server.answers()
+    await postgres_server.responses()
     await until(there, 200, "c2")
     await comes_to(there, 200, {"result": "ok"})
     assert await readiness(there, "?store=required") == (200, {"result": "ok"})
     assert (await there.json("GET", "/connections", expect=200))["connections"]
     async with here.http.delete(
         f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
-    ) as answer:
-        assert answer.status == 200
+    ) as response:
+        assert response.status == 200
     await until(there, 404, "c1"), "changes are followed again"
 
 
@@ -168,8 +168,8 @@ async def test_what_changed_while_a_node_could_not_listen_is_caught_up(
     await there.runtime.store.changes.close()  # its listening connection is lost
     async with here.http.delete(
         f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
-    ) as answer:
-        assert answer.status == 200
+    ) as response:
+        assert response.status == 200
     assert await status(there) == 200, "it cannot know"
     may_connect.set()
     await until(there, 404)

@@ -187,7 +187,7 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
 ) -> None:
     async with traced(tracker, tmp_path, target=receiver) as running:
         await running.imported(expired(tracker))
-        tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+        tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
         assert await call(running, traceparent=SAMPLED) == 424
         await receiver.until_taken(2)
         await running.runtime.deliverer.idle()
@@ -206,8 +206,8 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
 
 async def test_errors_name_the_trace_that_begins_here(tracker: Tracker, tmp_path: Path, collector: Collector) -> None:
     async with traced(tracker, tmp_path) as running:
-        async with running.proxied("none") as answer:
-            trace_id = (await answer.json())["error"]["trace_id"]
+        async with running.proxied("none") as response:
+            trace_id = (await response.json())["error"]["trace_id"]
         (entry,) = await logged(running, f"?traceId={trace_id}")
         (span,) = await collector.until(lambda: spans_of(collector, trace_id)) and spans_of(collector, trace_id)
     assert (entry["error"], entry["status"]) == ("unknown_connection", 404)
@@ -220,10 +220,10 @@ def spans_of(collector: Collector, trace_id: str) -> list[Span]:
 
 
 async def test_errors_name_the_callers_trace_with_tracing_off(running: RunningGateway) -> None:
-    async with running.proxied("none", headers={"traceparent": UNSAMPLED}) as answer:
-        assert (await answer.json())["error"]["trace_id"] == TRACE
-    async with running.proxied("none") as answer:
-        assert "trace_id" not in (await answer.json())["error"]
+    async with running.proxied("none", headers={"traceparent": UNSAMPLED}) as response:
+        assert (await response.json())["error"]["trace_id"] == TRACE
+    async with running.proxied("none") as response:
+        assert "trace_id" not in (await response.json())["error"]
 
 
 # ── Trace headers for the provider.
@@ -387,13 +387,13 @@ async def test_no_secret_of_a_journey_is_in_a_span(
         for _ in range(2):
             async with running.proxied(
                 "c1", "/me?q=marker-query", "POST", data=b"marker-body", headers=names
-            ) as answer:
-                assert answer.status == 200
+            ) as response:
+                assert response.status == 200
         capability = await minted(running, {"rules": ["GET /**"]}, "environment:proxy")
         token = await running.session_token()
         async with running.http.get(f"{running.url}/connect/session", headers={"Authorization": f"Bearer {token}"}):
             pass
-        tracker.answer = web.json_response({"error": "invalid_grant", "error_description": "marker"}, status=400)
+        tracker.response = web.json_response({"error": "invalid_grant", "error_description": "marker"}, status=400)
         await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
         await receiver.until_taken(2)
         await collector.until(lambda: collector.named("event.deliver"))

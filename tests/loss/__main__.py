@@ -86,9 +86,9 @@ class Clients:
     async def _call(self, name: str) -> None:
         names = {"Provider-Config-Key": "tracker", "Connection-Id": name}
         try:
-            async with self._http.get("/proxy/x", headers=names) as answer:
-                await answer.read()
-                self.calls[str(answer.status)] += 1
+            async with self._http.get("/proxy/x", headers=names) as response:
+                await response.read()
+                self.calls[str(response.status)] += 1
         except (aiohttp.ClientError, TimeoutError) as fault:
             self.calls[type(fault).__name__] += 1
 
@@ -132,8 +132,8 @@ class Session:
                 tokens = {part: text for part, text in self._provider.grant().items() if part.endswith("_token")}
                 credentials = {"type": "OAUTH2", **tokens, "expires_at": "2020-01-01T00:00:00Z"}
                 body = {"provider_config_key": "tracker", "connection_id": name, "credentials": credentials}
-                async with http.post("/connections", json=body) as answer:
-                    assert answer.status == 201, await answer.text()
+                async with http.post("/connections", json=body) as response:
+                    assert response.status == 201, await response.text()
                 grants[name] = self._provider.grants[-1]
         return grants
 
@@ -142,8 +142,8 @@ class Session:
         async with self._node(0) as http:
             for name in names:
                 url = f"/connections/{name}?provider_config_key=tracker&revoke=false"
-                async with http.delete(url) as answer:
-                    assert answer.status == 200, await answer.text()
+                async with http.delete(url) as response:
+                    assert response.status == 200, await response.text()
 
     async def _settled(self, number: int, name: str) -> tuple[int, str | None]:
         """Return the status of a call by one node and a forced refresh by another, and the reason of the connection's state."""
@@ -152,16 +152,16 @@ class Session:
         names = {"Provider-Config-Key": "tracker", "Connection-Id": name}
         async with self._node(number) as first, self._node(number + 1) as second:
             while status not in (200, 424) and time.monotonic() < end:
-                async with first.get("/proxy/x", headers=names) as answer:
-                    status = answer.status
+                async with first.get("/proxy/x", headers=names) as response:
+                    status = response.status
                 if status == 200:
-                    async with second.get(f"{shown}&force_refresh=true") as answer:
-                        status = 503 if "Gateway-Refresh-Failed" in answer.headers else answer.status
+                    async with second.get(f"{shown}&force_refresh=true") as response:
+                        status = 503 if "Gateway-Refresh-Failed" in response.headers else response.status
                 if status not in (200, 424):
                     await asyncio.sleep(1)
-            async with first.get(f"{shown}&include=history") as answer:
-                body = await answer.json()
-                story = body if answer.status == 200 else body["error"]["payload"]["connection"]
+            async with first.get(f"{shown}&include=history") as response:
+                body = await response.json()
+                story = body if response.status == 200 else body["error"]["payload"]["connection"]
                 return status, story["history"][-1]["reason"]
 
     @asynccontextmanager
@@ -180,7 +180,7 @@ async def database(folder: Path) -> AsyncIterator[str]:
     server = PostgresServer((*SETTINGS, "listen_addresses=*", f"hba_file={rules}"))
     try:
         server.launch()
-        await server.answers()
+        await server.responses()
         name = (await server.make_database()).rpartition("/")[2]
         yield f"postgresql://gateway:{PASSWORD}@{DATABASE}:{server.port}/{name}"
     finally:

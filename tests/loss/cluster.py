@@ -76,8 +76,8 @@ class Cluster:
         async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
-                    async with http.get(f"http://{self.addresses[number]}/ready") as answer:
-                        if answer.status == 200:
+                    async with http.get(f"http://{self.addresses[number]}/ready") as response:
+                        if response.status == 200:
                             return
                 await asyncio.sleep(0.1)
 

@@ -32,14 +32,14 @@ class StrictProvider(Tracker):
         self.calls["refresh_token"] += 1
         node = request.remote or ""
         self._under_way[token] = (node, None)
-        answer = self.refreshed(token)
+        response = self.refreshed(token)
         await asyncio.sleep(self.dice.uniform(0.05, SLOWEST_S))
-        if answer.status == 200:
-            assert isinstance(answer.body, bytes)
-            lasting = json.loads(answer.body)
+        if response.status == 200:
+            assert isinstance(response.body, bytes)
+            lasting = json.loads(response.body)
             self._ends[lasting["access_token"]] = math.floor(clock.now().timestamp() + lasting["expires_in"])
         self._under_way[token] = (node, time.monotonic())
-        return answer
+        return response
 
     def refreshed(self, token: str) -> web.Response:
         grant = self._by_token.get(token) or next((one for one in self.grants if one.refresh_token == token), None)

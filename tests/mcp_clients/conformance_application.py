@@ -164,13 +164,13 @@ RESOURCES: Final[dict[str, dict[str, Any]]] = {
 
 
 class ConformanceApplication:
-    """An application with one address, whose handler is `answer`."""
+    """An application with one address, whose handler is `response`."""
 
     def __init__(self) -> None:
         self._seals = Tokens([secrets.token_bytes(32)], "conformance")
         self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def response(self, request: web.Request) -> web.StreamResponse:
         for given in (f"http://{request.host}", request.headers.get(hdrs.ORIGIN)):
             if given is not None and URL(given).host not in LOCAL:
                 return web.Response(status=403)
@@ -181,7 +181,7 @@ class ConformanceApplication:
         try:
             message = rpc.read_message(body, request.headers.items())
             if isinstance(message, rpc.RpcNotification):
-                self._answered(json.loads(body))
+                self._responded(json.loads(body))
                 return web.Response(status=202)
             if message.method == "tools/call" and message.params.get("name") in STREAMED:
                 return await self._stream(request, message)
@@ -239,10 +239,10 @@ class ConformanceApplication:
         wanted = INPUT[name]
         if name == "test_input_required_result_capabilities":
             wanted = {key: one for key, one in wanted.items() if CAPABILITY_OF[one["method"]] in message.capabilities}
-        answers = message.params.get("inputResponses")
-        if name in WITH_STATE and answers is not None:
+        responses = message.params.get("inputResponses")
+        if name in WITH_STATE and responses is not None:
             self._opened(message.params.get("requestState"), name)
-        if isinstance(answers, dict) and all(fits(one, answers.get(key)) for key, one in wanted.items()):
+        if isinstance(responses, dict) and all(fits(one, responses.get(key)) for key, one in wanted.items()):
             return None
         asked: dict[str, Any] = {"resultType": "input_required", "inputRequests": wanted}
         return {**asked, "requestState": self._seals.seal(name)} if name in WITH_STATE else asked
@@ -294,9 +294,9 @@ class ConformanceApplication:
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
             request_id = f"ask-{id(response)}"
-            answer = self._waiting[request_id] = asyncio.get_running_loop().create_future()
+            reply = self._waiting[request_id] = asyncio.get_running_loop().create_future()
             await event({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
-            return await answer
+            return await reply
 
         result = await self._told(message, send, ask)
         reply = rpc.result_reply(message, result, SERVER, None)
@@ -319,14 +319,14 @@ class ConformanceApplication:
             return {"content": [text(str(token))]}
         if name == "test_sampling":
             wanted = asks_model(given.get("prompt", ""))
-            answer = await ask(wanted["method"], wanted["params"])
-            return {"content": [text(f"LLM response: {answer['content']['text']}")]}
+            response = await ask(wanted["method"], wanted["params"])
+            return {"content": [text(f"LLM response: {response['content']['text']}")]}
         wanted = {"message": given.get("message", "Please fill in the form"), "requestedSchema": FORMS[name]}
-        answer = await ask("elicitation/create", wanted)
-        said = f"action={answer['action']}, content={json.dumps(answer.get('content', {}))}"
+        response = await ask("elicitation/create", wanted)
+        said = f"action={response['action']}, content={json.dumps(response.get('content', {}))}"
         return {"content": [text(f"Elicitation completed: {said}; User response: {said}")]}
 
-    def _answered(self, body: Any) -> None:
+    def _responded(self, body: Any) -> None:
         waiting = self._waiting.pop(body.get("id"), None) if isinstance(body, dict) else None
         if waiting is not None:
             waiting.set_result(body.get("result", {}))
@@ -340,14 +340,16 @@ def said(content: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def fits(wanted: Mapping[str, Any], answer: Any) -> bool:
+def fits(wanted: Mapping[str, Any], response: Any) -> bool:
     """Return whether an answer fits the question: for a form, all required fields as texts."""
-    if not isinstance(answer, dict):
+    if not isinstance(response, dict):
         return False
     if wanted["method"] != "elicitation/create":
         return True
-    content, required = answer.get("content"), wanted["params"]["requestedSchema"]["required"]
-    return answer.get("action") == "accept" and isinstance(content, dict) and all(name in content for name in required)
+    content, required = response.get("content"), wanted["params"]["requestedSchema"]["required"]
+    return (
+        response.get("action") == "accept" and isinstance(content, dict) and all(name in content for name in required)
+    )
 
 
 def arguments(names: list[str]) -> list[dict[str, Any]]:
@@ -392,7 +394,7 @@ LISTS: Final[dict[str, dict[str, Any]]] = {
 async def conformance_application() -> AsyncIterator[str]:
     """Run the application and yield its URL."""
     application = web.Application()
-    application.router.add_route("*", "/mcp", ConformanceApplication().answer)
+    application.router.add_route("*", "/mcp", ConformanceApplication().response)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

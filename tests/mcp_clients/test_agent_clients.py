@@ -43,7 +43,7 @@ async def ran(*command: str | Path, folder: Path) -> str:
     return out.decode()
 
 
-async def answered(client: str, url: str, key: str) -> dict[str, Any]:
+async def responded(client: str, url: str, key: str) -> dict[str, Any]:
     if client in OF_NODE:
         node, modules = await asyncio.to_thread(environments.node)
         out = await ran(node, HERE / "agent_calls.mjs", client, f"{url}/mcp", key, folder=modules.parent)
@@ -60,7 +60,7 @@ async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, cli
     async with agents(tmp_path) as door:
         scopes = ["environment:proxy", CONNECT]
         whole = await door.key(*RULES, scopes=scopes)
-        found = await answered(client, door.running.url, whole)
+        found = await responded(client, door.running.url, whole)
         assert found["tools"] == ["search_issues", "get_me"]
         search, refused, me = found["results"]
         assert (search["error"], me["error"]) == (False, False), found
@@ -69,7 +69,7 @@ async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, cli
         assert "Rule: rules" in refused["text"] or '"rule":"rules"' in refused["text"]
         assert [path for _, path, _, _ in door.provider.calls] == ["/base/v1/search?q=x", "/base/v1/me"]
         lost = await door.key(*RULES, scopes=scopes, limits={"connections": ["lane/c9"]})
-        found = await answered(client, door.running.url, lost)
+        found = await responded(client, door.running.url, lost)
         last = found["results"][2]
         assert last["error"] is True
         assert f"{door.running.url}/connect" in (found["asked"][0] if found["asked"] else last["text"])

@@ -88,8 +88,8 @@ async def reading_key(session: aiohttp.ClientSession, ready: dict[str, Any]) -> 
     limits = {"connections": [f"{ready['provider_config_key']}/{ready['connection_id']}"], "rules": rules}
     headers = {"Authorization": f"Bearer {ready['secret_key']}"}
     wish = {"display_name": "reader", "limits": limits}
-    async with session.post(f"{ready['url']}/environment/api-keys", json=wish, headers=headers) as answer:
-        return (await answer.json())["data"]["secret"], found[1]
+    async with session.post(f"{ready['url']}/environment/api-keys", json=wish, headers=headers) as response:
+        return (await response.json())["data"]["secret"], found[1]
 
 
 def ways(site: str, method: str, path: str, arguments: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -108,15 +108,15 @@ async def called(
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
     headers = {"Authorization": f"Bearer {key}"}
     async with session.post(f"{ready['url']}/mcp", json=message, headers=headers) as response:
-        answer = await response.json()
-    result: dict[str, Any] = answer.get("result") or {"isError": True, "error": answer["error"]}
+        body = await response.json()
+    result: dict[str, Any] = body.get("result") or {"isError": True, "error": body["error"]}
     return result
 
 
 async def seen(session: aiohttp.ClientSession, sandbox: str) -> int:
     """Return how many requests the sandbox's API has received."""
-    async with session.get(f"{sandbox}/sandbox/stats") as answer:
-        return int((await answer.json())["api_requests"])
+    async with session.get(f"{sandbox}/sandbox/stats") as response:
+        return int((await response.json())["api_requests"])
 
 
 async def sandbox_of(session: aiohttp.ClientSession, ready: dict[str, Any]) -> str:
@@ -124,7 +124,7 @@ async def sandbox_of(session: aiohttp.ClientSession, ready: dict[str, Any]) -> s
     *_, url = shlex.split(ready["curl"])
     named = {"Provider-Config-Key": ready["provider_config_key"], "Connection-Id": ready["connection_id"]}
     headers = {"Authorization": f"Bearer {ready['secret_key']}", "Gateway-Dry-Run": "true", **named}
-    async with session.get(url, headers=headers) as answer:
-        found = re.search(r"http://127\.0\.0\.1:[0-9]+(?=/ex/)", await answer.text())
+    async with session.get(url, headers=headers) as response:
+        found = re.search(r"http://127\.0\.0\.1:[0-9]+(?=/ex/)", await response.text())
     assert found is not None
     return found[0]

@@ -12,9 +12,9 @@ from gateway.config import ClientLimitsConfig
 from gateway.errors import GatewayError, ReconnectNeeded, Unauthorized, Unavailable
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.access_log import PATH_LIMIT, access_log
-from gateway.middleware.answer_shape import error_shape, request_id
 from gateway.middleware.chain import Chain
 from gateway.middleware.facts import ASKED, CONNECTION, ENVIRONMENT, UPSTREAM
+from gateway.middleware.response_shape import error_shape, request_id
 from gateway.records.access import Environment
 from gateway.records.proxied_call import ExchangeRecord, UpstreamRequest
 from gateway.runtime import RUNTIME

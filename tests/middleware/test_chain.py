@@ -41,7 +41,7 @@ async def test_a_chain_begins_with_another() -> None:
     assert walked[:3] == ["a in", "b in", "c in"]
 
 
-async def test_a_middleware_may_answer_instead_of_the_handler() -> None:
+async def test_a_middleware_may_respond_instead_of_the_handler() -> None:
     async def refuse(_request: web.Request, _handler: Handler) -> web.StreamResponse:
         return web.Response(status=403)
 

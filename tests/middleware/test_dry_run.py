@@ -24,10 +24,12 @@ async def test_the_request_is_shown_with_its_credential_masked_and_nothing_leave
     grant = tracker.grant()
     await running.imported(grant)
     seen = len(tracker.seen)
-    async with running.proxied("c1", "/rest/a%2Fb?x=1&y", headers=DRY, skip_auto_headers=["Accept-Encoding"]) as answer:
-        text = await answer.text()
-        assert (answer.status, answer.headers["Gateway-Attempts"]) == (200, "0")
-        assert "Gateway-Error" not in answer.headers
+    async with running.proxied(
+        "c1", "/rest/a%2Fb?x=1&y", headers=DRY, skip_auto_headers=["Accept-Encoding"]
+    ) as response:
+        text = await response.text()
+        assert (response.status, response.headers["Gateway-Attempts"]) == (200, "0")
+        assert "Gateway-Error" not in response.headers
     assert grant["access_token"] not in text
     body = json.loads(text)
     assert (body["method"], body["url"], body["body"]) == ("GET", f"{tracker.url}/rest/a%2Fb?x=1&y", None)
@@ -45,17 +47,17 @@ async def test_the_request_is_shown_with_its_credential_masked_and_nothing_leave
 
 async def test_the_body_is_reported_of_and_not_waited_for(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    async with running.proxied("c1", method="POST", headers=DRY, data=b"abc") as answer:
-        body = await answer.json()
+    async with running.proxied("c1", method="POST", headers=DRY, data=b"abc") as response:
+        body = await response.json()
     assert body["body"] == {"from": "the caller, as it comes", "length_bytes": 3}
     assert ["Content-Length", "3"] in body["headers"]
 
 
 async def test_key_and_connection_are_needed_as_ever(running: RunningGateway) -> None:
-    async with running.proxied("nobody", headers=DRY) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_connection")
-    async with running.proxied("nobody", headers={**DRY, "Authorization": "Bearer wrong-wrong-wrong"}) as answer:
-        assert answer.status == 401
+    async with running.proxied("nobody", headers=DRY) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
+    async with running.proxied("nobody", headers={**DRY, "Authorization": "Bearer wrong-wrong-wrong"}) as response:
+        assert response.status == 401
 
 
 async def test_a_secret_in_the_base_address_or_the_query_is_masked_too(tracker: Tracker, tmp_path: Any) -> None:
@@ -84,8 +86,8 @@ async def test_a_secret_in_the_base_address_or_the_query_is_masked_too(tracker: 
             "connection_config": {"hook": "hidden-hook"},
         }
         await gateway.json("POST", "/connections", json=body, expect=201)
-        async with gateway.proxied("c1", "/x?a=b&key=mine", headers=DRY) as answer:
-            text = await answer.text()
+        async with gateway.proxied("c1", "/x?a=b&key=mine", headers=DRY) as response:
+            text = await response.text()
     finally:
         await gateway.stop()
     assert "very-secret-key" not in text
@@ -141,9 +143,9 @@ async def test_no_key_sees_a_credential_in_the_base_address(
     body = {"display_name": "agent", "scopes": ["environment:proxy"], "limits": limits}
     key = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]["secret"]
     names = {"Provider-Config-Key": "bots", "Connection-Id": "c1", "Authorization": f"Bearer {key}", **DRY}
-    async with gateway.http.get(f"{gateway.url}/proxy/getMe", headers=names) as answer:
-        text = await answer.text()
-    assert answer.status == 200
+    async with gateway.http.get(f"{gateway.url}/proxy/getMe", headers=names) as response:
+        text = await response.text()
+    assert response.status == 200
     assert hides(text)
     assert json.loads(text)["url"] == f"{api.url}/bot${{apiKey}}/getMe"
     assert ["x-pass", "***"] in json.loads(text)["headers"]
@@ -154,9 +156,9 @@ async def test_capability_sees_no_credential_in_the_base_address(bots: tuple[Run
     gateway, _ = bots
     body = {"display_name": "sdk", "kind": "capability", "limits": {"connections": ["bots/c1"]}}
     made = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
-    async with gateway.http.get(f"{made['base_url']}/getMe", headers=DRY) as answer:
-        text = await answer.text()
-    assert (answer.status, hides(text), "/getMe" in text) == (200, True, True)
+    async with gateway.http.get(f"{made['base_url']}/getMe", headers=DRY) as response:
+        text = await response.text()
+    assert (response.status, hides(text), "/getMe" in text) == (200, True, True)
 
 
 @pytest.mark.parametrize("spelling", ["{}", "{}?x=1"])
@@ -167,10 +169,10 @@ async def test_a_redirect_that_repeats_the_base_address_does_not_either(
     gateway, api = bots
     for path in (f"/bot{BOT}/y", f"/bot{quote(BOT, safe='')}/y"):
         api.location = spelling.format(f"{start}{path}")
-        async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as answer:
-            assert answer.status == 302
-            assert hides(answer.headers["Location"])
-            assert "/y" in answer.headers["Location"]
+        async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as response:
+            assert response.status == 302
+            assert hides(response.headers["Location"])
+            assert "/y" in response.headers["Location"]
 
 
 @pytest.mark.parametrize("field", ["Location", "Content-Location", "Link", "Refresh"])
@@ -192,8 +194,8 @@ async def test_a_credential_is_masked_however_a_redirect_spells_it(
     once = quote(BOT, safe="")
     spelt = written.format(plain=BOT, encoded=once, twice=quote(once), lower=once.lower(), form=quote(BOT, safe="+"))
     api.fields = {field: {"Link": f"<{spelt}>; rel=next", "Refresh": f"0; url={spelt}"}.get(field, spelt)}
-    async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as answer:
-        sent = answer.headers[field]
+    async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as response:
+        sent = response.headers[field]
     assert "very" not in sent
     assert "***" in sent
 
@@ -213,17 +215,17 @@ async def test_a_redirect_shows_no_credential_of_the_query_either(tmp_path: Path
             await gateway.json("POST", "/connections", json=body, expect=201)
             for spelt in (quote(BOT, safe=""), BOT):
                 api.location = start + spelt
-                async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as answer:
-                    assert answer.status == 302
-                    assert "very" not in answer.headers["Location"]
+                async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as response:
+                    assert response.status == 302
+                    assert "very" not in response.headers["Location"]
         finally:
             await gateway.stop()
 
 
 async def test_a_caller_learns_nothing_by_guessing(bots: tuple[RunningGateway, RecordingServer]) -> None:
     gateway, _ = bots
-    async with gateway.proxied("c1", f"/x/{BOT}", integration="bots", headers={**DRY, "X-Guess": BOT}) as answer:
-        body = await answer.json()
+    async with gateway.proxied("c1", f"/x/{BOT}", integration="bots", headers={**DRY, "X-Guess": BOT}) as response:
+        body = await response.json()
     assert body["url"].endswith(f"/x/{BOT}")
     assert ["X-Guess", BOT] in body["headers"]
 

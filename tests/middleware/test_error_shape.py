@@ -4,8 +4,8 @@ import pytest
 from aiohttp import web
 
 from gateway.errors import GatewayError, InvalidRequest, Issue, TooManyRequests, Unauthorized, Unavailable
-from gateway.middleware.answer_shape import error_shape, request_id
 from gateway.middleware.chain import Chain
+from gateway.middleware.response_shape import error_shape, request_id
 from tests.fakes.raw import dial, exchange, parsed
 from tests.middleware.conftest import Serve
 
@@ -24,24 +24,26 @@ async def test_an_error_of_ours_leaves_whole(serve: Serve) -> None:
     fault = InvalidRequest(
         "invalid_body", "Say more.", errors=[Issue("too_small", "short", ("name",))], payload={"seen": 1}
     )
-    answer = parsed(await raised(serve, fault))
-    assert answer.status == 400
-    assert answer.error == {
+    response = parsed(await raised(serve, fault))
+    assert response.status == 400
+    assert response.error == {
         "code": "invalid_body",
         "message": "Say more.",
         "errors": [{"code": "too_small", "message": "short", "path": ["name"]}],
         "payload": {"seen": 1},
     }
-    assert answer.headers["gateway-error"] == "invalid_body"
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["gateway-request-id"] == "r1"
-    assert answer.headers["content-type"] == "application/json; charset=utf-8"
+    assert response.headers["gateway-error"] == "invalid_body"
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["gateway-request-id"] == "r1"
+    assert response.headers["content-type"] == "application/json; charset=utf-8"
 
 
 async def test_absent_members_are_absent_and_not_null(serve: Serve) -> None:
-    answer = parsed(await raised(serve, Unauthorized("unknown_account", "No.", headers={"WWW-Authenticate": "Bearer"})))
-    assert set(answer.error) == {"code", "message"}
-    assert answer.headers["www-authenticate"] == "Bearer"
+    response = parsed(
+        await raised(serve, Unauthorized("unknown_account", "No.", headers={"WWW-Authenticate": "Bearer"}))
+    )
+    assert set(response.error) == {"code", "message"}
+    assert response.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(
@@ -69,33 +71,33 @@ async def test_what_others_raise_leaves_in_the_same_shape(
     serve: Serve, fault: BaseException, status: int, code: str
 ) -> None:
     raw = await raised(serve, fault)
-    answer = parsed(raw)
-    assert (answer.status, answer.error["code"], answer.headers["gateway-error"]) == (status, code, code)
+    response = parsed(raw)
+    assert (response.status, response.error["code"], response.headers["gateway-error"]) == (status, code, code)
     assert b"s3cr3t" not in raw
     assert b"Traceback" not in raw
     if status == 405:
-        assert answer.headers["allow"] == "DELETE, GET"
+        assert response.headers["allow"] == "DELETE, GET"
     if status == 500:
-        assert answer.error["payload"] == {"request_id": "r1"}
+        assert response.error["payload"] == {"request_id": "r1"}
 
 
 async def test_a_redirect_is_no_error(serve: Serve) -> None:
-    answer = parsed(await raised(serve, web.HTTPFound("/elsewhere")))
-    assert (answer.status, answer.headers["location"]) == (302, "/elsewhere")
-    assert "gateway-error" not in answer.headers
+    response = parsed(await raised(serve, web.HTTPFound("/elsewhere")))
+    assert (response.status, response.headers["location"]) == (302, "/elsewhere")
+    assert "gateway-error" not in response.headers
 
 
-async def test_an_answer_to_head_has_no_body(serve: Serve) -> None:
+async def test_a_response_to_head_has_no_body(serve: Serve) -> None:
     raw = await raised(serve, Unauthorized("unknown_account", "No."), GET.replace(b"GET", b"HEAD"))
-    answer = parsed(raw, head_only=True)
-    assert (answer.status, answer.rest) == (401, b"")
-    assert int(answer.headers["content-length"]) > 0
+    response = parsed(raw, head_only=True)
+    assert (response.status, response.rest) == (401, b"")
+    assert int(response.headers["content-length"]) > 0
 
 
 async def test_some_errors_end_the_connection(serve: Serve) -> None:
     kept = GET.replace(b"Connection: close\r\n", b"")
-    answer = parsed(await raised(serve, InvalidRequest("bad_framing", "x", close=True), kept))
-    assert answer.headers["connection"] == "close"
+    response = parsed(await raised(serve, InvalidRequest("bad_framing", "x", close=True), kept))
+    assert response.headers["connection"] == "close"
 
 
 async def test_an_error_after_the_head_has_left_cuts_the_connection(serve: Serve) -> None:

@@ -3,9 +3,9 @@
 import pytest
 from aiohttp import web
 
-from gateway.middleware.answer_shape import add_request_id, error_shape, request_id
 from gateway.middleware.chain import Chain
 from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.response_shape import add_request_id, error_shape, request_id
 from tests.fakes.raw import exchange, parsed
 from tests.middleware.conftest import Serve
 
@@ -22,16 +22,16 @@ async def show(request: web.Request) -> web.Response:
 
 @pytest.mark.parametrize("given", ["a", "req-1.2_3", "A" * 128])
 async def test_a_fit_name_is_taken_over(serve: Serve, given: str) -> None:
-    answer = parsed(await exchange(await serve(ALONE, show), get(f"X-Request-Id: {given}\r\n")))
-    assert answer.body.decode() == given
-    assert answer.headers["gateway-request-id"] == given
+    response = parsed(await exchange(await serve(ALONE, show), get(f"X-Request-Id: {given}\r\n")))
+    assert response.body.decode() == given
+    assert response.headers["gateway-request-id"] == given
 
 
 @pytest.mark.parametrize("given", ["", "A" * 129, "a b", "a\tb", "é", "<script>", "a/b", "a;b", "a\\nb"])
 async def test_an_unfit_name_is_replaced(serve: Serve, given: str) -> None:
-    answer = parsed(await exchange(await serve(ALONE, show), get(f"X-Request-Id: {given}\r\n")))
-    assert answer.headers["gateway-request-id"] != given
-    assert len(answer.headers["gateway-request-id"]) == 24
+    response = parsed(await exchange(await serve(ALONE, show), get(f"X-Request-Id: {given}\r\n")))
+    assert response.headers["gateway-request-id"] != given
+    assert len(response.headers["gateway-request-id"]) == 24
 
 
 async def test_names_are_not_repeated(serve: Serve) -> None:
@@ -41,19 +41,19 @@ async def test_names_are_not_repeated(serve: Serve) -> None:
 
 async def test_an_application_and_its_route_agree_on_one_name(serve: Serve) -> None:
     port = await serve(ALONE, show, web.Application(middlewares=[request_id]))
-    answer = parsed(await exchange(port, get()))
-    assert answer.headers["gateway-request-id"] == answer.body.decode()
+    response = parsed(await exchange(port, get()))
+    assert response.headers["gateway-request-id"] == response.body.decode()
 
 
-async def test_a_streamed_answer_is_named_by_whoever_prepares_it(serve: Serve) -> None:
+async def test_a_streamed_response_is_named_by_whoever_prepares_it(serve: Serve) -> None:
     async def stream(request: web.Request) -> web.StreamResponse:
         response = add_request_id(web.StreamResponse(), request)
         await response.prepare(request)
         await response.write_eof()
         return response
 
-    answer = parsed(await exchange(await serve(ALONE, stream), get("X-Request-Id: mine\r\n")))
-    assert answer.headers["gateway-request-id"] == "mine"
+    response = parsed(await exchange(await serve(ALONE, stream), get("X-Request-Id: mine\r\n")))
+    assert response.headers["gateway-request-id"] == "mine"
 
 
 async def test_a_redirect_and_a_refusal_are_named_too(serve: Serve) -> None:
@@ -65,5 +65,5 @@ async def test_a_redirect_and_a_refusal_are_named_too(serve: Serve) -> None:
 
     for handler, status in ((away, 302), (missing, 404)):
         port = await serve(Chain(request_id, error_shape), handler)
-        answer = parsed(await exchange(port, get("X-Request-Id: mine\r\n")))
-        assert (answer.status, answer.headers["gateway-request-id"]) == (status, "mine")
+        response = parsed(await exchange(port, get("X-Request-Id: mine\r\n")))
+        assert (response.status, response.headers["gateway-request-id"]) == (status, "mine")

@@ -6,10 +6,10 @@ import pytest
 from aiohttp import web
 
 from gateway.middleware import request_message as limits
-from gateway.middleware.answer_shape import error_shape, request_id
 from gateway.middleware.chain import Chain
 from gateway.middleware.request_message import LIMIT_BYTES, json_only, strict
-from tests.fakes.raw import RawAnswer, dial, exchange, parsed
+from gateway.middleware.response_shape import error_shape, request_id
+from tests.fakes.raw import RawResponse, dial, exchange, parsed
 from tests.middleware.conftest import Serve
 
 # ── Ambiguous messages are refused under another runner too.
@@ -36,8 +36,10 @@ async def show_path(request: web.Request) -> web.Response:
     ],
 )
 async def test_is_refused_and_the_connection_ends(serve: Serve, data: str, status: int, code: str) -> None:
-    answer = parsed(await exchange(await serve(OPEN, show_path), data.encode()))  # the connection ends after the answer
-    assert (answer.status, answer.error["code"]) == (status, code)
+    response = parsed(
+        await exchange(await serve(OPEN, show_path), data.encode())
+    )  # the connection ends after the answer
+    assert (response.status, response.error["code"]) == (status, code)
 
 
 @pytest.mark.parametrize(
@@ -68,26 +70,26 @@ async def show(request: web.Request) -> web.Response:
     return web.json_response(await request.json() if request.body_exists else None)
 
 
-async def sent(serve: Serve, fields: str, body: bytes = b"") -> RawAnswer:
+async def sent(serve: Serve, fields: str, body: bytes = b"") -> RawResponse:
     head = f"POST / HTTP/1.1\r\nHost: gw\r\nConnection: close\r\n{fields}\r\n"
     async with dial(await serve(API, show, web.Application(client_max_size=0))) as client:
         client.send(head.encode() + body)
-        return await client.answer()
+        return await client.response()
 
 
 @pytest.mark.parametrize(
     "kind", ["", "Content-Type: application/json\r\n", "Content-Type: Application/JSON; charset=utf-8\r\n"]
 )
 async def test_json_or_no_word_about_it_is_fine(serve: Serve, kind: str) -> None:
-    answer = await sent(serve, kind + "Content-Length: 7\r\n", b'{"a":1}')
-    assert (answer.status, answer.body) == (200, b'{"a": 1}')
+    response = await sent(serve, kind + "Content-Length: 7\r\n", b'{"a":1}')
+    assert (response.status, response.body) == (200, b'{"a": 1}')
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
 @pytest.mark.parametrize("body", [b"", b"a=1"])
 async def test_anything_else_is_refused(serve: Serve, kind: str, body: bytes) -> None:
-    answer = await sent(serve, f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n", body)
-    assert (answer.status, answer.error["code"]) == (415, "invalid_content_type")
+    response = await sent(serve, f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n", body)
+    assert (response.status, response.error["code"]) == (415, "invalid_content_type")
 
 
 async def test_a_request_without_body_may_say_json(serve: Serve) -> None:
@@ -100,14 +102,14 @@ async def test_a_body_of_the_limit_is_read_whole_whatever_the_host_application_a
 
 
 async def test_a_body_over_the_limit_is_refused(serve: Serve) -> None:
-    answer = await sent(serve, f"Content-Length: {LIMIT_BYTES + 1}\r\n")
-    assert (answer.status, answer.error["code"]) == (413, "body_too_large")
+    response = await sent(serve, f"Content-Length: {LIMIT_BYTES + 1}\r\n")
+    assert (response.status, response.error["code"]) == (413, "body_too_large")
 
 
 async def test_a_body_of_unknown_length_is_refused_once_it_is_over_the_limit(serve: Serve) -> None:
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
-    answer = await sent(serve, "Transfer-Encoding: chunked\r\n", chunk * 17)
-    assert (answer.status, answer.error["code"]) == (413, "body_too_large")
+    response = await sent(serve, "Transfer-Encoding: chunked\r\n", chunk * 17)
+    assert (response.status, response.error["code"]) == (413, "body_too_large")
 
 
 @pytest.mark.parametrize("limit", ["body_grace_s", "body_idle_s"])
@@ -118,9 +120,9 @@ async def test_a_body_that_comes_too_slowly_is_not_waited_for(
     port = await serve(API, show)
     async with dial(port) as client:
         client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 10\r\n\r\n{")
-        answer = await client.answer()
-    assert (answer.status, answer.error["code"]) == (400, "invalid_body")
-    assert answer.headers["connection"] == "close"
+        response = await client.response()
+    assert (response.status, response.error["code"]) == (400, "invalid_body")
+    assert response.headers["connection"] == "close"
 
 
 async def test_the_body_is_invited_only_when_it_may_come(serve: Serve) -> None:
@@ -130,7 +132,7 @@ async def test_the_body_is_invited_only_when_it_may_come(serve: Serve) -> None:
         client.send(head.format("").encode())
         assert await client.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.send(b"{}")
-        assert (await client.answer()).body == b"{}"
+        assert (await client.response()).body == b"{}"
     async with dial(port) as client:
         client.send(head.format("Content-Type: text/plain\r\n").encode())
-        assert (await client.answer()).status == 415
+        assert (await client.response()).status == 415

@@ -42,9 +42,9 @@ async def sent(running: RunningGateway, head: str) -> bytes:
 async def test_unrouted_request_is_recorded_once(
     running: RunningGateway, noted: list[ExchangeRecord], head: str, method: str, path: str, status: int, code: str
 ) -> None:
-    answer = await sent(running, head)
-    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    response = await sent(running, head)
+    assert response.startswith(f"HTTP/1.1 {status} ".encode())
     (one,) = noted
     assert (one.status, one.error_code) == (status, code)
     assert (one.method, one.path) == (method, path)
-    assert f"Gateway-Request-Id: {one.request_id}".encode() in answer
+    assert f"Gateway-Request-Id: {one.request_id}".encode() in response

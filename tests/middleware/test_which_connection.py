@@ -11,9 +11,9 @@ from tests.fakes.raw_provider import raw_provider
 KEY, CONNECTION = "Provider-Config-Key: tracker", "Connection-Id: u1"
 
 
-def error_of(answer: bytes) -> dict[str, object]:
-    assert b"Gateway-Error:" in answer
-    error: dict[str, object] = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+def error_of(response: bytes) -> dict[str, object]:
+    assert b"Gateway-Error:" in response
+    error: dict[str, object] = json.loads(response.partition(b"\r\n\r\n")[2])["error"]
     return error
 
 
@@ -36,9 +36,9 @@ def error_of(answer: bytes) -> dict[str, object]:
 )
 async def test_every_header_at_fault_is_named_once(lines: tuple[str, ...], paths: list[str]) -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = await gateway.call("/proxy/x", *lines, us=False)
-    error = error_of(answer)
-    assert answer.startswith(b"HTTP/1.1 400")
+        response = await gateway.call("/proxy/x", *lines, us=False)
+    error = error_of(response)
+    assert response.startswith(b"HTTP/1.1 400")
     assert error["code"] == "invalid_headers"
     issues = error["errors"]
     assert isinstance(issues, list)
@@ -66,6 +66,6 @@ async def test_a_fresh_connection_is_not_waited_for_and_another_is_loaded() -> N
 
 async def test_an_unknown_connection_is_a_404_of_ours() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = await gateway.call("/proxy/x", KEY, "Connection-Id: other", us=False)
-    assert answer.startswith(b"HTTP/1.1 404")
-    assert error_of(answer)["code"] == "unknown_connection"
+        response = await gateway.call("/proxy/x", KEY, "Connection-Id: other", us=False)
+    assert response.startswith(b"HTTP/1.1 404")
+    assert error_of(response)["code"] == "unknown_connection"

@@ -16,11 +16,11 @@ async def test_a_refresh_for_a_proxied_call_is_not_by_the_caller_of_the_request_
     async with aiohttp.ClientSession(
         headers=running.headers, connector=aiohttp.TCPConnector(limit=1), auto_decompress=False
     ) as one_connection:
-        async with one_connection.get(f"{running.url}/connections") as answer:
-            assert answer.status == 200
+        async with one_connection.get(f"{running.url}/connections") as response:
+            assert response.status == 200
         headers = {"Provider-Config-Key": "tracker", "Connection-Id": "c1"}
-        async with one_connection.get(f"{running.url}/proxy/me", headers=headers) as answer:
-            assert answer.status == 200
+        async with one_connection.get(f"{running.url}/proxy/me", headers=headers) as response:
+            assert response.status == 200
     await running.runtime.audit_keeper.once()
     found = await running.json("GET", "/audit?action=connection.refreshed", expect=200)
     assert [one["actor"] for one in found["data"]] == [{"kind": "system"}]

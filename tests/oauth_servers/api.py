@@ -20,7 +20,7 @@ class TokenRequest:
 
     form: Mapping[str, str]
     status: int
-    answer: bytes
+    response: bytes
 
 
 @dataclass
@@ -59,11 +59,11 @@ class Api:
         self.arrived += 1
         await self.open.wait()
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
-        async with self.http.post(self.server.token_url, data=body, headers=headers) as answer:
-            read = await answer.read()
-            self.token_requests.append(TokenRequest(dict(parse_qsl(body.decode())), answer.status, read))
-            kept = {name: value for name, value in answer.headers.items() if name in ("Content-Type", "Retry-After")}
-            return web.Response(status=answer.status, body=read, headers=kept)
+        async with self.http.post(self.server.token_url, data=body, headers=headers) as response:
+            read = await response.read()
+            self.token_requests.append(TokenRequest(dict(parse_qsl(body.decode())), response.status, read))
+            kept = {name: value for name, value in response.headers.items() if name in ("Content-Type", "Retry-After")}
+            return web.Response(status=response.status, body=read, headers=kept)
 
 
 @asynccontextmanager

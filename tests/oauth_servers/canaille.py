@@ -52,9 +52,9 @@ class Canaille:
 
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:
         headers = {"Authorization": basic(CLIENT_ID, CLIENT_SECRET)}
-        async with http.post(f"{self.url}/oauth/introspect", data={"token": access_token}, headers=headers) as answer:
-            assert answer.status == 200, await answer.text()
-            found = await answer.json()
+        async with http.post(f"{self.url}/oauth/introspect", data={"token": access_token}, headers=headers) as response:
+            assert response.status == 200, await response.text()
+            found = await response.json()
             return str(found["sub"]) if found["active"] else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:

@@ -45,14 +45,14 @@ class DjangoOAuthToolkit:
 
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:
         headers = {"Authorization": f"Bearer {access_token}"}
-        async with http.get(f"{self.url}/api/whoami", headers=headers) as answer:
-            return str((await answer.json())["user"]) if answer.status == 200 else None
+        async with http.get(f"{self.url}/api/whoami", headers=headers) as response:
+            return str((await response.json())["user"]) if response.status == 200 else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
         """Withdraw consent at the revocation endpoint, which revokes the access token too."""
         client = {"client_id": self.idp.client_id, "client_secret": self.idp.client_secret}
-        async with browser.post(f"{self.url}/o/revoke_token/", data={"token": refresh_token, **client}) as answer:
-            assert answer.status == 200, await answer.text()
+        async with browser.post(f"{self.url}/o/revoke_token/", data={"token": refresh_token, **client}) as response:
+            assert response.status == 200, await response.text()
 
 
 @asynccontextmanager

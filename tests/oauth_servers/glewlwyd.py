@@ -97,25 +97,25 @@ class Glewlwyd:
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:
         headers = {"Authorization": aiohttp.encode_basic_auth(CLIENT_ID, CLIENT_SECRET)}
         form = {"token": access_token}
-        async with http.post(f"{self.api}/oidc/introspect", data=form, headers=headers) as answer:
-            assert answer.status == 200, await answer.text()
-            found = await answer.json()
+        async with http.post(f"{self.api}/oidc/introspect", data=form, headers=headers) as response:
+            assert response.status == 200, await response.text()
+            found = await response.json()
             return str(found["username"]) if found["active"] else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
         """Do what the script of the profile page does: disable the refresh tokens. Access tokens stay valid until they
         expire.
         """
-        async with browser.get(f"{self.api}/oidc/token/") as answer:
-            tokens = await answer.json()
+        async with browser.get(f"{self.api}/oidc/token/") as response:
+            tokens = await response.json()
         for token in tokens:
             if token["enabled"]:
                 await _sent(browser, "DELETE", f"{self.api}/oidc/token/{quote(token['token_hash'], safe='')}")
 
 
 async def _sent(http: aiohttp.ClientSession, method: str, url: str, body: Mapping[str, Any] | None = None) -> None:
-    async with http.request(method, URL(url, encoded=True), json=body) as answer:
-        assert answer.status == 200, (url, answer.status, await answer.text())
+    async with http.request(method, URL(url, encoded=True), json=body) as response:
+        assert response.status == 200, (url, response.status, await response.text())
 
 
 async def _configure(url: str, redirect_uri: str, ttl_s: int) -> None:
@@ -185,7 +185,7 @@ async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[Gl
         pytest.skip(f"glewlwyd cannot run here, these libraries are missing: {missing}")
     url = f"http://127.0.0.1:{port}"
     async with running([program, f"--config-file={folder}/glewlwyd.conf"], folder, environ) as child:
-        await child.answers(f"{url}/login.html")
+        await child.responses(f"{url}/login.html")
         await _configure(url, redirect_uri, ttl_s)
         yield Glewlwyd(url)
 

@@ -50,8 +50,10 @@ class JupyterHub:
         return await submit(browser, form_with(page, "scopes"), *(("scopes", scope) for scope in scopes))
 
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:
-        async with http.get(f"{self.url}/hub/api/user", headers={"Authorization": f"Bearer {access_token}"}) as answer:
-            return str((await answer.json())["name"]) if answer.status == 200 else None
+        async with http.get(
+            f"{self.url}/hub/api/user", headers={"Authorization": f"Bearer {access_token}"}
+        ) as response:
+            return str((await response.json())["name"]) if response.status == 200 else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
         """Do what the script of the token page does: delete the tokens of one application."""
@@ -61,8 +63,8 @@ class JupyterHub:
         url = f"{self.url}/hub/api/users/{USER}/tokens/{token}"
         found = re.search(r'xsrf_token: "([^"]+)"', page.text)
         assert found, page.text
-        async with browser.delete(url, params={"_xsrf": found[1]}, headers={"Referer": page.url}) as answer:
-            assert answer.status == 204, await answer.text()
+        async with browser.delete(url, params={"_xsrf": found[1]}, headers={"Referer": page.url}) as response:
+            assert response.status == 204, await response.text()
 
 
 @asynccontextmanager
@@ -84,5 +86,5 @@ async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[Ju
     }
     command = [interpreter, "-m", "jupyterhub", "-f", HERE / "starters" / "jupyterhub_config.py"]
     async with running(command, folder, {"OPTIONS": json.dumps(options)}) as child:
-        await child.answers(f"{url}/hub/login")
+        await child.responses(f"{url}/hub/login")
         yield JupyterHub(url)

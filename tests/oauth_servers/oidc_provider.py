@@ -51,8 +51,8 @@ class OidcProvider:
         return await submit(browser, form_with(page, "prompt"))
 
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:
-        async with http.get(f"{self.url}/me", headers={"Authorization": f"Bearer {access_token}"}) as answer:
-            return str((await answer.json())["sub"]) if answer.status == 200 else None
+        async with http.get(f"{self.url}/me", headers={"Authorization": f"Bearer {access_token}"}) as response:
+            return str((await response.json())["sub"]) if response.status == 200 else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
         """Withdraw consent at the revocation endpoint, which ends the whole grant.
@@ -61,8 +61,8 @@ class OidcProvider:
         """
         form = {"token": refresh_token or "", "token_type_hint": "refresh_token"}
         headers = {"Authorization": basic(CLIENT_ID, CLIENT_SECRET)}
-        async with browser.post(f"{self.url}/token/revocation", data=form, headers=headers) as answer:
-            assert answer.status == 200, await answer.text()
+        async with browser.post(f"{self.url}/token/revocation", data=form, headers=headers) as response:
+            assert response.status == 200, await response.text()
 
 
 @asynccontextmanager

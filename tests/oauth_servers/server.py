@@ -76,14 +76,14 @@ class Child:
                 await asyncio.sleep(0.05)
         return found[1]
 
-    async def answers(self, url: str) -> None:
+    async def responses(self, url: str) -> None:
         """Return when `url` answers 200."""
         async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
             while True:
                 self._must_run()
                 with contextlib.suppress(aiohttp.ClientError):
-                    async with http.get(url) as answer:
-                        if answer.status == 200:
+                    async with http.get(url) as response:
+                        if response.status == 200:
                             return
                 await asyncio.sleep(0.05)
 

@@ -163,9 +163,9 @@ async def test_300_calls_with_an_expired_token_take_one_token_request(journey: J
     calls = [asyncio.create_task(journey.call()) for _ in range(CALLS)]
     await asyncio.sleep(0)  # all of them have been sent
     journey.api.open.set()
-    answers = await asyncio.gather(*calls)
-    assert Counter(status for status, _ in answers) == {200: CALLS}
-    assert {answer["user"] for _, answer in answers} == {USER}
+    responses = await asyncio.gather(*calls)
+    assert Counter(status for status, _ in responses) == {200: CALLS}
+    assert {response["user"] for _, response in responses} == {USER}
     assert journey.api.refreshes() == 1
     assert (await journey.credentials())["access_token"] != first["access_token"]
     await journey.gateway.restart()
@@ -228,8 +228,8 @@ async def test_a_token_without_refresh_ends_with_the_right_words_and_a_reconnect
     assert (explained["state"], explained["causes"][0]["cause"]) == ("active", "no_refresh_token")
     await journey.refused(first["access_token"])
     await until_not_served(journey)
-    answers = await asyncio.gather(*(journey.call() for _ in range(CALLS)))
-    assert Counter((status, answer["error"]["code"]) for status, answer in answers) == {
+    responses = await asyncio.gather(*(journey.call() for _ in range(CALLS)))
+    assert Counter((status, response["error"]["code"]) for status, response in responses) == {
         (424, "reconnect_needed"): CALLS
     }
     assert [request.form["grant_type"] for request in journey.api.token_requests] == ["authorization_code"]
@@ -274,8 +274,8 @@ async def replay(journey: Journey, form: Mapping[str, str]) -> int:
     client, headers = journey.server.integration(), dict[str, str]()
     if "client_secret" not in form:
         headers["Authorization"] = basic(client["client_id"], client["client_secret"])
-    async with journey.end_user.post(journey.server.token_url, data=dict(form), headers=headers) as answer:
-        return answer.status
+    async with journey.end_user.post(journey.server.token_url, data=dict(form), headers=headers) as response:
+        return response.status
 
 
 async def until_not_served(journey: Journey) -> tuple[int, Any]:
@@ -284,9 +284,9 @@ async def until_not_served(journey: Journey) -> tuple[int, Any]:
     answers.
     """
     while True:
-        status, answer = await journey.call()
+        status, response = await journey.call()
         if status not in {200, 401}:
-            return status, answer
+            return status, response
         await asyncio.sleep(0.2)
 
 
@@ -298,7 +298,7 @@ async def refused_without_reason(journey: Journey) -> None:
     """
     status, refusal = await until_not_served(journey)
     assert (status, refusal["error"]["code"]) == (503, "token_endpoint_unavailable")
-    assert (journey.api.token_requests[-1].status, journey.api.token_requests[-1].answer) == (400, b"")
+    assert (journey.api.token_requests[-1].status, journey.api.token_requests[-1].response) == (400, b"")
     explained = await journey.why()
     assert (explained["state"], explained["causes"][0]["cause"]) == ("degraded", "refused_without_reason")
     assert "took the access back" in explained["causes"][1]["why"]

@@ -59,9 +59,9 @@ async def test_a_server_of_the_python_sdk_is_connected_called_and_refreshed(serv
     try:
         made = await gateway.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
         begin = f"{gateway.url}/oauth/connect/mcp-generic?connect_session_token={made['data']['token']}"
-        async with gateway.http.get(f"{begin}&params[server_url]={server}") as answer:
-            text = await answer.text()
-            assert answer.status == 200, re.sub(r"<[^>]*>", " ", text)
+        async with gateway.http.get(f"{begin}&params[server_url]={server}") as response:
+            text = await response.text()
+            assert response.status == 200, re.sub(r"<[^>]*>", " ", text)
         (one,) = (await gateway.json("GET", "/connections"))["connections"]
         name = one["connection_id"]
         assert await tools(gateway, name) == ["add"]
@@ -74,8 +74,8 @@ async def test_a_server_of_the_python_sdk_is_connected_called_and_refreshed(serv
         assert [one["outcome"] for one in body["revocation"]] in (["revoked"] * 2, ["revoked", "already_invalid"])
         async with aiohttp.ClientSession() as direct:
             bearer = {"Authorization": f"Bearer {after['credentials']['access_token']}"}
-            async with direct.post(server, headers=bearer, json={}) as answer:
-                assert answer.status == 401
+            async with direct.post(server, headers=bearer, json={}) as response:
+                assert response.status == 401
     finally:
         await gateway.stop()
 
@@ -94,10 +94,10 @@ async def tools(gateway: RunningGateway, connection_id: str) -> list[str]:
         body |= {"id": number} if number else {}
         body |= {"params": params} if params is not None else {}
         asked = gateway.proxied(connection_id, "", "POST", integration="mcp-generic", json=body, headers=headers)
-        async with asked as answer:
-            text = await answer.text()
-            assert answer.status in {200, 202}, (method, answer.status, text)
-            if session := answer.headers.get("Mcp-Session-Id"):
+        async with asked as response:
+            text = await response.text()
+            assert response.status in {200, 202}, (method, response.status, text)
+            if session := response.headers.get("Mcp-Session-Id"):
                 headers["Mcp-Session-Id"] = session
         lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
         found = json.loads(lines[-1])["result"] if lines else found

@@ -59,9 +59,9 @@ def value(report: dict[str, Any], name: str) -> Any:
 
 
 def failed(report: dict[str, Any], name: str) -> tuple[int, str]:
-    answer = report[name]["failed"]
-    assert answer["headers"]["gateway-error"] == answer["data"]["error"]["code"]
-    return answer["status"], answer["data"]["error"]["code"]
+    response = report[name]["failed"]
+    assert response["headers"]["gateway-error"] == response["data"]["error"]["code"]
+    return response["status"], response["data"]["error"]["code"]
 
 
 async def test_no_call_failed_that_was_to_succeed(report: dict[str, Any]) -> None:
@@ -163,8 +163,8 @@ async def test_connect_sessions(report: dict[str, Any]) -> None:
     made = value(report, "createConnectSession")["data"]
     assert re.fullmatch(r"nango_connect_session_[0-9a-f]{64}", made["token"])
     assert made["token"] in made["connect_link"]
-    async with aiohttp.ClientSession() as session, session.get(made["connect_link"]) as answer:
-        assert answer.status == 200
+    async with aiohttp.ClientSession() as session, session.get(made["connect_link"]) as response:
+        assert response.status == 200
     status, code = failed(report, "createConnectSessionForUnknown")
     assert (status, code) == (400, "invalid_body")
     issues = report["createConnectSessionForUnknown"]["failed"]["data"]["error"]["errors"]
@@ -180,8 +180,8 @@ async def test_environment_variables(report: dict[str, Any]) -> None:
 
 async def test_proxied_calls(report: dict[str, Any]) -> None:
     for name, count in (("get", 1), ("getWithQuery", 2), ("post", 1)):
-        answer = value(report, name)
-        assert (answer["status"], len(answer["data"]["issues"])) == (200, count), name
+        response = value(report, name)
+        assert (response["status"], len(response["data"]["issues"])) == (200, count), name
     for name in ("proxy", "proxyFromConstructor"):
         assert value(report, name)["data"]["emailAddress"] == "demo@example.com"
     put, form = value(report, "put")["data"], value(report, "putForm")["data"]

@@ -45,8 +45,8 @@ class SdkGateway:
     async def capability(self, integration: str) -> str:
         """Return a capability for the connection of `integration`."""
         body = {"display_name": "sdks", "kind": "capability", "limits": {"connections": [f"{integration}/u1"]}}
-        answer = await self.gateway.json("POST", "/environment/api-keys", json=body, expect=200)
-        return str(answer["data"]["secret"])
+        response = await self.gateway.json("POST", "/environment/api-keys", json=body, expect=200)
+        return str(response["data"]["secret"])
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ async def _postgres() -> AsyncIterator[PostgresServer]:
     server = await asyncio.to_thread(PostgresServer)
     try:
         server.launch()  # not in a thread: the server ends with the thread that started it
-        await server.answers()
+        await server.responses()
         yield server
     finally:
         server.remove()

@@ -62,9 +62,9 @@ class Distant(Tracker):
     """Processes a refresh immediately, but its answer takes a while to arrive."""
 
     async def _token(self, request: web.Request) -> web.Response:
-        answer = await super()._token(request)
+        response = await super()._token(request)
         await asyncio.sleep(DISTANCE_S)
-        return answer
+        return response
 
 
 class Forgiving(Distant):
@@ -130,14 +130,14 @@ async def expired(folder: Path, config: dict[str, Any], tracker: Tracker, names:
 async def _worker_killed(point: str, name: str, folder: Path, serving: Serving, tracker: Tracker, deaths: int) -> bool:
     """Return whether the worker died there. It is replaced, and the gateway continues."""
     if point in HELD:
-        (tracker.hold if point == AT_PROVIDER else tracker.hold_answer).clear()
+        (tracker.hold if point == AT_PROVIDER else tracker.hold_response).clear()
         before = tracker.calls["refresh_token"]
         calling = asyncio.create_task(call(serving.port, name))
         await asked(tracker, before)
         for pid in serving.workers():
             os.kill(pid, signal.SIGKILL)
         if point == AT_PROVIDER:
-            tracker.answer = web.Response(status=503)
+            tracker.response = web.Response(status=503)
         await _let_go(tracker)
     else:
         order(point, folder)
@@ -150,7 +150,7 @@ async def _worker_killed(point: str, name: str, folder: Path, serving: Serving, 
 
 async def _parent_killed(point: str, name: str, serving: Serving, tracker: Tracker) -> bool:
     """Return whether the parent died. Its workers end too."""
-    tracker.hold_answer.clear()
+    tracker.hold_response.clear()
     before = tracker.calls["refresh_token"]
     calling = asyncio.create_task(call(serving.port, name))
     await asked(tracker, before)
@@ -166,9 +166,9 @@ async def _parent_killed(point: str, name: str, serving: Serving, tracker: Track
 
 async def _let_go(tracker: Tracker) -> None:
     tracker.hold.set()
-    tracker.hold_answer.set()
+    tracker.hold_response.set()
     await asyncio.sleep(0.1)
-    tracker.answer = None
+    tracker.response = None
 
 
 async def _served(serving: Serving, name: str) -> None:
@@ -215,8 +215,11 @@ async def process(how: str, file: Path) -> AsyncIterator[Serving]:
 async def call(port: int, name: str = "c1") -> int:
     gateway = RunningGateway(Path(), {})
     headers = {**gateway.headers, "Provider-Config-Key": "tracker", "Connection-Id": name}
-    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/proxy/x", headers=headers) as answer:
-        return answer.status
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"http://127.0.0.1:{port}/proxy/x", headers=headers) as response,
+    ):
+        return response.status
 
 
 async def _seen(
@@ -258,8 +261,8 @@ async def _outcome(
 
 
 async def _status(gateway: RunningGateway, name: str) -> int:
-    async with gateway.proxied(name) as answer:
-        return answer.status
+    async with gateway.proxied(name) as response:
+        return response.status
 
 
 def _is_sound(database: Path) -> bool:

@@ -34,10 +34,10 @@ class Cut(Tracker):
         else:
             whole = await super()._token(request)
             if self.place == INSIDE:
-                answer = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "400"})
-                await answer.prepare(request)
+                response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "400"})
+                await response.prepare(request)
                 assert isinstance(whole.body, bytes)
-                await answer.write(whole.body[:20])
+                await response.write(whole.body[:20])
         assert request.transport is not None
         request.transport.abort()
         raise asyncio.CancelledError

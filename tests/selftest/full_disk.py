@@ -104,15 +104,15 @@ async def full_disk(folder: Path) -> Seen:
 
 
 async def _call(http: aiohttp.ClientSession, port: int) -> int:
-    async with http.get(f"http://127.0.0.1:{port}/proxy/short", headers=CONNECTION) as answer:
-        await answer.read()
-        return answer.status
+    async with http.get(f"http://127.0.0.1:{port}/proxy/short", headers=CONNECTION) as response:
+        await response.read()
+        return response.status
 
 
 async def _ready(http: aiohttp.ClientSession, port: int) -> object:
     """Return the state of the store according to `/ready`."""
-    async with http.get(f"http://127.0.0.1:{port}/ready") as answer:
-        return (await answer.json()).get("store")
+    async with http.get(f"http://127.0.0.1:{port}/ready") as response:
+        return (await response.json()).get("store")
 
 
 async def _import(http: aiohttp.ClientSession, port: int) -> int:
@@ -123,5 +123,5 @@ async def _import(http: aiohttp.ClientSession, port: int) -> int:
         "credentials": credentials,
     }
     body["metadata"] = {"bulk": "x" * 20_000}
-    async with http.post(f"http://127.0.0.1:{port}/connections", json=body) as answer:
-        return answer.status
+    async with http.post(f"http://127.0.0.1:{port}/connections", json=body) as response:
+        return response.status

@@ -187,8 +187,8 @@ class _Trial:
     async def all_at_rest(self) -> None:
         """Check that no connection that was fine after its kill is lost later."""
         port = (await self._running()).port
-        async with _client(port) as http, http.get("/connections") as answer:
-            states = {one["connection_id"]: one["state"] for one in (await answer.json())["connections"]}
+        async with _client(port) as http, http.get("/connections") as response:
+            states = {one["connection_id"]: one["state"] for one in (await response.json())["connections"]}
         assert len(states) == self._made
         self._tally.what += [
             f"{name}: {state} at the end"
@@ -215,8 +215,8 @@ class _Trial:
                 ended = {part: text for part, text in self._tracker.grant().items() if part.endswith("_token")}
                 credentials = {"type": "OAUTH2", **ended, "expires_at": "2020-01-01T00:00:00Z"}
                 body = {"provider_config_key": "tracker", "connection_id": name, "credentials": credentials}
-                async with http.post("/connections", json=body) as answer:
-                    assert answer.status == 201, await answer.text()
+                async with http.post("/connections", json=body) as response:
+                    assert response.status == 201, await response.text()
         return names
 
     async def _late(self, port: int, name: str) -> int:
@@ -235,9 +235,9 @@ async def _client(port: int) -> AsyncIterator[aiohttp.ClientSession]:
 
 async def _status(http: aiohttp.ClientSession, name: str) -> int:
     """Return the status of one call: a POST, which the client does not retry automatically when its worker dies."""
-    async with http.post("/proxy/x", headers={"Provider-Config-Key": "tracker", "Connection-Id": name}) as answer:
-        await answer.read()
-        return answer.status
+    async with http.post("/proxy/x", headers={"Provider-Config-Key": "tracker", "Connection-Id": name}) as response:
+        await response.read()
+        return response.status
 
 
 async def _settled(port: int, name: str) -> tuple[int, str | None]:
@@ -249,14 +249,14 @@ async def _settled(port: int, name: str) -> tuple[int, str | None]:
             async with _client(port) as http:
                 status = await _status(http, name)
                 if status == 200:
-                    async with http.get(f"{shown}&force_refresh=true") as answer:
-                        await answer.read()
-                        status = 503 if "Gateway-Refresh-Failed" in answer.headers else answer.status
+                    async with http.get(f"{shown}&force_refresh=true") as response:
+                        await response.read()
+                        status = 503 if "Gateway-Refresh-Failed" in response.headers else response.status
         except aiohttp.ClientError:  # the killed worker handled the call
             status = 0
         if status not in (200, 424):
             await asyncio.sleep(0.02)
-    async with _client(port) as http, http.get(f"{shown}&include=history") as answer:
-        body = await answer.json()
-        story = body if answer.status == 200 else body["error"]["payload"]["connection"]
+    async with _client(port) as http, http.get(f"{shown}&include=history") as response:
+        body = await response.json()
+        story = body if response.status == 200 else body["error"]["payload"]["connection"]
         return status, story["history"][-1]["reason"]

@@ -38,7 +38,7 @@ async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: flo
             await asyncio.to_thread(server.stop)
             away = await _write(running, tracker)
             server.launch()  # not in a thread: the server ends with the thread that started it
-            await server.answers()
+            await server.responses()
             began, healed = time.monotonic(), 0
             while healed != 201 and time.monotonic() - began < LIMIT_S:
                 healed = await _write(running, tracker)
@@ -73,5 +73,5 @@ async def _write(running: Nodes, tracker: Tracker) -> int:
         "connection_id": "new",
         "credentials": {"type": "OAUTH2", **tokens, "expires_at": "2099-01-01T00:00:00Z"},
     }
-    async with running.http.post(f"{running.urls[0]}/connections", json=body) as answer:
-        return 201 if answer.status in (200, 201) else answer.status
+    async with running.http.post(f"{running.urls[0]}/connections", json=body) as response:
+        return 201 if response.status in (200, 201) else response.status

@@ -46,8 +46,8 @@ async def stalled_holder(folder: Path, *, parent: bool = False) -> Seen:
         await server.close()
     wanted = 503 if parent else 200
     fine = (other, late, asked, after) == (wanted, 200, 1, [200] * 4) and tracker.calls["refresh_token"] == 1
-    answer = (
+    response = (
         f"{asked} token requests; the second one got {other}, the late one overwrote nothing ({late}); then {after}"
     )
     who = "lease holder and its parent" if parent else "lease holder"
-    return Seen(f"{who} stalled past its lease", answer, 0 if fine else 1, fine)
+    return Seen(f"{who} stalled past its lease", response, 0 if fine else 1, fine)

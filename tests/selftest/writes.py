@@ -47,13 +47,13 @@ class Writer:
     async def _write(self, http: aiohttp.ClientSession, url: str, connection_id: str, value: int | None) -> None:
         if value is None:
             place = f"{url}/connections/{connection_id}?provider_config_key=up"
-            async with http.delete(place) as answer:
-                assert answer.status == 200, await answer.text()
+            async with http.delete(place) as response:
+                assert response.status == 200, await response.text()
             return
         credentials = {"type": "API_KEY", "apiKey": f"key-{connection_id}-{value}"}
         body = {"provider_config_key": "up", "connection_id": connection_id, "credentials": credentials}
-        async with http.post(f"{url}/connections", json={**body, "metadata": {"n": value}}) as answer:
-            assert answer.status in (200, 201), await answer.text()
+        async with http.post(f"{url}/connections", json={**body, "metadata": {"n": value}}) as response:
+            assert response.status in (200, 201), await response.text()
 
     def missing(self, found: dict[str, int]) -> list[str]:
         """Return the acknowledged writes that are missing."""
@@ -145,8 +145,8 @@ async def _unreadable(process: Serving, writers: list[Writer]) -> int:
             last = [(name, value) for name, value in writer.sure.items() if value is not None and name != settled][-1:]
             for name, value in last:
                 url = f"http://127.0.0.1:{process.port}/connections/{name}?provider_config_key=up"
-                async with http.get(url) as answer:
-                    body: dict[str, Any] = await answer.json()
+                async with http.get(url) as response:
+                    body: dict[str, Any] = await response.json()
                     with contextlib.suppress(KeyError):
                         wrong += body["credentials"]["apiKey"] != f"key-{name}-{value}"
                         continue

@@ -44,7 +44,7 @@ def test_what_names_no_setting_or_has_a_body_that_is_no_json_is_left_alone() -> 
     assert made(method="POST", body="[]") is BASE
 
 
-def test_where_a_wrong_credential_gets_a_200_the_answer_decides() -> None:
+def test_where_a_wrong_credential_gets_a_200_the_response_decides() -> None:
     fact = {"expect": {"status": 200, "body": "member ok is true (HTTP status is 200 either way)"}}
     assert made(**fact)["proxy"]["verification"] == {"endpoints": ["/me"], "expect": {"ok": True}}
     own = {"proxy": {"verification": {"endpoints": ["/me"]}}}

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
-from tests.upgrade.deployment import KEYS, Answer, Client, Deployment
+from tests.upgrade.deployment import KEYS, Client, Deployment, Response
 
 MOVES = "(moves)"
 """Replaces values in expected.json that differed between two runs of one version."""
@@ -20,15 +20,15 @@ PROXIED = ("valid", "mail", "ledger", "machine", "signed", "steps", "cloud", "op
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 
 
-async def answers(deployment: Deployment, client: Client, known: Mapping[str, Any]) -> dict[str, Any]:
+async def responses(deployment: Deployment, client: Client, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answers by request: status and body. `known`: the secrets that the script recorded."""
     found = dict[str, Any]()
 
     async def ask(path: str, **options: Any) -> Any:
         name = options.pop("name", path)
-        answer = await client.call(options.pop("method", "GET"), path, **options)
-        found[name] = _lasting(answer)
-        return answer.body
+        response = await client.call(options.pop("method", "GET"), path, **options)
+        found[name] = _lasting(response)
+        return response.body
 
     for environment, key in KEYS.items():
         listed = await ask("/connections", name=f"{environment} /connections", key=key)
@@ -51,15 +51,15 @@ async def answers(deployment: Deployment, client: Client, known: Mapping[str, An
     for name, key in known["keys"].items():
         await ask("/connections", name=f"connections of key {name}", key=key)
         for path in ("/things/1", "/other"):
-            answer = await client.proxied("crm", "valid", path, key=key)
-            found[f"{path} by key {name}"] = _lasting(answer)
+            response = await client.proxied("crm", "valid", path, key=key)
+            found[f"{path} by key {name}"] = _lasting(response)
     for connection in PROXIED:
         integration = {"valid": "crm", "made": "crm-api"}.get(connection, connection)
-        answer = await client.proxied(integration, connection)
-        found[f"proxied {connection}"] = _lasting(answer)
+        response = await client.proxied(integration, connection)
+        found[f"proxied {connection}"] = _lasting(response)
     for name in ("dead", "nobody"):
-        answer = await client.proxied("crm", name)
-        found[f"proxied {name}"] = _lasting(answer)
+        response = await client.proxied("crm", name)
+        found[f"proxied {name}"] = _lasting(response)
     path = known["capability"]
     await ask(f"{path}/things/2", name="capability", key="")
     return found
@@ -73,8 +73,8 @@ async def _listed_by_commands(deployment: Deployment) -> dict[str, Any]:
     return found | {"signing key": await deployment.command("events", "key", "--environment", "production")}
 
 
-def _lasting(answer: Answer) -> dict[str, Any]:
-    return {"status": answer.status, "body": _without_prose(answer.body)}
+def _lasting(response: Response) -> dict[str, Any]:
+    return {"status": response.status, "body": _without_prose(response.body)}
 
 
 def _without_prose(value: Any) -> Any:

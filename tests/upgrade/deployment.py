@@ -26,7 +26,7 @@ KEYS = {"production": "sk-production-0123456789", "staging": "sk-staging-0123456
 PUBLIC_URL = "http://127.0.0.1:3003"
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     body: Any
     headers: Mapping[str, str]
@@ -96,18 +96,18 @@ class Client:
 
     async def call(
         self, method: str, path: str, *, key: str = KEYS["production"], expect: int | None = None, **options: Any
-    ) -> Answer:
+    ) -> Response:
         headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **options.pop("headers", {})}
         address = self.url + path.removeprefix(PUBLIC_URL)
-        async with self.http.request(method, address, headers=headers, allow_redirects=False, **options) as answer:
-            body: Any = await answer.text()
-            if answer.content_type == "application/json":
+        async with self.http.request(method, address, headers=headers, allow_redirects=False, **options) as response:
+            body: Any = await response.text()
+            if response.content_type == "application/json":
                 body = json.loads(body)
-            assert expect is None or answer.status == expect, (method, path, answer.status, body)
-            cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
-            return Answer(answer.status, body, dict(answer.headers), cookies)
+            assert expect is None or response.status == expect, (method, path, response.status, body)
+            cookies = {name: morsel.value for name, morsel in response.cookies.items()}
+            return Response(response.status, body, dict(response.headers), cookies)
 
-    async def proxied(self, integration: str, connection: str, path: str = "/things/1", **options: Any) -> Answer:
+    async def proxied(self, integration: str, connection: str, path: str = "/things/1", **options: Any) -> Response:
         names = {"Provider-Config-Key": integration, "Connection-Id": connection}
         return await self.call(options.pop("method", "GET"), f"/proxy{path}", headers=names, **options)
 

@@ -16,7 +16,7 @@ from standardwebhooks.webhooks import Webhook
 
 from tests.fakes.postgres import PostgresServer
 from tests.upgrade import provider
-from tests.upgrade.asked import answers, differences
+from tests.upgrade.asked import differences, responses
 from tests.upgrade.deployment import KEYS, Client, Deployment, copied, load_postgres, move_sqlite
 from tests.upgrade.provider import Provider
 
@@ -97,7 +97,7 @@ def _lines(path: Path) -> dict[str, Any]:
 async def _serves_on(deployment: Deployment, expected: dict[str, Any], by: timedelta) -> None:
     known = expected["known"]
     async with deployment.serving() as client:
-        assert differences(expected["answers"], await answers(deployment, client, known), by) == []
+        assert differences(expected["answers"], await responses(deployment, client, known), by) == []
         await _expired_token_is_refreshed_once(client, deployment.provider)
         await _flow_is_finished(client, deployment.provider, known["flow"])
         await _pending_is_completed(client, known)
@@ -106,8 +106,8 @@ async def _serves_on(deployment: Deployment, expected: dict[str, Any], by: timed
 
 async def _expired_token_is_refreshed_once(client: Client, other: Provider) -> None:
     for _ in range(2):
-        answer = await client.proxied("crm", "expired", expect=200)
-        assert answer.body["credential"] == {"Authorization": "Bearer at-expired-2"}
+        response = await client.proxied("crm", "expired", expect=200)
+        assert response.body["credential"] == {"Authorization": "Bearer at-expired-2"}
     assert other.token_requests["expired"] == 1
     assert not other.token_requests["valid"]
 
@@ -120,13 +120,13 @@ async def _flow_is_finished(client: Client, other: Provider, flow: dict[str, Any
     path = f"/oauth/callback?code=code-late&state={asked['state'][0]}"
     await client.call("GET", path, key="", headers={"Cookie": cookies}, expect=200)
     (made,) = await _ids(client) - before
-    answer = await client.proxied("crm", made, expect=200)
-    assert answer.body["credential"] == {"Authorization": "Bearer at-late-1"}
+    response = await client.proxied("crm", made, expect=200)
+    assert response.body["credential"] == {"Authorization": "Bearer at-late-1"}
 
 
 async def _ids(client: Client) -> set[str]:
-    answer = await client.call("GET", "/connections", expect=200)
-    return {shown["connection_id"] for shown in answer.body["connections"]}
+    response = await client.call("GET", "/connections", expect=200)
+    return {shown["connection_id"] for shown in response.body["connections"]}
 
 
 async def _pending_is_completed(client: Client, known: dict[str, Any]) -> None:
@@ -137,8 +137,8 @@ async def _pending_is_completed(client: Client, known: dict[str, Any]) -> None:
     for name, credential in credentials.items():
         path = f"/connect/sessions/{known['sessions'][name]['session_id']}/complete"
         body = {"code_verifier": known["verifier"]}
-        answer = await client.call("POST", path, key=KEYS["staging"], json=body, expect=200)
-        (made,) = answer.body["data"]["connections"]
+        response = await client.call("POST", path, key=KEYS["staging"], json=body, expect=200)
+        (made,) = response.body["data"]["connections"]
         sent = await client.proxied(made["provider_config_key"], made["connection_id"], key=KEYS["staging"], expect=200)
         assert sent.body["credential"] == credential
 

@@ -21,7 +21,7 @@ from typing import Any
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.upgrade import provider
-from tests.upgrade.asked import answers, fixed
+from tests.upgrade.asked import fixed, responses
 from tests.upgrade.deployment import KEYS, Client, Deployment, copied, load_postgres
 from tests.upgrade.provider import Provider
 
@@ -85,7 +85,7 @@ async def main() -> int:
     postgres = PostgresServer()
     try:
         await asyncio.to_thread(postgres.launch)
-        await postgres.answers()
+        await postgres.responses()
         with tempfile.TemporaryDirectory(prefix="gateway-fixture-") as scratch:
             async with provider.running(Path(scratch)) as other:
                 written = Path(scratch) / "written"
@@ -140,7 +140,7 @@ async def _recorded(deployment: Deployment, known: dict[str, Any]) -> dict[str, 
     deployment.provider.starts_over()
     deployment.provider.refuses_hooks_of.clear()  # pending deliveries are not due yet
     async with deployment.serving() as client:
-        return await answers(deployment, client, known)
+        return await responses(deployment, client, known)
 
 
 async def _filled(deployment: Deployment) -> dict[str, Any]:
@@ -225,8 +225,8 @@ async def _keys(deployment: Deployment, client: Client) -> tuple[dict[str, str],
     address = json.loads(await deployment.command(*words, "address", "--capability", "--connection", "crm/valid"))
 
     async def minted(key: str, **body: Any) -> str:
-        answer = await client.call("POST", "/environment/api-keys", key=key, json=body, expect=200)
-        return str(answer.body["data"]["secret"])
+        response = await client.call("POST", "/environment/api-keys", key=key, json=body, expect=200)
+        return str(response.body["data"]["secret"])
 
     scopes = ["environment:api_keys:*", "environment:proxy", "environment:connections:list"]
     parent = await minted(KEYS["production"], display_name="parent", scopes=scopes, limits={"tags": {"team": "red"}})
@@ -259,13 +259,13 @@ async def _sessions(client: Client) -> dict[str, dict[str, str]]:
     }
     made = {}
     for name, (environment, body) in wanted.items():
-        answer = await client.call(
+        response = await client.call(
             "POST", "/connect/sessions", key=KEYS[environment], json={**common, **body}, expect=201
         )
-        made[name] = {**answer.body["data"], "environment": environment}
+        made[name] = {**response.body["data"], "environment": environment}
     again = {"connection_id": "valid", "integration_id": "crm", "expires_in": WEEK_S}
-    answer = await client.call("POST", "/connect/sessions/reconnect", json=again, expect=201)
-    made["reconnect"] = {**answer.body["data"], "environment": "production"}
+    response = await client.call("POST", "/connect/sessions/reconnect", json=again, expect=201)
+    made["reconnect"] = {**response.body["data"], "environment": "production"}
     path = f"/oauth/connect/crm?connect_session_token={made['single']['token']}"
     await client.call("GET", path, key="", expect=302)  # opened in the browser that claims the session
     return made
@@ -273,8 +273,8 @@ async def _sessions(client: Client) -> dict[str, dict[str, str]]:
 
 async def _flow(client: Client, token: str) -> dict[str, Any]:
     """Start an authorization whose end user is still at the provider."""
-    answer = await client.call("GET", f"/oauth/connect/crm?connect_session_token={token}", key="", expect=302)
-    return {"address": answer.headers["Location"], "cookies": dict(answer.cookies)}
+    response = await client.call("GET", f"/oauth/connect/crm?connect_session_token={token}", key="", expect=302)
+    return {"address": response.headers["Location"], "cookies": dict(response.cookies)}
 
 
 async def _pending(client: Client, other: Provider, sessions: dict[str, dict[str, str]]) -> None:

@@ -22,7 +22,7 @@ from gateway.http.passed_head import guarded
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.patience import PATIENCE_S
 from tests.wire.messages import CLOSE, Body, Head, parse_head, read_body, request
-from tests.wire.recorder import FINE, RecordedRequest, Recorder, Script, ScriptedAnswer, turns
+from tests.wire.recorder import FINE, RecordedRequest, Recorder, Script, ScriptedHttpResponse, turns
 
 CREDENTIAL: Final = b"wire-credential-0123"
 STAYS_HERE: Final = frozenset(
@@ -41,7 +41,7 @@ def table(*rows: tuple[Any, ...]) -> list[ParameterSet]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """`end`: ``framed``, ``closed`` (read up to a clean end), or ``torn`` (the body broke off)."""
 
     head: Head
@@ -91,7 +91,7 @@ class Caller:
                 await turns()
             self.writer.write(piece)
 
-    async def answer(self, method: bytes = b"GET") -> Answer:
+    async def response(self, method: bytes = b"GET") -> Response:
         """Return the next answer, with the interim answers before it."""
         interim = []
         async with asyncio.timeout(PATIENCE_S):
@@ -102,14 +102,14 @@ class Caller:
                 interim.append(head.raw)
             status = head.start.split(b" ")[1]
             if method == b"HEAD" or status in (b"204", b"304"):
-                return Answer(head, Body(b"", "none"), interim=tuple(interim))
+                return Response(head, Body(b"", "none"), interim=tuple(interim))
             try:
                 body = await read_body(self.reader, head, without="close")
             except asyncio.IncompleteReadError as fault:
-                return Answer(head, Body(fault.partial, "torn"), "torn", tuple(interim))
+                return Response(head, Body(fault.partial, "torn"), "torn", tuple(interim))
             except ConnectionResetError:
-                return Answer(head, Body(b"", "torn"), "torn", tuple(interim))
-        return Answer(head, body, "closed" if body.framing == "close" else "framed", tuple(interim))
+                return Response(head, Body(b"", "torn"), "torn", tuple(interim))
+        return Response(head, body, "closed" if body.framing == "close" else "framed", tuple(interim))
 
     def reset(self) -> None:
         abort_connection(self.writer.transport)
@@ -151,84 +151,86 @@ class Bench:
         finally:
             writer.transport.abort()
 
-    def set(self, script: ScriptedAnswer | Script) -> None:
+    def set(self, script: ScriptedHttpResponse | Script) -> None:
         self.recorder.says = script
         self.recorder.heard.clear()
         self.recorder.faults.clear()
 
     async def passes(
-        self, *pieces: bytes, script: ScriptedAnswer = FINE, kept: bool = True
-    ) -> tuple[RecordedRequest, Answer]:
+        self, *pieces: bytes, script: ScriptedHttpResponse = FINE, kept: bool = True
+    ) -> tuple[RecordedRequest, Response]:
         """Send a request that must reach the provider. `kept`: whether the connection stays open after the answer."""
         self.set(script)
         async with self.dial() as caller:
             await caller.send(*pieces)
-            answer = await caller.answer(pieces[0].split(b" ", 1)[0])
-            assert not answer.code, (answer.code, answer.body.data)
+            response = await caller.response(pieces[0].split(b" ", 1)[0])
+            assert not response.code, (response.code, response.body.data)
             await self.goes_on(caller, kept=kept)
         heard = self.recorder.heard[0]
         assert [other.target for other in self.recorder.heard[1:]] == ([self.last_target] if kept else [])
         self.check_arrivals()
-        return heard, answer
+        return heard, response
 
     @asynccontextmanager
-    async def talk(self, *pieces: bytes, script: ScriptedAnswer | Script = FINE) -> AsyncIterator[Caller]:
+    async def talk(self, *pieces: bytes, script: ScriptedHttpResponse | Script = FINE) -> AsyncIterator[Caller]:
         """Yield a connection on which `pieces` have been sent, for tests with their own checks."""
         self.set(script)
         async with self.dial() as caller:
             await caller.send(*pieces)
             yield caller
 
-    async def refused(self, *pieces: bytes) -> Answer:
+    async def refused(self, *pieces: bytes) -> Response:
         """Send a request that must be refused: the gateway answers, nothing arrives, and the connection is closed."""
         async with self.talk(*pieces) as caller:
-            answer = await caller.answer()
-            assert answer.code, answer
+            response = await caller.response()
+            assert response.code, response
             assert await caller.rest() == b""
-        assert answer.head.one("connection") == b"close"
-        check_ours(answer)
+        assert response.head.one("connection") == b"close"
+        check_ours(response)
         await self.serves_others()
         assert [heard.target for heard in self.recorder.heard] == [self.last_target]
-        return answer
+        return response
 
-    async def refuses(self, *pieces: bytes, status: int, code: str, kept: bool = False) -> Answer:
+    async def refuses(self, *pieces: bytes, status: int, code: str, kept: bool = False) -> Response:
         self.set(FINE)
         async with self.dial() as caller:
             await caller.send(*pieces)
-            answer = await caller.answer(pieces[0].split(b" ", 1)[0])
-            assert (answer.status, answer.code) == (status, code), answer
+            response = await caller.response(pieces[0].split(b" ", 1)[0])
+            assert (response.status, response.code) == (status, code), response
             await self.goes_on(caller, kept=kept)
             if not kept:
-                assert answer.head.one("connection") == b"close"
-        check_ours(answer)
+                assert response.head.one("connection") == b"close"
+        check_ours(response)
         if not kept:
             await self.serves_others()
         assert [heard.target for heard in self.recorder.heard] == [self.last_target]
-        return answer
+        return response
 
-    async def answered(self, script: ScriptedAnswer | Script, asked: bytes | None = None, kept: bool = True) -> Answer:
+    async def responded(
+        self, script: ScriptedHttpResponse | Script, asked: bytes | None = None, kept: bool = True
+    ) -> Response:
         """Return the answer to `asked` when the provider acts as `script` says."""
         self.set(script)
         asked = request() if asked is None else asked
         async with self.dial() as caller:
             await caller.send(asked)
-            answer = await caller.answer(asked.split(b" ", 1)[0])
-            assert CREDENTIAL not in answer.head.raw + answer.body.data
+            response = await caller.response(asked.split(b" ", 1)[0])
+            assert CREDENTIAL not in response.head.raw + response.body.data
             await turns(120)  # further bytes of the provider arrive while no answer is awaited
-            await self.goes_on(caller, kept=kept and answer.end == "framed")
-        if answer.code:
-            check_ours(answer)
+            await self.goes_on(caller, kept=kept and response.end == "framed")
+        if response.code:
+            check_ours(response)
         await self.serves_others()
         self.check_arrivals()
-        return answer
+        return response
 
     async def goes_on(self, caller: Caller, *, kept: bool) -> None:
         """Check that the connection serves the next request and nothing else, or that it has ended."""
         if kept:
             target = self.next_target()
             await caller.send(request(b"/proxy" + target, CLOSE))
-            answer = await caller.answer()
-            assert answer.body.data == target, answer
+            response = await caller.response()
+            assert response.body.data == target, response
         assert await caller.rest() == b""
 
     async def serves_others(self) -> None:
@@ -236,7 +238,7 @@ class Bench:
         target = self.next_target()
         async with self.dial() as caller:
             await caller.send(request(b"/proxy" + target, CLOSE))
-            assert (await caller.answer()).body.data == target
+            assert (await caller.response()).body.data == target
 
     def check_arrivals(self) -> None:
         assert self.recorder.faults == []
@@ -275,11 +277,11 @@ def check_second_reader(heard: RecordedRequest) -> None:
     assert reader.trailing_data[0] == b""
 
 
-def check_ours(answer: Answer) -> None:
+def check_ours(response: Response) -> None:
     """Check the rules for every error that the gateway itself sends."""
-    body = json.loads(answer.body.data)["error"] if answer.body.framing != "none" else {"code": answer.code}
-    assert body["code"] == answer.code
-    assert answer.head.start.startswith(b"HTTP/1.1 ")
-    assert answer.head.one("cache-control") == b"no-store"
-    assert answer.head.one("gateway-request-id")
-    assert SECRET_KEY.encode() not in answer.head.raw + answer.body.data
+    body = json.loads(response.body.data)["error"] if response.body.framing != "none" else {"code": response.code}
+    assert body["code"] == response.code
+    assert response.head.start.startswith(b"HTTP/1.1 ")
+    assert response.head.one("cache-control") == b"no-store"
+    assert response.head.one("gateway-request-id")
+    assert SECRET_KEY.encode() not in response.head.raw + response.body.data

@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.wire.bench import Bench, Caller
 from tests.wire.messages import CHUNKED, Misframed, request, upload
-from tests.wire.recorder import RecordedRequest, ScriptedAnswer, ok, says, turns
+from tests.wire.recorder import RecordedRequest, ScriptedHttpResponse, ok, says, turns
 
 CONNECTIONS: Final = 50
 ABORTS: Final = 0.03  # share of the batches
@@ -34,7 +34,7 @@ class Tally:
     odd: Counter[str] = field(default_factory=Counter)
 
 
-def answer_to(heard: RecordedRequest) -> ScriptedAnswer:
+def response_to(heard: RecordedRequest) -> ScriptedHttpResponse:
     """Return path and body of the request, in a framing that depends on its number."""
     body = heard.target + b"|" + heard.body.data
     match int(heard.target[1:]) % 5:
@@ -74,11 +74,11 @@ async def crowd(bench: Bench, total: int, seed: int) -> Tally:
                 while batch and await _batch(connection, batch, chance, tally):
                     batch = list(islice(numbers, chance.randint(1, PIPELINED)))
 
-    bench.recorder.answer_to = answer_to
+    bench.recorder.response_to = response_to
     try:
         await asyncio.gather(*(caller() for _ in range(CONNECTIONS)))
     finally:
-        bench.recorder.answer_to = None
+        bench.recorder.response_to = None
     return tally
 
 
@@ -95,14 +95,14 @@ async def _batch(caller: Caller, batch: list[int], chance: random.Random, tally:
                 caller.reset()
             return False
         try:
-            answer = await caller.answer(sent.split(b" ", 1)[0])
+            response = await caller.response(sent.split(b" ", 1)[0])
         except (Misframed, EOFError, ConnectionError, TimeoutError) as fault:
             tally.odd[repr(fault)[:80]] += len(batch) - at
             return False
-        if answer.code or answer.end != "framed":
-            tally.odd[f"{answer.status} {answer.code} {answer.end}"] += 1
-        elif answer.body.data == expected:
+        if response.code or response.end != "framed":
+            tally.odd[f"{response.status} {response.code} {response.end}"] += 1
+        elif response.body.data == expected:
             tally.done += 1
         else:
-            tally.foreign.append(answer.body.data[:80])
+            tally.foreign.append(response.body.data[:80])
     return True

@@ -16,7 +16,7 @@ AFTER: Final = b"/after-"
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptedAnswer:
+class ScriptedHttpResponse:
     """Sends `pieces` one after the other, then does `then` with the connection. `early`: before it reads the request's
     body.
 
@@ -28,8 +28,8 @@ class ScriptedAnswer:
     early: bool = False
 
 
-def says(*pieces: bytes, then: Literal["keep", "close", "reset"] = "keep", early: bool = False) -> ScriptedAnswer:
-    return ScriptedAnswer(pieces, then, early)
+def says(*pieces: bytes, then: Literal["keep", "close", "reset"] = "keep", early: bool = False) -> ScriptedHttpResponse:
+    return ScriptedHttpResponse(pieces, then, early)
 
 
 def ok(body: bytes = b"ok", fields: bytes = b"") -> bytes:
@@ -69,11 +69,11 @@ class RecordedRequest:
 class Recorder:
     """`heard`: requests in order of arrival. `faults`: messages that a strict reader refuses.
 
-    With `answer_to`, each request is answered with its result, and none is recorded.
+    With `response_to`, each request is answered with its result, and none is recorded.
     """
 
-    says: ScriptedAnswer | Script = FINE
-    answer_to: Callable[[RecordedRequest], ScriptedAnswer] | None = None
+    says: ScriptedHttpResponse | Script = FINE
+    response_to: Callable[[RecordedRequest], ScriptedHttpResponse] | None = None
     port: int = 0
     heard: list[RecordedRequest] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -125,13 +125,13 @@ class Recorder:
                 self.faults.append(f"half a head: {fault.partial!r}")
             return False
         heard = RecordedRequest(number, parse_head(raw))
-        if self.answer_to is not None:
-            return await self._answer(heard, self.answer_to, reader, writer)
+        if self.response_to is not None:
+            return await self._response(heard, self.response_to, reader, writer)
         self.heard.append(heard)
         script = FINE_HEAD if self.says is FINE and heard.method == b"HEAD" else self.says
         if heard.target.startswith(AFTER):
             script = says(ok(heard.target))
-        if not isinstance(script, ScriptedAnswer):
+        if not isinstance(script, ScriptedHttpResponse):
             await script(heard, reader, writer)
             return False
         if script.early:
@@ -150,10 +150,10 @@ class Recorder:
             await self._say(script, writer)
         return script.then == "keep"
 
-    async def _answer(
+    async def _response(
         self,
         heard: RecordedRequest,
-        answer_to: Callable[[RecordedRequest], ScriptedAnswer],
+        response_to: Callable[[RecordedRequest], ScriptedHttpResponse],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
@@ -161,11 +161,11 @@ class Recorder:
             heard.body = await read_body(reader, heard.head, without="none")
         except asyncio.IncompleteReadError:
             return False  # its caller disconnected
-        script = answer_to(heard)
+        script = response_to(heard)
         await self._say(script, writer)
         return script.then == "keep"
 
-    async def _say(self, script: ScriptedAnswer, writer: asyncio.StreamWriter) -> None:
+    async def _say(self, script: ScriptedHttpResponse, writer: asyncio.StreamWriter) -> None:
         for n, piece in enumerate(script.pieces):
             if n:
                 await turns()

@@ -56,14 +56,14 @@ REFUSED = table(
 
 @pytest.mark.parametrize(("line", "code"), REFUSED)
 async def test_without_one_good_key_nothing_leaves(bench: Bench, line: bytes, code: str) -> None:
-    answer = await bench.refuses(request(ours=HOST + line + naming()), status=401, code=code, kept=True)
-    assert (answer.head.one("www-authenticate") or b"").startswith(b"Bearer")
+    response = await bench.refuses(request(ours=HOST + line + naming()), status=401, code=code, kept=True)
+    assert (response.head.one("www-authenticate") or b"").startswith(b"Bearer")
 
 
 async def test_a_key_in_the_query_is_none(bench: Bench) -> None:
     message = request(b"/proxy/x?access_token=" + SECRET, ours=HOST + naming())
-    answer = await bench.refuses(message, status=401, code="missing_auth_header", kept=True)
-    assert "Authorization" in answer.message
+    response = await bench.refuses(message, status=401, code="missing_auth_header", kept=True)
+    assert "Authorization" in response.message
 
 
 DOUBLED = table(
@@ -78,8 +78,8 @@ DOUBLED = table(
 
 @pytest.mark.parametrize(("key", "names"), DOUBLED)
 async def test_two_fields_where_one_decides_are_refused(bench: Bench, key: bytes, names: bytes) -> None:
-    answer = await bench.refuses(request(ours=HOST + key + names), status=400, code="bad_framing")
-    assert "was sent more than once" in answer.message
+    response = await bench.refuses(request(ours=HOST + key + names), status=400, code="bad_framing")
+    assert "was sent more than once" in response.message
 
 
 def named(integration: bytes | None, connection: bytes | None) -> bytes:
@@ -110,8 +110,10 @@ NAMED = table(
 
 @pytest.mark.parametrize(("ours", "status", "code"), NAMED)
 async def test_invalid_connection_name_is_reported(bench: Bench, ours: bytes, status: int, code: str) -> None:
-    answer = await bench.refuses(request(ours=ours), status=status, code=code, kept=True)
-    assert any(name in answer.message for name in ("Provider-Config-Key", "Connection-Id", "integration", "connection"))
+    response = await bench.refuses(request(ours=ours), status=status, code=code, kept=True)
+    assert any(
+        name in response.message for name in ("Provider-Config-Key", "Connection-Id", "integration", "connection")
+    )
 
 
 ASKED_WRONGLY = table(
@@ -134,8 +136,8 @@ ASKED_WRONGLY = table(
 
 @pytest.mark.parametrize("line", ASKED_WRONGLY)
 async def test_a_wrong_wish_is_reported_and_nothing_leaves(bench: Bench, line: bytes) -> None:
-    answer = await bench.refuses(request(fields=line), status=400, code="invalid_headers", kept=True)
-    assert line.partition(b":")[0].decode() in answer.message
+    response = await bench.refuses(request(fields=line), status=400, code="invalid_headers", kept=True)
+    assert line.partition(b":")[0].decode() in response.message
 
 
 ELSEWHERE = table(
@@ -152,8 +154,8 @@ ELSEWHERE = table(
 @pytest.mark.parametrize("address", ELSEWHERE)
 async def test_a_credential_goes_nowhere_else(bench: Bench, address: bytes) -> None:
     line = b"Base-Url-Override: " + address.replace(b"{port}", b"%d" % bench.recorder.port) + b"\r\n"
-    answer = await bench.refuses(request(fields=line), status=400, code="base_url_override_not_allowed", kept=True)
-    assert CREDENTIAL not in answer.head.raw + answer.body.data
+    response = await bench.refuses(request(fields=line), status=400, code="base_url_override_not_allowed", kept=True)
+    assert CREDENTIAL not in response.head.raw + response.body.data
     assert [heard.target for heard in bench.recorder.heard] == [bench.last_target], "only what came after it has left"
 
 
@@ -166,5 +168,5 @@ async def test_an_override_at_home_keeps_its_path(bench: Bench, path: bytes, arr
 
 async def test_a_refused_upload_closes_its_connection(bench: Bench) -> None:
     message = request(b"/proxy/x", CHUNKED, b"5\r\nhel", method=b"POST", ours=HOST + naming())
-    answer = await bench.refuses(message, status=401, code="missing_auth_header")
-    assert "Authorization" in answer.message
+    response = await bench.refuses(message, status=401, code="missing_auth_header")
+    assert "Authorization" in response.message

@@ -34,22 +34,22 @@ CODED = table(
 
 
 @pytest.mark.parametrize(("coding", "coded"), CODED)
-async def test_a_coded_answer_passes_untouched(bench: Bench, coding: bytes, coded: bytes) -> None:
-    answer = await bench.answered(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")))
-    assert (answer.body.data, answer.head.one("content-encoding")) == (coded, coding)
+async def test_a_coded_response_passes_untouched(bench: Bench, coding: bytes, coded: bytes) -> None:
+    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")))
+    assert (response.body.data, response.head.one("content-encoding")) == (coded, coding)
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "in pieces"])
 @pytest.mark.parametrize(("coding", "coded"), CODED)
-async def test_a_coded_answer_is_decoded_where_it_is_asked(
+async def test_a_coded_response_is_decoded_where_it_is_asked(
     bench: Bench, coding: bytes, coded: bytes, cut: bool
 ) -> None:
     said = ok(coded, b'ETag: "x"\r\nContent-Encoding: ' + coding + b"\r\n")
     script = says(said[: -len(coded) // 2], said[-len(coded) // 2 : -1], said[-1:]) if cut else says(said)
-    answer = await bench.answered(script, ASKED)
-    assert answer.body.data == TEXT
-    assert answer.head.all("content-encoding") == []
-    assert answer.head.one("etag") == b'W/"x"'
+    response = await bench.responded(script, ASKED)
+    assert response.body.data == TEXT
+    assert response.head.all("content-encoding") == []
+    assert response.head.one("etag") == b'W/"x"'
 
 
 KEPT = table(
@@ -65,15 +65,15 @@ async def test_what_cannot_be_decoded_passes_untouched(
     bench: Bench, status: bytes, coding: bytes, coded: bytes
 ) -> None:
     said = ok(coded, b"Content-Encoding: " + coding + b"\r\n").replace(b"200 OK", status)
-    answer = await bench.answered(says(said), ASKED)
-    assert (answer.body.data, answer.head.one("content-encoding")) == (coded, coding)
+    response = await bench.responded(says(said), ASKED)
+    assert (response.body.data, response.head.one("content-encoding")) == (coded, coding)
 
 
 async def test_the_caller_can_ask_and_decline(bench: Bench) -> None:
     coded = says(ok(GZIP, b"Content-Encoding: gzip\r\n"))
-    assert (await bench.answered(coded, request(fields=b"Decompress: true\r\n"))).body.data == TEXT
+    assert (await bench.responded(coded, request(fields=b"Decompress: true\r\n"))).body.data == TEXT
     declined = request(fields=b"Decompress: false\r\n", ours=HOST + KEY + naming(b"decoding"))
-    assert (await bench.answered(coded, declined)).body.data == GZIP
+    assert (await bench.responded(coded, declined)).body.data == GZIP
 
 
 BROKEN = table(
@@ -90,8 +90,8 @@ BROKEN = table(
 
 @pytest.mark.parametrize(("coding", "coded"), BROKEN)
 async def test_a_broken_coding_never_looks_whole(bench: Bench, coding: bytes, coded: bytes) -> None:
-    answer = await bench.answered(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), ASKED)
-    assert answer.end == "torn" or (answer.status, answer.code) == (502, "upstream_protocol")
+    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), ASKED)
+    assert response.end == "torn" or (response.status, response.code) == (502, "upstream_protocol")
 
 
 @pytest.mark.parametrize("coding", table(("gzip", b"gzip"), ("br", b"br"), ("zstd", b"zstd")))
@@ -100,6 +100,6 @@ async def test_a_bomb_is_cut_while_it_unfolds(bench: Bench, coding: bytes) -> No
     coded = {b"gzip": gzip.compress, b"br": lambda text: brotli.compress(text, quality=1), b"zstd": zstandard.compress}[
         coding
     ](zeros)
-    answer = await bench.answered(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), ASKED)
-    assert answer.end == "torn" or answer.status == 502
-    assert len(answer.body.data) < 8 << 20
+    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), ASKED)
+    assert response.end == "torn" or response.status == 502
+    assert len(response.body.data) < 8 << 20

@@ -59,9 +59,9 @@ async def test_messages_on_one_connection(
     pieces = [data] if at_once else [data[: len(data) // 2], data[len(data) // 2 :]]
     async with bench.talk(*pieces) as caller:
         for one in expected:
-            answer = await caller.answer()
-            assert one in (answer.status, answer.body.data)
-            assert bool(answer.code) == isinstance(one, int)
+            response = await caller.response()
+            assert one in (response.status, response.body.data)
+            assert bool(response.code) == isinstance(one, int)
         if closed:
             assert await caller.rest() == b""
         else:
@@ -71,17 +71,17 @@ async def test_messages_on_one_connection(
     bench.check_arrivals()
 
 
-async def test_forty_requests_at_once_are_answered_in_order(bench: Bench) -> None:
+async def test_forty_requests_at_once_get_responses_in_order(bench: Bench) -> None:
     async with bench.talk(b"".join(request(b"/proxy/after-%02d" % n) for n in range(40))) as caller:
         for n in range(40):
-            assert (await caller.answer()).body.data == b"/after-%02d" % n
+            assert (await caller.response()).body.data == b"/after-%02d" % n
 
 
 async def test_a_hundred_uploads_one_after_the_other(bench: Bench) -> None:
     async with bench.talk() as caller:
         for n in range(100):
             await caller.send(upload(CHUNKED, b"2\r\nab\r\n0\r\n\r\n", target=b"/proxy/after-%d" % n))
-            assert (await caller.answer(b"POST")).body.data == b"/after-%d" % n
+            assert (await caller.response(b"POST")).body.data == b"/after-%d" % n
     assert len({heard.connection for heard in bench.recorder.heard}) == 1
 
 
@@ -89,7 +89,7 @@ async def test_an_upload_is_invited_once_it_is_accepted(bench: Bench) -> None:
     async with bench.talk(upload(EXPECTING + b"Content-Length: 3\r\n")) as caller:
         assert await caller.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         await caller.send(b"abc")
-        assert (await caller.answer(b"POST")).status == 200
+        assert (await caller.response(b"POST")).status == 200
         await bench.goes_on(caller, kept=True)
     assert bench.recorder.heard[0].body.data == b"abc"
     bench.check_arrivals()
@@ -111,10 +111,10 @@ async def test_a_refused_upload_is_not_invited_and_its_connection_ends(
     bench: Bench, data: bytes, status: int | None
 ) -> None:
     async with bench.talk(data) as caller:
-        answer = await caller.answer(b"POST")
-        assert answer.status == status if status else answer.status in (400, 417), answer
-        assert answer.interim == ()
-        assert answer.head.one("connection") == b"close"
+        response = await caller.response(b"POST")
+        assert response.status == status if status else response.status in (400, 417), response
+        assert response.interim == ()
+        assert response.head.one("connection") == b"close"
         await caller.send(b"abc" + A)
         assert await caller.rest() == b""
     await bench.serves_others()
@@ -133,7 +133,7 @@ UNINVITED = table(
 @pytest.mark.parametrize("data", UNINVITED)
 async def test_a_body_that_is_there_needs_no_invitation(bench: Bench, data: bytes) -> None:
     async with bench.talk(data) as caller:
-        assert (await caller.answer(b"POST")).status == 200
+        assert (await caller.response(b"POST")).status == 200
     assert bench.recorder.heard[0].body.data == b"abc"
     bench.check_arrivals()
 
@@ -141,7 +141,7 @@ async def test_a_body_that_is_there_needs_no_invitation(bench: Bench, data: byte
 async def test_a_provider_that_refuses_before_the_body_came_is_heard(bench: Bench) -> None:
     early = says(ok(b"no").replace(b"200 OK", b"403 Forbidden"), early=True, then="close")
     async with bench.talk(upload(EXPECTING + b"Content-Length: 3\r\n"), script=early) as caller:
-        answer = await caller.answer(b"POST")
-        assert (answer.status, answer.code) == (403, "")
+        response = await caller.response(b"POST")
+        assert (response.status, response.code) == (403, "")
         await turns()
     await bench.serves_others()

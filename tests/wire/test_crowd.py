@@ -36,7 +36,7 @@ def sockets() -> int:
 
 @pytest.mark.heavy
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-async def test_concurrent_callers_with_random_aborts_get_their_own_answers(bench: Bench) -> None:
+async def test_concurrent_callers_with_random_aborts_get_their_own_responses(bench: Bench) -> None:
     recorder = bench.recorder
     outside = sockets() - 2 * len(recorder.open)
     await crowd(bench, TOTAL // 4, seed=1)  # so that pools, caches and allocators have their final size

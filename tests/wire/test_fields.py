@@ -170,8 +170,10 @@ UNSENDABLE = table(
 
 @pytest.mark.parametrize("line", UNSENDABLE)
 async def test_a_value_that_is_not_utf_8_is_refused_not_cut(bench: Bench, line: bytes) -> None:
-    answer = await bench.refuses(request(fields=line), status=400, code="invalid_headers", kept=True)
-    assert answer.message == ("These headers cannot be forwarded: x-a. They must be UTF-8 without control characters.")
+    response = await bench.refuses(request(fields=line), status=400, code="invalid_headers", kept=True)
+    assert response.message == (
+        "These headers cannot be forwarded: x-a. They must be UTF-8 without control characters."
+    )
 
 
 DEFAULTED = table(

@@ -112,9 +112,9 @@ CHUNKS = table(
 async def test_a_head_with_two_readings_is_refused(
     bench: Bench, data: bytes, status: int, code: str | None, behind: bytes
 ) -> None:
-    answer = await bench.refused(data + behind)
-    assert answer.status == status
-    assert answer.code == code if code else answer.code in ("bad_framing", "bad_path")
+    response = await bench.refused(data + behind)
+    assert response.status == status
+    assert response.code == code if code else response.code in ("bad_framing", "bad_path")
 
 
 @pytest.mark.parametrize("behind", [b"", SMUGGLED], ids=["alone", "with another behind"])
@@ -122,17 +122,17 @@ async def test_a_head_with_two_readings_is_refused(
 async def test_a_body_with_two_ends_is_refused(
     bench: Bench, fields: bytes, body: bytes, status: int | None, behind: bytes
 ) -> None:
-    answer = await bench.refused(upload(fields, body + behind))
-    assert answer.status == status if status else answer.status in (400, 501)
-    assert answer.code in ("bad_framing", "not_supported")
+    response = await bench.refused(upload(fields, body + behind))
+    assert response.status == status if status else response.status in (400, 501)
+    assert response.code in ("bad_framing", "not_supported")
 
 
 @pytest.mark.parametrize("behind", [b"", SMUGGLED], ids=["alone", "with another behind"])
 @pytest.mark.parametrize("body", CHUNKS)
 async def test_a_body_chunked_wrongly_never_arrives_whole(bench: Bench, body: bytes, behind: bytes) -> None:
     async with bench.talk(upload(CHUNKED, body + behind)) as caller:
-        answer = await caller.answer()
-        assert (answer.status, answer.code) == (400, "bad_framing")
+        response = await caller.response()
+        assert (response.status, response.code) == (400, "bad_framing")
         assert await caller.rest() == b""
     await bench.serves_others()
     whole = [heard.target for heard in bench.recorder.heard if heard.partial is None]
@@ -165,8 +165,8 @@ async def test_a_request_line_that_comes_in_pieces_is_watched_too(bench: Bench) 
     """RFC 9112 §3 lets a reader treat two spaces as one. Not all readers do, so the gateway refuses the line."""
     rest = request().removeprefix(b"GET /proxy/x HTTP/1.1")
     pieces = (b"GET ", b" /pro", b"xy/x HTTP/1.1" + rest[:9], rest[9:])
-    answer = await bench.refuses(*pieces, status=400, code="bad_framing")
-    assert "more than one space" in answer.message
+    response = await bench.refuses(*pieces, status=400, code="bad_framing")
+    assert "more than one space" in response.message
 
 
 LARGE = table(
@@ -181,5 +181,5 @@ LARGE = table(
 
 @pytest.mark.parametrize("data", LARGE)
 async def test_a_head_that_is_too_large_is_refused(bench: Bench, data: bytes) -> None:
-    answer = await bench.refuses(data, status=431, code="headers_too_large")
-    assert "larger than this gateway takes" in answer.message
+    response = await bench.refuses(data, status=431, code="headers_too_large")
+    assert "larger than this gateway takes" in response.message

@@ -117,8 +117,8 @@ DOTS = table(
 
 @pytest.mark.parametrize("path", DOTS)
 async def test_path_that_some_server_reads_with_dot_segments_is_refused(bench: Bench, path: bytes) -> None:
-    answer = await bench.refuses(request(b"/proxy" + path), status=400, code="bad_path", kept=True)
-    assert answer.message.startswith("The path holds a '.' or '..' segment")
+    response = await bench.refuses(request(b"/proxy" + path), status=400, code="bad_path", kept=True)
+    assert response.message.startswith("The path holds a '.' or '..' segment")
 
 
 RAW = table(
@@ -131,8 +131,8 @@ RAW = table(
 
 @pytest.mark.parametrize("path", RAW)
 async def test_a_raw_byte_that_must_be_encoded_is_refused(bench: Bench, path: bytes) -> None:
-    answer = await bench.refuses(request(b"/proxy" + path), status=400, code="bad_path")
-    assert "percent-encoded" in answer.message
+    response = await bench.refuses(request(b"/proxy" + path), status=400, code="bad_path")
+    assert "percent-encoded" in response.message
 
 
 ELSEWHERE = table(
@@ -150,5 +150,5 @@ ELSEWHERE = table(
 async def test_what_does_not_begin_with_the_mount_goes_nowhere(
     bench: Bench, target: bytes, status: int, code: str
 ) -> None:
-    answer = await bench.refuses(request(target), status=status, code=code, kept=True)
-    assert "/proxy/" in answer.message or "No such endpoint" in answer.message
+    response = await bench.refuses(request(target), status=status, code=code, kept=True)
+    assert "/proxy/" in response.message or "No such endpoint" in response.message

@@ -49,7 +49,7 @@ async def test_each_piece_passes_before_the_next_is_said(
     await bench.serves_others()
 
 
-async def test_a_streamed_answer_cut_anywhere_is_the_same_answer(bench: Bench) -> None:
+async def test_a_streamed_response_cut_anywhere_is_the_same_response(bench: Bench) -> None:
     data = HEAD + b"Content-Type: text/event-stream\r\n" + CHUNKED + b"\r\n"
     data += b"9;a=b\r\ndata: 1\n\n\r\nA\r\ndata: 22\n\n\r\n0\r\nX-Sum: 3\r\n\r\n"
     for at in range(1, len(data)):
@@ -61,8 +61,8 @@ async def test_a_streamed_answer_cut_anywhere_is_the_same_answer(bench: Bench) -
             await turns()
             writer.write(data[at:])
 
-        answer = await bench.answered(script)
-        assert (answer.status, answer.body.data) == (200, b"data: 1\n\ndata: 22\n\n"), at
+        response = await bench.responded(script)
+        assert (response.status, response.body.data) == (200, b"data: 1\n\ndata: 22\n\n"), at
 
 
 async def test_a_head_passes_before_its_body(bench: Bench) -> None:

@@ -96,7 +96,7 @@ async def test_a_body_sent_in_pieces_arrives_while_it_is_sent(bench: Bench) -> N
         await caller.send(b"abc")
         await turns()
         await caller.send(b"def")
-        assert (await caller.answer()).status == 200
+        assert (await caller.response()).status == 200
     assert bench.recorder.heard[0].body.data == b"abcdef"
 
 
@@ -138,15 +138,15 @@ EARLY = table(
 
 @pytest.mark.parametrize("then", ["keep", "close"])
 @pytest.mark.parametrize(("fields", "first", "rest"), EARLY)
-async def test_an_answer_before_the_bodys_end_comes_at_once_and_the_rest_is_no_request(
+async def test_a_response_before_the_bodys_end_comes_at_once_and_the_rest_is_no_request(
     bench: Bench, fields: bytes, first: bytes, rest: bytes, then: Any
 ) -> None:
     early = says(ok(b"no").replace(b"200 OK", b"413 Too Large"), early=True, then=then)
     async with bench.talk(upload(fields, first), script=early) as caller:
-        answer = await caller.answer()
-        assert (answer.status, answer.code, answer.body.data) == (413, "", b"no")
+        response = await caller.response()
+        assert (response.status, response.code, response.body.data) == (413, "", b"no")
         await caller.send(rest)
-        if answer.head.one("connection") != b"close":
+        if response.head.one("connection") != b"close":
             await bench.goes_on(caller, kept=True)
     await bench.serves_others()
     assert b"/evil" not in [heard.target for heard in bench.recorder.heard]

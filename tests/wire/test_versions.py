@@ -75,10 +75,10 @@ REFUSED = table(
 async def test_what_is_not_plain_http_1_1_is_refused(
     bench: Bench, data: bytes, status: int | None, code: str | None
 ) -> None:
-    answer = await bench.refused(data)
-    assert answer.status == status if status else answer.status in (400, 405, 501, 505)
+    response = await bench.refused(data)
+    assert response.status == status if status else response.status in (400, 405, 501, 505)
     if code:
-        assert answer.code == code
+        assert response.code == code
 
 
 METHODS = table(*((name, name.encode()) for name in (
@@ -88,8 +88,8 @@ METHODS = table(*((name, name.encode()) for name in (
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_method_arrives_as_it_is(bench: Bench, method: bytes) -> None:
-    heard, answer = await bench.passes(request(method=method))
-    assert (heard.method, answer.status) == (method, 200)
+    heard, response = await bench.passes(request(method=method))
+    assert (heard.method, response.status) == (method, 200)
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ PREFLIGHTS = table(
 
 
 @pytest.mark.parametrize(("fields", "ours", "arrives"), PREFLIGHTS)
-async def test_options_is_answered_or_forwarded(bench: Bench, fields: bytes, ours: bytes, arrives: bool) -> None:
+async def test_options_gets_a_response_or_forwarded(bench: Bench, fields: bytes, ours: bytes, arrives: bool) -> None:
     async with bench.talk(request(fields=fields, ours=ours, method=b"OPTIONS")) as caller:
-        answer = await caller.answer()
-    assert answer.status == (200 if arrives else 204)
+        response = await caller.response()
+    assert response.status == (200 if arrives else 204)
     assert len(bench.recorder.heard) == arrives
     if not arrives:
-        assert answer.head.one("access-control-allow-origin") == b"*"
-        assert answer.head.one("content-length") is None
+        assert response.head.one("access-control-allow-origin") == b"*"
+        assert response.head.one("content-length") is None
 
 
 OLD = table(
@@ -130,10 +130,10 @@ OLD = table(
 
 @pytest.mark.parametrize(("fields", "said", "body", "end", "kept"), OLD)
 async def test_http_1_0(bench: Bench, fields: bytes, said: bytes, body: bytes, end: str, kept: bool) -> None:
-    heard, answer = await bench.passes(request(version=V10, fields=fields), script=says(said), kept=kept)
+    heard, response = await bench.passes(request(version=V10, fields=fields), script=says(said), kept=kept)
     assert heard.head.start == b"GET /x HTTP/1.1"
-    assert (answer.body.data, answer.end) == (body, end)
-    assert answer.head.all("transfer-encoding") == []
+    assert (response.body.data, response.end) == (body, end)
+    assert response.head.all("transfer-encoding") == []
 
 
 async def test_http_1_0_without_host_is_fine(bench: Bench) -> None:

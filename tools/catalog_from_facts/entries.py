@@ -82,8 +82,8 @@ def _token_requests(facts: Facts) -> Entry:
         made["token_request_method"] = asked["method"]
     if "expires_in_seconds" in asked:
         made["token_ttl"] = asked["expires_in_seconds"]
-    if answer := _token_response(asked):
-        made["token_response"] = answer
+    if response := _token_response(asked):
+        made["token_response"] = response
     return made
 
 

@@ -7,7 +7,7 @@ Used by `gateway catalog test NAME`. Read in this order:
     rehearsal_gateway  the gateway under test, with its own socket and store
     stage              the entry with its origins replaced by the sandbox's; paths and queries are kept
     actor              plays the provider: accepts every request, records it, answers
-    played_answers     the answers: tokens and pages in the format that the entry describes
+    played_responses     the answers: tokens and pages in the format that the entry describes
     arrival_checks     compares received requests with the entry, signatures included
     token_checks       checks token requests, by auth mode
     samples            made-up settings, credentials, clients, keys and certificates

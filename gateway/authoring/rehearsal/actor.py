@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote_plus
 
 from aiohttp import web
 
-from gateway.authoring.rehearsal.played_answers import page, put, step_answer, token_answer
+from gateway.authoring.rehearsal.played_responses import page, put, step_response, token_response
 from gateway.authoring.rehearsal.stage import ROLES, Stage, path_pattern, split
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import ANYTHING, NOTHING
@@ -135,7 +135,7 @@ class PlayedProvider:
         """Return the requests received after `mark`, only those to `roles` if any are given."""
         return [one for one in self.arrivals[mark:] if not roles or one.role in roles]
 
-    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def response(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
         origin = f"{request.scheme}://{request.host}"
         role = self._role(origin, request.raw_path.partition("?")[0], request.method)
@@ -186,14 +186,14 @@ class PlayedProvider:
         number = int(arrival.role[4:]) if arrival.role.startswith("step") else 1
         self.tokens.append(f"try-token-{secrets.token_hex(8)}")
         self.refresh_tokens.append(f"try-refresh-{secrets.token_hex(8)}")
-        answer = token_answer(provider, self.access_token, self.refresh_tokens[-1], origin)
+        response = token_response(provider, self.access_token, self.refresh_tokens[-1], origin)
         if provider.additional_steps:
-            answer = step_answer(provider, number, answer)
-            self.steps[f"step{number}"] = answer
+            response = step_response(provider, number, response)
+            self.steps[f"step{number}"] = response
         if arrival.role == "installation_token_url":
-            answer = {"token": self.access_token, "expires_at": "2099-01-01T00:00:00Z"}
-        self.raw = answer
-        return web.json_response(answer)
+            response = {"token": self.access_token, "expires_at": "2099-01-01T00:00:00Z"}
+        self.raw = response
+        return web.json_response(response)
 
     def _request_token(self) -> web.Response:
         self.refresh_tokens.append(self._secret())
@@ -258,11 +258,11 @@ class PlayedProvider:
         if arrival.path.endswith(LIST) and way is not None:
             body, headers = page(way, arrival.query, origin + arrival.path)
             return web.json_response(body, headers=headers)
-        answer: dict[str, Any] = {"ok": True, "accountId": "account-1"}
+        response: dict[str, Any] = {"ok": True, "accountId": "account-1"}
         for member, value in (expected or {}).items():
             if value != NOTHING:
-                put(answer, member, "anything" if value == ANYTHING else value)
-        return web.json_response(answer)
+                put(response, member, "anything" if value == ANYTHING else value)
+        return web.json_response(response)
 
 
 def _form(**params: str) -> web.Response:
@@ -286,7 +286,7 @@ class Sockets:
 @asynccontextmanager
 async def acting(actor: PlayedProvider, sockets: Sockets) -> AsyncIterator[None]:
     """Serve `actor` on all `sockets` until the end of the block."""
-    runner = web.ServerRunner(web.Server(actor.answer), access_log=None)
+    runner = web.ServerRunner(web.Server(actor.response), access_log=None)
     await runner.setup()
     try:
         for listener in sockets.opened:

@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 
 from gateway.authoring.rehearsal.actor import PlayedProvider
 from gateway.authoring.rehearsal.arrival_checks import Check, KnownValues, equal
-from gateway.authoring.rehearsal.played_answers import captured
+from gateway.authoring.rehearsal.played_responses import captured
 from gateway.authoring.rehearsal.rehearsal_gateway import NAME, Gateway, RehearsalRefused
 from gateway.authoring.rehearsal.samples import Samples, key_for
 from gateway.catalog.auth_modes import AUTH_MODES
@@ -76,17 +76,17 @@ async def by_browser(gateway: Gateway, actor: PlayedProvider, samples: Samples) 
     query = {"connect_session_token": session["data"]["token"]}
     query |= {f"params[{name}]": value for name, value in samples.config.items()}
     begin = f"{gateway.url}/oauth/connect/{NAME}?{urlencode(query)}"
-    async with gateway.http.get(begin, allow_redirects=False) as answer:
-        sent_to = answer.headers.get("Location", "")
-        if answer.status not in {302, 303} or not sent_to:
+    async with gateway.http.get(begin, allow_redirects=False) as response:
+        sent_to = response.headers.get("Location", "")
+        if response.status not in {302, 303} or not sent_to:
             raise RehearsalRefused(
-                f"the authorization did not begin, it answered {answer.status}: {_words(await answer.text())}"
+                f"the authorization did not begin, it answered {response.status}: {_words(await response.text())}"
             )
     async with ClientSession() as elsewhere, elsewhere.get(sent_to.partition("#")[0]):
         pass  # open the consent page, without the gateway's cookies
-    async with gateway.http.get(_back(gateway, actor, sent_to)) as answer:
-        if answer.status != 200:
-            raise RehearsalRefused(f"the callback answered {answer.status}: {_words(await answer.text())}")
+    async with gateway.http.get(_back(gateway, actor, sent_to)) as response:
+        if response.status != 200:
+            raise RehearsalRefused(f"the callback answered {response.status}: {_words(await response.text())}")
     return await gateway.only_id(), sent_to
 
 

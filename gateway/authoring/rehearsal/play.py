@@ -25,7 +25,7 @@ from gateway.authoring.rehearsal.connect_step import (
     state_of,
     typed_in,
 )
-from gateway.authoring.rehearsal.played_answers import PAGE, RECORDS
+from gateway.authoring.rehearsal.played_responses import PAGE, RECORDS
 from gateway.authoring.rehearsal.rehearsal_gateway import NAME, Gateway, RehearsalRefused, running
 from gateway.authoring.rehearsal.samples import Samples, samples_for
 from gateway.authoring.rehearsal.stage import Stage
@@ -97,8 +97,8 @@ class Knowledge:
         if token and self.provider.auth_mode != "SIGNATURE":
             values |= {"accessToken": token, "credentials.accessToken": token}
         values |= {f"credentials.raw.{name}": text for name, text in flat_values(self.actor.raw).items()}
-        for step, answers in self.actor.steps.items():
-            values |= {f"{step}.{name}": text for name, text in flat_values(answers).items()}
+        for step, responses in self.actor.steps.items():
+            values |= {f"{step}.{name}": text for name, text in flat_values(responses).items()}
         return KnownValues(self.provider, self.config, {**values, **client}, registered)
 
     async def read_connection(self) -> None:

@@ -34,18 +34,18 @@ class Gateway:
 
     async def json(self, method: str, path: str, expect: int = 200, **options: Any) -> Any:
         """Return the parsed answer. Raises RehearsalRefused if its status is not `expect`."""
-        async with self.http.request(method, self.url + path, headers=self._headers, **options) as answer:
-            text = await answer.text()
-        if answer.status != expect:
-            raise RehearsalRefused(f"{method} {path.partition('?')[0]} answered {answer.status}: {_words(text)}")
+        async with self.http.request(method, self.url + path, headers=self._headers, **options) as response:
+            text = await response.text()
+        if response.status != expect:
+            raise RehearsalRefused(f"{method} {path.partition('?')[0]} answered {response.status}: {_words(text)}")
         return json.loads(text) if text else {}
 
     async def proxied(self, connection_id: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         """Call the provider through ``/proxy``; return status and body."""
         names = {"Provider-Config-Key": NAME, "Connection-Id": connection_id}
         fields = {**self._headers, **names, **headers}
-        async with self.http.request(method, f"{self.url}/proxy{path}", headers=fields) as answer:
-            return answer.status, await answer.text()
+        async with self.http.request(method, f"{self.url}/proxy{path}", headers=fields) as response:
+            return response.status, await response.text()
 
     async def connection(self, connection_id: str, *, force_refresh: bool = False) -> dict[str, Any]:
         force = "&force_refresh=true" if force_refresh else ""

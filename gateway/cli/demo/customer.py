@@ -15,7 +15,7 @@ from gateway.secret import Secret
 
 INTEGRATION: Final = "sandbox"
 END_USER: Final = {"id": "demo-user", "email": "demo@example.com", "display_name": "Dana Demo"}
-_ANSWERS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
+_RESPONSES: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
 _SITE: Final = "acme"
 AGENT: Final = "demo agent"
 AGENT_S: Final = 30 * 86_400
@@ -97,7 +97,7 @@ class Customer:
         query = urlencode({"connect_session_token": token, "params[subdomain]": _SITE})
         try:
             async with browser() as session:
-                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{query}", _ANSWERS)
+                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{query}", _RESPONSES)
         except (ClientError, VisitUnfinished) as fault:
             raise DemoFailed(f"the authorization did not come to an end: {fault}") from fault
         if end.status != 200 or not end.url.startswith(f"{self._url}/oauth/callback"):

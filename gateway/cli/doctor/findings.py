@@ -47,7 +47,7 @@ def ok(check: str, message: str, *, integration: str = "") -> DoctorFinding:
 
 # ── What is examined: a configuration that loads, its catalog, and the selected integrations.
 
-ANSWER_S: Final = 5.0
+RESPONSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ async def examined_gateway(
     config: Config, catalog: Catalog, integrations: tuple[Declared, ...]
 ) -> AsyncIterator[ExaminedGateway]:
     egress = egress_of(config.egress)
-    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+    timeout = aiohttp.ClientTimeout(total=RESPONSE_S)
     try:
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as http:
             yield ExaminedGateway(config, catalog, integrations, egress, http)

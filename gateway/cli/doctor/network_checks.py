@@ -19,7 +19,7 @@ from gateway.api.health import INSTANCE
 from gateway.authority import local_url
 from gateway.catalog.address import parse_address
 from gateway.catalog.template import TemplateError
-from gateway.cli.doctor.findings import ANSWER_S, Declared, DoctorFinding, ExaminedGateway, Level, ok
+from gateway.cli.doctor.findings import RESPONSE_S, Declared, DoctorFinding, ExaminedGateway, Level, ok
 from gateway.cli.doctor.machine_checks import AT_STAKE, CHECK
 from gateway.cli.terminal import program
 from gateway.egress.egress_errors import EgressError
@@ -32,12 +32,12 @@ FINE_S: Final = 5.0
 BAD_S: Final = 60.0  # from here token endpoints refuse our signatures, and tokens expire unnoticed
 
 
-def skew_s(date: str, asked: datetime, answered: datetime) -> float | None:
+def skew_s(date: str, asked: datetime, responded: datetime) -> float | None:
     """Return by how many seconds our clock is ahead of the server's `date`; 0.0 if the duration of the exchange explains
     the difference, None if `date` cannot be parsed."""
     try:
         date_there = parsedate_to_datetime(date)
-        early, late = (asked - date_there).total_seconds() - 1, (answered - date_there).total_seconds()
+        early, late = (asked - date_there).total_seconds() - 1, (responded - date_there).total_seconds()
     except (ValueError, TypeError):
         return None
     return 0.0 if early <= 0 <= late else (early if early > 0 else late)
@@ -129,14 +129,14 @@ async def _head(examined: ExaminedGateway, origin: str) -> str | EgressError:
     """Return the status, whatever it is, since any answer shows that the origin can be reached; else the error."""
     began = clock.now()
     try:
-        answer = await examined.egress.fetch("HEAD", f"{origin}/", timeout_s=ANSWER_S)
+        response = await examined.egress.fetch("HEAD", f"{origin}/", timeout_s=RESPONSE_S)
     except EgressError as fault:
         return fault
-    date = answer.headers.get("Date")
+    date = response.headers.get("Date")
     skew = skew_s(date, began, clock.now()) if date else None
     if skew is not None:
         examined.skews_s.append((urlsplit(origin).netloc, skew))
-    return str(answer.status)
+    return str(response.status)
 
 
 def _refused(examined: ExaminedGateway, one: Declared, origin: Origin, fault: EgressError) -> DoctorFinding:
@@ -173,7 +173,7 @@ OURS: Final = {"result": "ok"}
 
 
 @dataclass(frozen=True, slots=True)
-class HealthAnswer:
+class HealthResponse:
     """The result of ``GET /health``. `ours`: a gateway answered; else `trouble` describes the problem.
 
     `another`: the gateway that answered has other encryption keys than the configuration. `nobody`: connection refused.
@@ -216,7 +216,7 @@ async def reach(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     yield _of_public(examined, here, there)
 
 
-def _of_public(examined: ExaminedGateway, here: HealthAnswer, there: HealthAnswer) -> DoctorFinding:
+def _of_public(examined: ExaminedGateway, here: HealthResponse, there: HealthResponse) -> DoctorFinding:
     url, where = examined.config.server.public_url, examined.where("server", "public_url")
     if there.another:
         fix = "correct server.public_url, or what stands before the gateway, or stop the other gateway"
@@ -238,40 +238,40 @@ def _of_public(examined: ExaminedGateway, here: HealthAnswer, there: HealthAnswe
     )
 
 
-async def _health(examined: ExaminedGateway, base: str) -> HealthAnswer:
+async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
     """Request ``GET /health`` and return the result; errors are results too and are not raised."""
     began = clock.now()
     try:
-        async with examined.http.get(f"{base}/health", allow_redirects=False) as answer:
-            date = answer.headers.get("Date")
+        async with examined.http.get(f"{base}/health", allow_redirects=False) as response:
+            date = response.headers.get("Date")
             if date is not None and base.startswith("https:"):
                 skew = skew_s(date, began, clock.now())
                 examined.skews_s += [(urlsplit(base).netloc, skew)] if skew is not None else []
-            if 300 <= answer.status < 400:
-                to = urlsplit(answer.headers.get("Location", "")).netloc
-                return HealthAnswer(trouble=f"answers with a redirect{f' to {to}' if to else ''}")
+            if 300 <= response.status < 400:
+                to = urlsplit(response.headers.get("Location", "")).netloc
+                return HealthResponse(trouble=f"answers with a redirect{f' to {to}' if to else ''}")
             body = None
             with contextlib.suppress(ValueError, aiohttp.ClientError):
-                body = await answer.json(content_type=None)
-            if answer.status == 200 and body == OURS:
-                shown = answer.headers.get(INSTANCE)
+                body = await response.json(content_type=None)
+            if response.status == 200 and body == OURS:
+                shown = response.headers.get(INSTANCE)
                 known = {instance(one) for one in Keyring(examined.config.store.encryption_keys).ids}
-                return HealthAnswer(ours=True, another=shown is not None and shown not in known)
-            return HealthAnswer(trouble=f"answers {answer.status} to GET /health, and not as a gateway does")
+                return HealthResponse(ours=True, another=shown is not None and shown not in known)
+            return HealthResponse(trouble=f"answers {response.status} to GET /health, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:
-        return HealthAnswer(trouble="has a name that leads nowhere in DNS")
+        return HealthResponse(trouble="has a name that leads nowhere in DNS")
     except aiohttp.ClientConnectorCertificateError as fault:
-        return HealthAnswer(
+        return HealthResponse(
             trouble=f"shows a certificate that is not trusted: {_of_certificate(fault.certificate_error)}"
         )
     except aiohttp.ClientConnectorSSLError:
-        return HealthAnswer(trouble="does not speak TLS as we do (1.2 or newer)")
+        return HealthResponse(trouble="does not speak TLS as we do (1.2 or newer)")
     except aiohttp.ClientConnectorError as fault:
-        return HealthAnswer(trouble=f"takes no connection ({unconnected(fault.os_error)})", nobody=True)
+        return HealthResponse(trouble=f"takes no connection ({unconnected(fault.os_error)})", nobody=True)
     except TimeoutError:
-        return HealthAnswer(trouble=f"does not answer within {ANSWER_S:g} s")
+        return HealthResponse(trouble=f"does not answer within {RESPONSE_S:g} s")
     except (aiohttp.ClientError, OSError) as fault:
-        return HealthAnswer(trouble=f"does not answer in HTTP ({type(fault).__name__})")
+        return HealthResponse(trouble=f"does not answer in HTTP ({type(fault).__name__})")
 
 
 def _of_certificate(fault: Exception) -> str:
@@ -291,12 +291,12 @@ async def running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Yield findings from ``/ready`` of a running gateway, and from its metrics if `server.admin_port` is set."""
     server, text, journal = examined.config.server, "", None
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
-        async with examined.http.get(f"{local_url(server.host, server.port)}/ready") as answer:
-            journal = (await answer.json()).get("journal")
+        async with examined.http.get(f"{local_url(server.host, server.port)}/ready") as response:
+            journal = (await response.json()).get("journal")
     if server.admin_port:
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-            async with examined.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as answer:
-                text = await answer.text()
+            async with examined.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as response:
+                text = await response.text()
     where = examined.where("store", "url")
     if journal == "unwritable":
         detail = f"{AT_STAKE}: the gateway that runs here cannot write the refresh journal"

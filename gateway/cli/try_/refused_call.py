@@ -47,10 +47,10 @@ def explained(client: Client, fault: CallFailed, named: Named | None, target: Ta
     return TrialFailed(f"{fault.code or fault.status}: {fault.message}", *advice.lines, *request, report=error)
 
 
-def check_answer_is_from_gateway(answer: Stream, target: Target) -> None:
+def check_response_is_from_gateway(response: Stream, target: Target) -> None:
     """Raise TrialFailed for an answer that does not come from a gateway: each gateway answer has a request id."""
-    if not answer.request_id:
-        raise _stranger(f"{answer.status} {answer.reason}", target)
+    if not response.request_id:
+        raise _stranger(f"{response.status} {response.reason}", target)
 
 
 def _stranger(status: str, target: Target) -> TrialFailed:

@@ -81,18 +81,18 @@ def streamed(client: Client, sent: SentCall, *, dry: bool = False) -> Iterator[S
         connection_id=sent.connection,
         headers=headers,
         **options,
-    ) as answer:
-        yield answer
+    ) as response:
+        yield response
 
 
-def read_answer(answer: Stream, enough: int | None, *, live: bool) -> tuple[bytes, bool]:
+def read_response(response: Stream, enough: int | None, *, live: bool) -> tuple[bytes, bool]:
     """Return the body, and whether it is complete; Ctrl-C ends an endless answer. `live`: also print it as it arrives.
 
     `enough`: stop after this many bytes, unless None.
     """
     content = bytearray()
     try:
-        for piece in answer:
+        for piece in response:
             content += piece
             if live:
                 click.echo(piece.decode("utf-8", "replace"), nl=False)
@@ -188,7 +188,7 @@ def _check(url: str) -> None:
 
 def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
     """Make the call and report on it; return the exit code. Raises TrialFailed."""
-    from gateway.cli.try_.refused_call import check_answer_is_from_gateway, explained
+    from gateway.cli.try_.refused_call import check_response_is_from_gateway, explained
     from gateway.cli.try_.try_target import Named, name
     from gateway.client import CallFailed
 
@@ -203,22 +203,22 @@ def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
         if wish.dry:
             return _dry(_as_sent(client, sent, there), sent, there, wish)
         began = time.perf_counter()
-        with streamed(client, sent) as answer:
+        with streamed(client, sent) as response:
             head_s = time.perf_counter() - began
-            check_answer_is_from_gateway(answer, there)
+            check_response_is_from_gateway(response, there)
             # Only now: the call itself waits for a token refresh, so that its timing includes the wait.
-            return _report(answer, _as_sent(client, sent, there), sent, there, wish, head_s)
+            return _report(response, _as_sent(client, sent, there), sent, there, wish, head_s)
     except CallFailed as fault:
         raise explained(client, fault, named, there) from fault
 
 
 def _as_sent(client: "Client", sent: "SentCall", there: "Target") -> Any:
     """Return the request to the provider, with its credential masked, from a dry run."""
-    from gateway.cli.try_.refused_call import check_answer_is_from_gateway
+    from gateway.cli.try_.refused_call import check_response_is_from_gateway
 
-    with streamed(client, sent, dry=True) as answer:
-        check_answer_is_from_gateway(answer, there)
-        return answer.whole().json()
+    with streamed(client, sent, dry=True) as response:
+        check_response_is_from_gateway(response, there)
+        return response.whole().json()
 
 
 def _dry(request: Any, sent: "SentCall", there: "Target", wish: "TriedCall") -> int:
@@ -232,21 +232,25 @@ def _dry(request: Any, sent: "SentCall", there: "Target", wish: "TriedCall") -> 
     return 0
 
 
-def _report(answer: "Stream", request: Any, sent: "SentCall", there: "Target", wish: "TriedCall", head_s: float) -> int:
+def _report(
+    response: "Stream", request: Any, sent: "SentCall", there: "Target", wish: "TriedCall", head_s: float
+) -> int:
     from gateway.cli.try_ import try_output
 
-    headers = list(answer.headers.items())
-    kind = answer.headers.get("Content-Type", "")
+    headers = list(response.headers.items())
+    kind = response.headers.get("Content-Type", "")
     if not wish.as_json:
         click.echo(f"{try_output.request(request, dry=False)}\n")
-        click.echo(f"{try_output.head(answer.status, answer.reason, headers)}\n")
+        click.echo(f"{try_output.head(response.status, response.reason, headers)}\n")
     live = not wish.as_json and kind.partition(";")[0].strip() in ("text/event-stream", "application/x-ndjson")
     began = time.perf_counter()
-    content, whole = read_answer(answer, None if wish.everything or wish.as_json or live else ENOUGH_BYTES, live=live)
+    content, whole = read_response(
+        response, None if wish.everything or wish.as_json or live else ENOUGH_BYTES, live=live
+    )
     total_s = head_s + time.perf_counter() - began
-    spent = try_output.parts(answer.headers.getall("Server-Timing", []), total_s * 1000)
+    spent = try_output.parts(response.headers.getall("Server-Timing", []), total_s * 1000)
     if wish.as_json:
-        report = {"request": request, "status": answer.status, "reason": answer.reason, "headers": headers}
+        report = {"request": request, "status": response.status, "reason": response.reason, "headers": headers}
         report |= {"body": value(content), "complete": whole, "timing_ms": spent, "snippets": _snippets(sent, wish)}
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
@@ -254,7 +258,7 @@ def _report(answer: "Stream", request: Any, sent: "SentCall", there: "Target", w
             click.echo(try_output.body(content, kind, everything=wish.everything, whole=whole))
         click.echo(f"\n{try_output.took(spent)}")
         _print_snippets(sent, there, wish)
-    return PROVIDER_SAID_NO if answer.status >= 400 else 0
+    return PROVIDER_SAID_NO if response.status >= 400 else 0
 
 
 def _snippets(sent: "SentCall", wish: "TriedCall") -> dict[str, str]:

@@ -84,7 +84,7 @@ def request(report: Mapping[str, Any], dry: bool) -> str:
 def head(status: int, reason: str, headers: Iterable[tuple[str, str]]) -> str:
     """Return the status and the header fields as text; the gateway's own fields are dimmed."""
     colour = "green" if status < 300 else "yellow" if status < 400 else "red"
-    lines = [f"{heading('The answer')}  {click.style(f'{status} {reason}'.strip(), fg=colour, bold=True)}"]
+    lines = [f"{heading('The response')}  {click.style(f'{status} {reason}'.strip(), fg=colour, bold=True)}"]
     for name, value in headers:
         line = f"  {name}: {value}"
         lines.append(click.style(line, dim=True) if name.lower().startswith(_OURS) else line)

@@ -6,7 +6,7 @@
     list_body         writes cursor, offset and page size into a POST's JSON body; checks GraphQL requests
     resume_position   writes and parses a position, for the resume cursor
 
-`proxy/paged_answer.py` fetches the pages. The manual is docs/pagination.md.
+`proxy/paged_response.py` fetches the pages. The manual is docs/pagination.md.
 
 Always true: records are passed on as their original bytes; a hostile page costs time, not memory.
 """

@@ -74,14 +74,14 @@ class Vendor:
         proven = self.presigned is not None and request.path.startswith(self.presigned)
         if not proven and self.seen[-1].all(self.slot[0]) != [self.slot[1]]:
             return self.refused()
-        answer: web.StreamResponse = await handler(request)
-        return answer
+        response: web.StreamResponse = await handler(request)
+        return response
 
 
 async def events(request: web.Request, lines: list[str]) -> web.StreamResponse:
     """Send server-sent events, each with its own write."""
-    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
-    await answer.prepare(request)
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+    await response.prepare(request)
     for line in lines:
-        await answer.write(f"{line}\n\n".encode())
-    return answer
+        await response.write(f"{line}\n\n".encode())
+    return response

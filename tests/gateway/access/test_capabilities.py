@@ -40,11 +40,11 @@ async def test_capability_url_behaves_like_the_providers_base_url(gateway: TwoCo
     assert re.fullmatch(r"gw_cap_[A-Za-z0-9_-]{49}", token)
     assert result["base_url"] == f"{gateway.running.url}/c/{token}"
     for _ in range(3):
-        answer = await gateway.raw(
+        response = await gateway.raw(
             get(token, "/a%2Fb/c?x=%2F&&y", b"Authorization: Bearer dummy-key-of-an-sdk-000\r\n")
         )
-        assert (answer.status, answer.body.data) == (200, b"ok")
-        assert answer.head.one("referrer-policy") == b"no-referrer"
+        assert (response.status, response.body.data) == (200, b"ok")
+        assert response.head.one("referrer-policy") == b"no-referrer"
     assert gateway.provider.request_line() == "GET /a%2Fb/c?x=%2F&&y HTTP/1.1"
     assert "authorization: Bearer key-of-c1" in gateway.provider.lines()
     assert "dummy" not in "\n".join(gateway.provider.lines())
@@ -53,36 +53,38 @@ async def test_capability_url_behaves_like_the_providers_base_url(gateway: TwoCo
 
 
 @pytest.mark.parametrize("fast_path", [True, False], ids=["lane", "chain"])
-async def test_its_answers_run_no_script_and_are_not_sniffed(tmp_path: Path, fast_path: bool) -> None:
+async def test_its_responses_run_no_script_and_are_not_sniffed(tmp_path: Path, fast_path: bool) -> None:
     page = b"<script>fetch('/connect')</script>"
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nVary: Accept-Encoding\r\nContent-Length: %d\r\n\r\n"
-    async with keyed(tmp_path, fast_path=fast_path, answered=head % len(page) + page) as gateway:
+    async with keyed(tmp_path, fast_path=fast_path, responded=head % len(page) + page) as gateway:
         await gateway.warm()
         token = (await capability(gateway))["secret"]
         async with asyncio.timeout(PATIENCE_S):
             calls = 0
             while calls < 3 or (fast_path and gateway.running.fast_path.taken < 2):
                 calls += 1
-                answer = await gateway.raw(get(token, "/page"))
-                assert answer.body.data == page
-                assert answer.head.all("content-security-policy") == [b"sandbox"]
-                assert answer.head.all("x-content-type-options") == [b"nosniff"]
-                assert answer.head.all("vary") == [b"Accept-Encoding"]  # only the URL chooses the credential
+                response = await gateway.raw(get(token, "/page"))
+                assert response.body.data == page
+                assert response.head.all("content-security-policy") == [b"sandbox"]
+                assert response.head.all("x-content-type-options") == [b"nosniff"]
+                assert response.head.all("vary") == [b"Accept-Encoding"]  # only the URL chooses the credential
 
 
 @pytest.mark.parametrize("name", [b"Service-Worker", b"service_worker"])
 async def test_no_service_worker_is_loaded_from_it(gateway: TwoConnectionGateway, name: bytes) -> None:
     token = (await capability(gateway))["secret"]
     for _ in range(2):
-        answer = await gateway.raw(get(token, "/worker.js", name + b": script\r\n"))
-        assert (answer.status, answer.code) == (400, "invalid_headers")
+        response = await gateway.raw(get(token, "/worker.js", name + b": script\r\n"))
+        assert (response.status, response.code) == (400, "invalid_headers")
     assert gateway.provider.heads == []
 
 
 async def test_any_method_and_body_pass(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
-    answer = await gateway.raw(get(token, "/x", b"Content-Length: 3\r\n\r\nabc", method=b"POST").removesuffix(b"\r\n"))
-    assert answer.status == 200
+    response = await gateway.raw(
+        get(token, "/x", b"Content-Length: 3\r\n\r\nabc", method=b"POST").removesuffix(b"\r\n")
+    )
+    assert response.status == 200
     assert gateway.provider.bodies[-1] == b"abc"
     assert (await gateway.raw(get(token, "", method=b"OPTIONS"))).status == 200
     assert gateway.provider.request_line() == "OPTIONS / HTTP/1.1"
@@ -105,11 +107,11 @@ async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: TwoCon
         b"Connection-Id: c1\r\nConnection_Id: c2\r\n",
     ):
         before = len(gateway.provider.heads)
-        answer = await gateway.raw(get(token, more=more))
-        if answer.status == 200:
+        response = await gateway.raw(get(token, more=more))
+        if response.status == 200:
             assert "authorization: Bearer key-of-c1" in gateway.provider.lines()
         else:
-            assert (answer.status, len(gateway.provider.heads)) == (400, before)
+            assert (response.status, len(gateway.provider.heads)) == (400, before)
     assert (await gateway.raw(get(token, more=b"Connection-Id: c1\r\nProvider-Config-Key: lane\r\n"))).status == 200
 
 
@@ -121,8 +123,8 @@ async def test_capability_of_another_environment_uses_that_environments_connecti
     gateway.running.runtime.live.forget(ConnectionRef("other", "lane", "c1"))
     status, _, _ = await gateway.asked("DELETE", "/connections/c1?provider_config_key=lane", OTHER_KEY)
     assert status == 200
-    answer = await gateway.raw(get(result["secret"]))
-    assert (answer.status, answer.code) == (404, "unknown_connection")
+    response = await gateway.raw(get(result["secret"]))
+    assert (response.status, response.code) == (404, "unknown_connection")
 
 
 async def test_keys_and_capability_urls_are_not_interchangeable(gateway: TwoConnectionGateway) -> None:
@@ -136,8 +138,8 @@ async def test_keys_and_capability_urls_are_not_interchangeable(gateway: TwoConn
         get(token[:-1] + ("a" if token[-1] != "a" else "b")),
         b"GET /proxy/x HTTP/1.1\r\nHost: gw\r\nAuthorization: Bearer %b\r\n%b\r\n" % (token.encode(), named),
     ):
-        answer = await gateway.raw(message)
-        assert (answer.status, answer.code) == (401, "unknown_account")
+        response = await gateway.raw(message)
+        assert (response.status, response.code) == (401, "unknown_account")
     encoded = token.replace("_", "%5f", 1)
     assert (await gateway.raw(get(encoded))).status == 400
     status, _, _ = await gateway.asked("GET", "/connections", token)
@@ -160,15 +162,15 @@ async def test_revoked_it_leads_nowhere_at_once(gateway: TwoConnectionGateway) -
     for _ in range(2):
         assert (await gateway.raw(get(result["secret"]))).status == 200
     await gateway.running.json("DELETE", f"/environment/api-keys/{result['id']}", expect=200)
-    answer = await gateway.raw(get(result["secret"]))
-    assert (answer.status, answer.code) == (401, "unknown_account")
+    response = await gateway.raw(get(result["secret"]))
+    assert (response.status, response.code) == (401, "unknown_account")
 
 
 async def test_no_log_and_no_error_tells_it(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     notes: list[Any] = []
     gateway.running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
-    answers = [
+    responses = [
         await gateway.raw(get(token)),
         await gateway.raw(get(token)),
         await gateway.raw(get(token, "/..")),
@@ -183,15 +185,15 @@ async def test_no_log_and_no_error_tells_it(gateway: TwoConnectionGateway) -> No
         await gateway.raw(get(token, more=b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n")),
         await gateway.raw(get(token, more=b"X: " + b"x" * 40_000 + b"\r\n")),
     ]
-    seen = [*(repr(note) for note in notes), *(str(answer.head.raw + answer.body.data) for answer in answers)]
-    assert len(notes) == len(answers)
+    seen = [*(repr(note) for note in notes), *(str(response.head.raw + response.body.data) for response in responses)]
+    assert len(notes) == len(responses)
     for text in seen:
         assert token not in text
         assert token[7:] not in text
         assert "A" * 49 not in text
     assert notes[4].path.startswith("/c/")
-    for answer in answers[2:4]:
-        assert answer.head.one("referrer-policy") == b"no-referrer"
+    for response in responses[2:4]:
+        assert response.head.one("referrer-policy") == b"no-referrer"
 
 
 def test_log_contains_eight_characters_of_the_capabilitys_digest() -> None:
@@ -208,22 +210,22 @@ def test_log_contains_eight_characters_of_the_capabilitys_digest() -> None:
 
 @pytest.mark.parametrize("fast_path", [True, False])
 async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Path, fast_path: bool) -> None:
-    async def answered(reader: Any, writer: Any) -> None:
+    async def responded(reader: Any, writer: Any) -> None:
         while True:
             head, _ = await read_message(reader)
             says = b"HTTP/1.1 302 Found\r\nLocation: /y?z=1\r\nLink: </p?page=2>; rel=next\r\n"
             says += b"Referrer-Policy: unsafe-url\r\nContent-Length: 0\r\n\r\n"
             writer.write(OK if b"/warm" in head else says)
 
-    async with keyed(tmp_path, fast_path=fast_path, answered=answered) as gateway:
+    async with keyed(tmp_path, fast_path=fast_path, responded=responded) as gateway:
         await gateway.warm()
         token = (await capability(gateway))["secret"]
         for _ in range(2):
-            answer = await gateway.raw(get(token))
+            response = await gateway.raw(get(token))
             address = f"{gateway.running.url}/c/{token}".encode()
-            assert answer.head.one("location") == address + b"/y?z=1"
-            assert answer.head.one("link") == b"<" + address + b"/p?page=2>; rel=next"
-            assert answer.head.one("referrer-policy") == b"no-referrer"
+            assert response.head.one("location") == address + b"/y?z=1"
+            assert response.head.one("link") == b"<" + address + b"/p?page=2>; rel=next"
+            assert response.head.one("referrer-policy") == b"no-referrer"
         assert gateway.running.on_fast_path is fast_path
 
 
@@ -237,7 +239,7 @@ async def test_credential_in_the_query_replaces_the_sdks_value(tmp_path: Path) -
 
 
 async def test_a_websocket_passes(tmp_path: Path) -> None:
-    async def answered(reader: Any, writer: Any) -> None:
+    async def responded(reader: Any, writer: Any) -> None:
         head, _ = await read_message(reader)
         assert b"authorization: Bearer key-of-c1" in head
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
@@ -245,7 +247,7 @@ async def test_a_websocket_passes(tmp_path: Path) -> None:
         await writer.drain()
 
     asks = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n"
-    async with keyed(tmp_path, answered=answered) as gateway:
+    async with keyed(tmp_path, responded=responded) as gateway:
         allowed = (await capability(gateway, limits={"rules": ["WEBSOCKET /socket"]}))["secret"]
         async with dial(gateway.port) as client:
             await client.send(get(allowed, "/socket", asks))
@@ -273,10 +275,10 @@ async def test_capability_url_contains_the_host_applications_prefix(tmp_path: Pa
         await site.start()
         try:
             base = f"http://127.0.0.1:{site.port}/gateway"
-            async with there.running.http.get(f"{base}/c/{token}/x") as answer:
-                assert (answer.status, await answer.text()) == (200, "ok")
+            async with there.running.http.get(f"{base}/c/{token}/x") as response:
+                assert (response.status, await response.text()) == (200, "ok")
             headers = {"Authorization": f"Bearer {SECRET_KEY}"}
-            async with there.running.http.get(f"{base}/environment/api-keys", headers=headers) as answer:
-                assert [one["kind"] for one in json.loads(await answer.text())["data"]] == ["capability"]
+            async with there.running.http.get(f"{base}/environment/api-keys", headers=headers) as response:
+                assert [one["kind"] for one in json.loads(await response.text())["data"]] == ["capability"]
         finally:
             await runner.cleanup()

@@ -46,8 +46,8 @@ WRONG = {"Authorization": "Bearer sk-test-of-nobody-at-all"}
 
 
 async def asked(running: RunningGateway, headers: dict[str, str], path: str = "/connections") -> tuple[int, Any, Any]:
-    async with running.http.get(running.url + path, headers=headers) as answer:
-        return answer.status, (await answer.json()).get("error"), answer.headers
+    async with running.http.get(running.url + path, headers=headers) as response:
+        return response.status, (await response.json()).get("error"), response.headers
 
 
 async def throttled(running: RunningGateway) -> None:
@@ -99,10 +99,10 @@ async def test_invalid_keys_are_counted(running: RunningGateway) -> None:
 def test_the_table_of_clients_is_bounded_and_those_beyond_count_together() -> None:
     keys, fault = InvalidKeys(lambda: None), Unauthorized("unknown_account", "No.")
     for n in range(MOST_CLIENTS):
-        assert keys.answer(fault, f"client {n}", "r") is fault
-    answers = [keys.answer(fault, f"late {n}", "r").status for n in range(MOST_INVALID_KEYS + 1)]
-    assert answers == [*[401] * MOST_INVALID_KEYS, 429]
-    assert keys.answer(fault, "client 1", "r") is fault, "one that was counted before counts for itself"
+        assert keys.response(fault, f"client {n}", "r") is fault
+    responses = [keys.response(fault, f"late {n}", "r").status for n in range(MOST_INVALID_KEYS + 1)]
+    assert responses == [*[401] * MOST_INVALID_KEYS, 429]
+    assert keys.response(fault, "client 1", "r") is fault, "one that was counted before counts for itself"
 
 
 async def test_refusals_of_a_key_name_the_scheme(running: RunningGateway) -> None:

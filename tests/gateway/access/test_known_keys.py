@@ -32,8 +32,8 @@ async def proxied(
     gateway: TwoConnectionGateway, key: str, connection_id: str = "c1", **headers: str
 ) -> tuple[int, Any, str]:
     names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": connection_id, **headers}
-    async with gateway.running.http.get(f"{gateway.running.url}/proxy/x", headers=names) as answer:
-        return answer.status, answer.headers, await answer.text()
+    async with gateway.running.http.get(f"{gateway.running.url}/proxy/x", headers=names) as response:
+        return response.status, response.headers, await response.text()
 
 
 def code(result: Any) -> str:
@@ -61,11 +61,11 @@ async def test_a_key_is_reported_once_and_kept_as_a_digest(gateway: TwoConnectio
 
 async def test_published_clients_get_what_they_expect(gateway: TwoConnectionGateway) -> None:
     """docs/compatibility.md#environment."""
-    answer = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=200)
-    assert {"id", "display_name", "scopes", "secret", "created_at"} <= answer["data"].keys()
+    response = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=200)
+    assert {"id", "display_name", "scopes", "secret", "created_at"} <= response["data"].keys()
     again = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=409)
     assert code(again) == "conflict"
-    body = {"environment_id": 1, "key_id": answer["data"]["id"]}
+    body = {"environment_id": 1, "key_id": response["data"]["id"]}
     assert (await gateway.running.json("DELETE", KEYS, json=body, expect=200))["success"] is True
     gone = await gateway.running.json("DELETE", KEYS, json={**body, "key_id": 99}, expect=404)
     assert code(gone) == "not_found"
@@ -79,8 +79,8 @@ async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoCon
         "limits": limits,
         "expires_at": "2020-01-01T00:00:00Z",
     }
-    answer = await gateway.running.json("POST", KEYS, json=body, expect=400)
-    paths = {".".join(issue["path"]) for issue in answer["error"]["errors"]}
+    response = await gateway.running.json("POST", KEYS, json=body, expect=400)
+    paths = {".".join(issue["path"]) for issue in response["error"]["errors"]}
     assert paths == {
         "scopes.0",
         "limits.rules.0",
@@ -97,8 +97,8 @@ async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoCon
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
 async def test_impossible_expiry_date_of_a_key_is_refused(gateway: TwoConnectionGateway, moment: str) -> None:
     body = {"display_name": "x", "scopes": ["environment:proxy"], "expires_at": moment}
-    answer = await gateway.running.json("POST", KEYS, json=body, expect=400)
-    assert [issue["path"] for issue in answer["error"]["errors"]] == [["expires_at"]]
+    response = await gateway.running.json("POST", KEYS, json=body, expect=400)
+    assert [issue["path"] for issue in response["error"]["errors"]] == [["expires_at"]]
 
 
 CALLS = {
@@ -119,13 +119,13 @@ async def test_each_scope_opens_its_own_address_and_no_other(gateway: TwoConnect
     for held in CALLS:
         key = (await gateway.key(held, scopes=[held]))["secret"]
         for needed, (method, path, body) in CALLS.items():
-            status, _, answer = await gateway.asked(method, path, key, json=body)
+            status, _, response = await gateway.asked(method, path, key, json=body)
             both = {held, needed} == {"environment:connect_sessions:write", "environment:connections:read"}
             if needed == held or (both and needed == "environment:connections:read"):
                 assert status != 403, (held, needed)
             else:
-                assert (status, code(answer)) == (403, "forbidden"), (held, needed)
-                assert answer["error"]["message"] == f"Insufficient scope. Required: {needed}"
+                assert (status, code(response)) == (403, "forbidden"), (held, needed)
+                assert response["error"]["message"] == f"Insufficient scope. Required: {needed}"
         assert (await proxied(gateway, key))[0] == 403
     key = (await gateway.key("proxy", scopes=["environment:proxy"]))["secret"]
     assert (await proxied(gateway, key))[0] == 200
@@ -146,31 +146,31 @@ async def test_without_its_scope_nobody_sees_a_credential(gateway: TwoConnection
     reader = (await gateway.key("reader", scopes=["environment:connections:*", "environment:connections:read"]))[
         "secret"
     ]
-    status, _, answer = await gateway.asked("GET", C1, reader)
-    assert (status, answer["credentials"]["apiKey"]) == (200, "key-of-c1")
+    status, _, response = await gateway.asked("GET", C1, reader)
+    assert (status, response["credentials"]["apiKey"]) == (200, "key-of-c1")
     plain = (await gateway.key("plain", scopes=["environment:connections:read"]))["secret"]
-    status, _, answer = await gateway.asked("GET", C1, plain)
-    assert (status, answer["credentials"]) == (200, {})
-    assert "key-of-c1" not in str(answer)
+    status, _, response = await gateway.asked("GET", C1, plain)
+    assert (status, response["credentials"]) == (200, {})
+    assert "key-of-c1" not in str(response)
     for wish in ("force_refresh", "refresh_token"):
-        status, _, answer = await gateway.asked("GET", f"{C1}&{wish}=true", plain)
-        assert (status, code(answer)) == (403, "forbidden")
+        status, _, response = await gateway.asked("GET", f"{C1}&{wish}=true", plain)
+        assert (status, code(response)) == (403, "forbidden")
     limited = (await gateway.key("agent", scopes=["environment:*"], limits={"rules": ["GET /x"]}))["secret"]
-    status, _, answer = await gateway.asked("GET", C1, limited)
-    assert (status, answer["credentials"]) == (200, {}), "with the token it could send anything"
+    status, _, response = await gateway.asked("GET", C1, limited)
+    assert (status, response["credentials"]) == (200, {}), "with the token it could send anything"
 
 
 async def test_a_key_limited_to_connections_sees_no_others(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("one", scopes=["environment:*"], limits={"connections": ["*/c1"]}))["secret"]
-    status, _, answer = await gateway.asked("GET", "/connections", key)
-    assert (status, [one["connection_id"] for one in answer["connections"]]) == (200, ["c1"])
+    status, _, response = await gateway.asked("GET", "/connections", key)
+    assert (status, [one["connection_id"] for one in response["connections"]]) == (200, ["c1"])
     assert (await gateway.asked("GET", C1, key))[0] == 200
     alike = []
     for name in ("c2", "c9"):
         for method in ("GET", "DELETE"):
-            status, _, answer = await gateway.asked(method, f"/connections/{name}?provider_config_key=lane", key)
-            assert (status, code(answer)) == (404, "unknown_connection")
-            alike.append(str(answer).replace(name, "?"))
+            status, _, response = await gateway.asked(method, f"/connections/{name}?provider_config_key=lane", key)
+            assert (status, code(response)) == (404, "unknown_connection")
+            alike.append(str(response).replace(name, "?"))
     assert len(set(alike)) == 1
     imported = {
         "provider_config_key": "lane",
@@ -193,8 +193,8 @@ async def test_a_key_limited_to_tags_uses_only_what_carries_them(gateway: TwoCon
         assert status == 404
         alike.add(text.replace(name, "?"))
     assert len(alike) == 1
-    _, _, answer = await gateway.asked("GET", "/connections", key)
-    assert [one["connection_id"] for one in answer["connections"]] == ["c1"]
+    _, _, response = await gateway.asked("GET", "/connections", key)
+    assert [one["connection_id"] for one in response["connections"]] == ["c1"]
     session = {"end_user": {"id": "u"}}
     assert (await gateway.asked("POST", "/connect/sessions", key, json=session))[0] == 403
     assert (await gateway.asked("POST", "/connect/sessions", key, json={**session, "tags": {"team": "red"}}))[0] == 201
@@ -229,11 +229,11 @@ async def test_a_key_for_some_connections_leaves_their_integration_alone(
         ("PATCH", "/integrations/made", {"display_name": "Mine"}),
         ("POST", "/integrations", {"unique_key": "more", "provider": "lane"}),
     ):
-        status, _, answer = await gateway.asked(method, path, key, json=body)
-        assert (status, code(answer), answer["error"]["payload"]["rule"]) == (403, "forbidden", "limits")
+        status, _, response = await gateway.asked(method, path, key, json=body)
+        assert (status, code(response), response["error"]["payload"]["rule"]) == (403, "forbidden", "limits")
     for who, shown in ((everything, True), (key, False)):
-        status, _, answer = await gateway.asked("GET", "/integrations/made?include=credentials", who)
-        assert (status, "credentials" in answer["data"]) == (200, shown)
+        status, _, response = await gateway.asked("GET", "/integrations/made?include=credentials", who)
+        assert (status, "credentials" in response["data"]) == (200, shown)
     for name in ("c1", "c2"):
         assert (await gateway.asked("GET", f"/connections/{name}?provider_config_key=made", everything))[0] == 200
 
@@ -263,8 +263,8 @@ async def test_a_key_limited_to_some_connections_leaves_the_integration_of_the_o
         ("POST", "/integrations", {**made, "unique_key": "made" if "connections" in limits else "more"}),
     ]
     for method, path, body in calls:
-        status, _, answer = await gateway.asked(method, path, key, json=body)
-        assert (status, answer["error"]["payload"]["rule"]) == (403, "limits"), (method, answer)
+        status, _, response = await gateway.asked(method, path, key, json=body)
+        assert (status, response["error"]["payload"]["rule"]) == (403, "limits"), (method, response)
     assert (await gateway.asked("GET", "/integrations/made", key))[0] == 200
     await gateway.running.json("GET", "/connections/theirs?provider_config_key=made", expect=200)
 
@@ -273,9 +273,9 @@ async def test_limited_key_gets_no_closest_match_of_hidden_names(gateway: TwoCon
     key = (await gateway.key(scopes=["environment:*"], limits={"integrations": ["lanes"]}))["secret"]
     for ask in ("/proxy/x", "/connections/c1?provider_config_key=lanes"):
         named = {"Provider-Config-Key": "lanes", "Connection-Id": "c1"}
-        status, _, answer = await gateway.asked("GET", ask, key, headers=named)
-        assert (status, code(answer)) == (404, "unknown_provider_config")
-        assert "'lane'" not in answer["error"]["message"]
+        status, _, response = await gateway.asked("GET", ask, key, headers=named)
+        assert (status, code(response)) == (404, "unknown_provider_config")
+        assert "'lane'" not in response["error"]["message"]
 
 
 async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: TwoConnectionGateway) -> None:
@@ -416,9 +416,9 @@ async def test_rate_limit_is_counted_per_minute(gateway: TwoConnectionGateway, c
 
 
 async def test_a_budget_is_never_exceeded(gateway: TwoConnectionGateway) -> None:
-    answer = await gateway.key("task", limits={"budget": 30})
-    outcomes = [(await proxied(gateway, answer["secret"]))[0] for _ in range(10)]
-    together = await asyncio.gather(*(proxied(gateway, answer["secret"]) for _ in range(40)))
+    response = await gateway.key("task", limits={"budget": 30})
+    outcomes = [(await proxied(gateway, response["secret"]))[0] for _ in range(10)]
+    together = await asyncio.gather(*(proxied(gateway, response["secret"]) for _ in range(40)))
     outcomes += [status for status, _, _ in together]
     assert (outcomes.count(200), outcomes.count(403)) == (30, 20)
     listed = await gateway.running.json("GET", KEYS, expect=200)
@@ -429,7 +429,7 @@ async def test_retry_counts_against_the_budget(tmp_path: Path, monkeypatch: pyte
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)
 
-    async with keyed(tmp_path, answered=b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as gateway:
+    async with keyed(tmp_path, responded=b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as gateway:
         key = (await gateway.key(limits={"budget": 3}))["secret"]
         monkeypatch.setattr("gateway.clock.sleep", at_once)
         status, headers, _ = await proxied(gateway, key, Retries="5")

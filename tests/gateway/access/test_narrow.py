@@ -53,8 +53,8 @@ async def minted(gateway: RunningGateway, *scopes: str, **limits: Any) -> dict[s
 
 
 async def asked(gateway: RunningGateway, method: str, path: str, headers: Any, **body: Any) -> tuple[int, Any]:
-    async with gateway.http.request(method, gateway.url + path, headers=headers, json=body or None) as answer:
-        return answer.status, await answer.json()
+    async with gateway.http.request(method, gateway.url + path, headers=headers, json=body or None) as response:
+        return response.status, await response.json()
 
 
 DIVERTING: dict[str, dict[str, Any]] = {
@@ -82,9 +82,9 @@ async def test_a_minted_key_fixes_nothing_in_a_session_without_the_scope(
     path = "/connect/sessions" + ("/reconnect" if again else "")
     of = {"connection_id": "c", "integration_id": "forge"} if again else {"end_user": {"id": "u2"}}
     narrow = await minted(gateway, CONNECT)
-    status, answer = await asked(gateway, "POST", path, narrow, **of, **DIVERTING[what])
-    assert (status, answer["error"]["code"]) == (403, "forbidden")
-    assert answer["error"]["payload"]["required"] == [CONFIGURE]
+    status, response = await asked(gateway, "POST", path, narrow, **of, **DIVERTING[what])
+    assert (status, response["error"]["code"]) == (403, "forbidden")
+    assert response["error"]["payload"]["required"] == [CONFIGURE]
     assert (await asked(gateway, "POST", path, narrow, **of))[0] == 201
     wide = await minted(gateway, CONNECT, CONFIGURE)
     assert (await asked(gateway, "POST", path, wide, **of, **DIVERTING[what]))[0] == 201
@@ -126,11 +126,11 @@ async def test_a_narrow_key_s_link_leads_a_connection_nowhere_else(
 ) -> None:
     narrow = await minted(gateway, *scopes, **limits)
     reconnect = {"connection_id": "c", "integration_id": "forge"}
-    status, answer = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
+    status, response = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
     assert status == 201
-    typed = f"/oauth/connect/forge?connect_session_token={answer['data']['token']}&params[server]={evil.url}"
-    status, answer = await asked(gateway, "GET", typed, {"Accept": "application/json"})
-    assert (status, answer["error"]["code"]) == (400, "connection_validation_failed")
+    typed = f"/oauth/connect/forge?connect_session_token={response['data']['token']}&params[server]={evil.url}"
+    status, response = await asked(gateway, "GET", typed, {"Accept": "application/json"})
+    assert (status, response["error"]["code"]) == (400, "connection_validation_failed")
     if limits:
         fixed = {"forge": {"connection_config": {"server": evil.url}}}
         body = {**reconnect, "integrations_config_defaults": fixed}
@@ -143,9 +143,9 @@ async def test_link_of_a_narrow_key_renews_the_connection_at_its_host(
 ) -> None:
     narrow = await minted(gateway, CONNECT, connections=["forge/c"])
     body = {"connection_id": "c", "integration_id": "forge"}
-    _, answer = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **body)
+    _, response = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **body)
     async with gateway.http.get(
-        f"{gateway.url}/oauth/connect/forge?connect_session_token={answer['data']['token']}"
+        f"{gateway.url}/oauth/connect/forge?connect_session_token={response['data']['token']}"
     ) as page:
         assert page.status == 200
     shown = await gateway.json("GET", "/connections/c?provider_config_key=forge", expect=200)
@@ -164,8 +164,8 @@ async def test_an_import_over_a_connection_leads_it_nowhere_else(
         "connection_config": {"server": evil.url},
     }
     body["credentials"] = {"type": "OAUTH2", "access_token": "mine"}
-    status, answer = await asked(gateway, "POST", "/connections", narrow, **body)
-    assert (status, answer["error"]["errors"][0]["path"]) == (400, ["connection_config", "server"])
+    status, response = await asked(gateway, "POST", "/connections", narrow, **body)
+    assert (status, response["error"]["errors"][0]["path"]) == (400, ["connection_config", "server"])
     body["connection_config"] = {"server": ours.url}
     assert (await asked(gateway, "POST", "/connections", narrow, **body))[0] == 201
     new = {**body, "connection_id": "d", "connection_config": {"server": evil.url}}
@@ -182,8 +182,8 @@ async def test_a_key_that_may_make_sessions_reads_only_the_state(gateway: Runnin
         "connection_id": "c", "provider_config_key": "forge", "provider": "forge", "state": "active", "errors": []
     }  # fmt: skip
     reconnect = {"connection_id": "c", "integration_id": "forge"}
-    _, answer = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
-    token = {"Authorization": f"Bearer {answer['data']['token']}"}
+    _, response = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
+    token = {"Authorization": f"Bearer {response['data']['token']}"}
     _, session = await asked(gateway, "GET", "/connect/session", token)
     assert "ada@example.com" not in str(session)
 
@@ -202,8 +202,8 @@ async def test_a_key_that_may_make_sessions_reads_only_the_state(gateway: Runnin
 async def test_a_help_page_is_an_https_address_for_every_key(gateway: RunningGateway, page: str) -> None:
     body = {"end_user": {"id": "u2"}, "overrides": {"forge": {"docs_connect": page}}}
     for headers in (gateway.headers, await minted(gateway, CONNECT, CONFIGURE)):
-        status, answer = await asked(gateway, "POST", "/connect/sessions", headers, **body)
-        assert (status, answer["error"]["errors"][0]["path"]) == (400, ["overrides", "forge", "docs_connect"])
+        status, response = await asked(gateway, "POST", "/connect/sessions", headers, **body)
+        assert (status, response["error"]["errors"][0]["path"]) == (400, ["overrides", "forge", "docs_connect"])
 
 
 async def test_a_minted_key_names_help_pages_of_the_provider_or_the_application(gateway: RunningGateway) -> None:
@@ -223,7 +223,7 @@ async def test_a_minted_key_names_help_pages_of_the_provider_or_the_application(
 async def test_key_cannot_mint_a_key_with_a_scope_it_lacks(gateway: RunningGateway) -> None:
     parent = await minted(gateway, CONNECT, "environment:api_keys:create")
     body = {"display_name": "child", "scopes": [CONNECT, CONFIGURE]}
-    status, answer = await asked(gateway, "POST", "/environment/api-keys", parent, **body)
-    assert (status, answer["error"]["payload"]["missing"]) == (403, [CONFIGURE])
+    status, response = await asked(gateway, "POST", "/environment/api-keys", parent, **body)
+    assert (status, response["error"]["payload"]["missing"]) == (403, [CONFIGURE])
     parent = await minted(gateway, CONNECT, CONFIGURE, "environment:api_keys:create")
     assert (await asked(gateway, "POST", "/environment/api-keys", parent, **body))[0] == 200

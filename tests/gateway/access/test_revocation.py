@@ -25,9 +25,9 @@ AROUND = 12  # calls on separate connections: with two workers, practically neve
 
 async def minted(http: aiohttp.ClientSession, url: str, headers: dict[str, str], **wish: Any) -> dict[str, Any]:
     body = {"display_name": "agent", **wish}
-    async with http.post(f"{url}/environment/api-keys", json=body, headers=headers) as answer:
-        assert answer.status == 200, await answer.text()
-        reply: dict[str, Any] = (await answer.json())["data"]
+    async with http.post(f"{url}/environment/api-keys", json=body, headers=headers) as response:
+        assert response.status == 200, await response.text()
+        reply: dict[str, Any] = (await response.json())["data"]
         return reply
 
 
@@ -37,8 +37,8 @@ async def statuses(url: str, key: str, count: int) -> list[int]:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0)) as http:
 
         async def one() -> int:
-            async with http.get(f"{url}/proxy/x", headers=names) as answer:
-                return answer.status
+            async with http.get(f"{url}/proxy/x", headers=names) as response:
+                return response.status
 
         return list(await asyncio.gather(*(one() for _ in range(count))))
 
@@ -87,12 +87,12 @@ async def test_every_worker_refuses_it(tracker: Tracker, tmp_path: Path) -> None
         url = running.urls[0]
         credentials = {"type": "OAUTH2", **{k: v for k, v in tracker.grant().items() if k != "token_type"}}
         body = {"provider_config_key": "tracker", "connection_id": "c1", "credentials": credentials}
-        async with running.http.post(f"{url}/connections", json=body) as answer:
-            assert answer.status == 201, await answer.text()
+        async with running.http.post(f"{url}/connections", json=body) as response:
+            assert response.status == 201, await response.text()
         key = await minted(running.http, url, {})
         assert set(await statuses(url, key["secret"], AROUND)) == {200}
-        async with running.http.delete(f"{url}/environment/api-keys/{key['id']}") as answer:
-            assert answer.status == 200
+        async with running.http.delete(f"{url}/environment/api-keys/{key['id']}") as response:
+            assert response.status == 200
         await until_refused(url, key["secret"], AROUND)
 
 
@@ -113,7 +113,7 @@ async def test_a_stream_under_way_ends_with_its_key(
                 await writer.drain()
                 await asyncio.sleep(0.05)
 
-    async with keyed(tmp_path, fast_path=fast_path, answered=events) as gateway:
+    async with keyed(tmp_path, fast_path=fast_path, responded=events) as gateway:
         await gateway.warm()
         result = await gateway.key(**({"expires_in_s": LONG_S} if how == "expired" else {}))
         named = f"Authorization: Bearer {result['secret']}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n"
@@ -138,7 +138,7 @@ async def streaming(gateway: TwoConnectionGateway, ask: str, *, by_lane: bool) -
     while True:
         async with dial(gateway.port) as client:
             await client.send(ask.format("warm").encode())
-            assert (await client.answer()).status == 200
+            assert (await client.response()).status == 200
             taken = fast_path.taken if fast_path else 0
             await client.send(ask.format("events").encode())
             assert b" 200 " in await client.reader.readuntil(b"\r\n\r\n")

@@ -39,8 +39,8 @@ async def limited(gateway: TwoConnectionGateway) -> str:
 async def test_key_makes_the_calls_that_its_rule_allows(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     for _ in range(3):
-        answer = await gateway.raw(message(key))
-        assert (answer.status, answer.body.data) == (200, b"ok")
+        response = await gateway.raw(message(key))
+        assert (response.status, response.body.data) == (200, b"ok")
     assert [gateway.provider.request_line(n) for n in range(3)] == [f"GET {GOOD.decode()} HTTP/1.1"] * 3
     if gateway.running.on_fast_path:
         assert gateway.running.fast_path.taken >= 1, "after the first, which made the key known"
@@ -101,9 +101,9 @@ async def test_no_other_path_gets_through(gateway: TwoConnectionGateway) -> None
     gateway.provider.heads.clear()
     assert len(PATHS) >= 40
     for name, target in PATHS:
-        answer = await gateway.raw(message(key, target))
-        assert answer.status in {400, 403, 404}, name
-        assert answer.code, name
+        response = await gateway.raw(message(key, target))
+        assert response.status in {400, 403, 404}, name
+        assert response.code, name
         assert gateway.provider.heads == [], name
 
 
@@ -133,9 +133,9 @@ async def test_no_header_makes_another_request_of_it(gateway: TwoConnectionGatew
     await gateway.raw(message(key))
     gateway.provider.heads.clear()
     for name, more in FIELDS:
-        answer = await gateway.raw(message(key, more=more.replace(b"PORT", b"%d" % gateway.provider.port)))
-        assert answer.status in {400, 403, 404}, name
-        assert answer.code, name
+        response = await gateway.raw(message(key, more=more.replace(b"PORT", b"%d" % gateway.provider.port)))
+        assert response.status in {400, 403, 404}, name
+        assert response.code, name
         assert gateway.provider.heads == [], name
 
 
@@ -146,26 +146,26 @@ async def test_no_other_method_gets_through(gateway: TwoConnectionGateway) -> No
     key = await limited(gateway)
     for method in METHODS:
         more = b"" if method in {b"HEAD", b"OPTIONS"} else b"Content-Length: 0\r\n"
-        answer = await gateway.raw(message(key, more=more, method=method))
-        assert answer.status in {400, 403, 405, 501}, method
-        assert answer.code, method
+        response = await gateway.raw(message(key, more=more, method=method))
+        assert response.status in {400, 403, 405, 501}, method
+        assert response.code, method
         assert gateway.provider.heads == [], method
 
 
-async def test_forbidden_and_missing_connections_get_the_same_answer(gateway: TwoConnectionGateway) -> None:
+async def test_forbidden_and_missing_connections_get_the_same_response(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     bodies = set()
     for connection_id in (b"c2", b"c9"):
-        answer = await gateway.raw(message(key, connection=connection_id))
-        assert (answer.status, answer.code) == (404, "unknown_connection")
-        bodies.add(answer.body.data.replace(connection_id, b"?"))
+        response = await gateway.raw(message(key, connection=connection_id))
+        assert (response.status, response.code) == (404, "unknown_connection")
+        bodies.add(response.body.data.replace(connection_id, b"?"))
     assert len(bodies) == 1
     named = []
     for integration in ("nowhere", "lanes"):
         result = message(key).replace(b"Provider-Config-Key: lane", b"Provider-Config-Key: " + integration.encode())
-        answer = await gateway.raw(result)
-        assert (answer.status, answer.code) == (404, "unknown_provider_config")
-        named.append(answer.body.data.replace(integration.encode(), b"?"))
+        response = await gateway.raw(result)
+        assert (response.status, response.code) == (404, "unknown_provider_config")
+        named.append(response.body.data.replace(integration.encode(), b"?"))
     assert named[0] == named[1]
     assert gateway.provider.heads == []
 
@@ -183,20 +183,20 @@ async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: TwoConnec
         ("POST", "/environment/api-keys", {"display_name": "more"}),
         ("DELETE", "/environment/api-keys/1", None),
     ):
-        status, headers, answer = await gateway.asked(method, path, key, json=body)
+        status, headers, response = await gateway.asked(method, path, key, json=body)
         assert (status, headers["Gateway-Error"]) == (403, "forbidden"), (method, path)
-        assert answer["error"]["message"].startswith("Insufficient scope. Required: environment:")
-        assert answer["error"]["payload"]["rule"] == "scope"
-        assert answer["error"]["payload"]["fix"]
+        assert response["error"]["message"].startswith("Insufficient scope. Required: environment:")
+        assert response["error"]["payload"]["rule"] == "scope"
+        assert response["error"]["payload"]["fix"]
 
 
 async def test_a_refusal_names_the_rule_who_can_change_it_and_the_next_step(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     url = f"{gateway.running.url}/proxy/ex/jira/rest/api/3/issue"
     headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
-    async with gateway.running.http.get(url, headers=headers) as answer:
-        body = (await answer.json())["error"]
-    assert (answer.status, body["code"]) == (403, "forbidden")
+    async with gateway.running.http.get(url, headers=headers) as response:
+        body = (await response.json())["error"]
+    assert (response.status, body["code"]) == (403, "forbidden")
     assert "GET /ex/jira/rest/api/3/issue" in body["message"]
     assert body["payload"]["rule"] == "rules"
     assert body["payload"]["allowed"] == [RULE]
@@ -209,7 +209,7 @@ async def test_pagination_does_not_follow_links_outside_the_rule(tmp_path: Path)
 
     heads: list[bytes] = []
 
-    async def answered(reader: object, writer: object) -> None:
+    async def responded(reader: object, writer: object) -> None:
         while True:
             head, _ = await read_message(reader)  # type: ignore[arg-type]
             heads.append(head)
@@ -218,11 +218,11 @@ async def test_pagination_does_not_follow_links_outside_the_rule(tmp_path: Path)
             writer.write(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (link, len(body), body))  # type: ignore[attr-defined]
 
     paginate = {"type": "link", "link_rel_in_response_header": "next", "response_path": "items"}
-    async with keyed(tmp_path, answered=answered, paginate=paginate) as gateway:
+    async with keyed(tmp_path, responded=responded, paginate=paginate) as gateway:
         key = await limited(gateway)
-        answer = await gateway.raw(message(key, more=b"Gateway-Paginate: all\r\n"))
-        assert answer.status == 200
-        trailer = answer.body.data.splitlines()[-1]
+        response = await gateway.raw(message(key, more=b"Gateway-Paginate: all\r\n"))
+        assert response.status == 200
+        trailer = response.body.data.splitlines()[-1]
         assert b'"complete":false' in trailer.replace(b" ", b"")
         assert b"forbidden" in trailer
         assert len(heads) == 1

@@ -43,9 +43,9 @@ async def post(
     url = URL(f"{door.running.url}/proxy{path}", encoded=True)
     async with door.running.http.request(
         method, url, data=BytesIO(body), headers=given, skip_auto_headers=["Content-Type"]
-    ) as answer:
-        text = await answer.text()
-        return answer.status, json.loads(text) if text.startswith("{") else {}
+    ) as response:
+        text = await response.text()
+        return response.status, json.loads(text) if text.startswith("{") else {}
 
 
 def call(tool: Any = "delete_issue", **more: Any) -> bytes:
@@ -147,9 +147,9 @@ async def test_no_other_tool_is_called(door: Agents) -> None:
     key = await door.key(TOOLS)
     assert len(MCP_WAYS) >= 40
     for name, body, headers, end in MCP_WAYS:
-        status, answer = await post(door, key, f"/mcp{end}", body, headers)
+        status, response = await post(door, key, f"/mcp{end}", body, headers)
         assert status in {400, 403, 404, 413}, (name, status)
-        assert answer["error"]["code"], name
+        assert response["error"]["code"], name
         assert door.provider.calls == [], name
 
 
@@ -228,9 +228,9 @@ async def test_no_other_field_is_requested(door: Agents) -> None:
     key = await door.key(QUERY, MUTATION)
     assert len(GRAPHQL_WAYS) >= 40
     for name, body, headers, end in GRAPHQL_WAYS:
-        status, answer = await post(door, key, f"/graphql{end}", body, headers)
+        status, response = await post(door, key, f"/graphql{end}", body, headers)
         assert status in {400, 403, 404, 413}, (name, status)
-        assert answer["error"]["code"], name
+        assert response["error"]["code"], name
         assert door.provider.calls == [], name
 
 
@@ -271,8 +271,8 @@ async def test_the_keys_do_what_they_are_for_with_the_very_bytes(door: Agents) -
 
 
 async def test_a_refusal_names_the_tool_and_the_rules(door: Agents) -> None:
-    status, answer = await post(door, await door.key(TOOLS), "/mcp", EVIL)
-    error = answer["error"]
+    status, response = await post(door, await door.key(TOOLS), "/mcp", EVIL)
+    error = response["error"]
     assert (status, error["code"], error["payload"]["rule"]) == (403, "forbidden", "body")
     assert "it calls the tool 'delete_issue'" in error["message"]
     assert error["payload"]["allowed"] == [TOOLS]
@@ -290,8 +290,8 @@ async def test_chunked_body_and_body_with_expect_100_continue_are_checked(door: 
         for more in ({}, {"Expect": "100-continue"}):
             url = f"{door.running.url}/proxy/mcp"
             expects = "Expect" in more
-            async with door.running.http.post(url, data=pieces(body), headers=named, expect100=expects) as answer:
-                assert answer.status == expected
+            async with door.running.http.post(url, data=pieces(body), headers=named, expect100=expects) as response:
+                assert response.status == expected
     assert [call[3] for call in door.provider.calls] == [GOOD, GOOD]
 
 
@@ -303,7 +303,7 @@ async def test_retry_sends_the_bytes_that_were_checked(door: Agents) -> None:
         seen.append(await request.read())
         return web.Response(status=503 if len(seen) == 1 else 200)
 
-    door.provider.answering = fails
+    door.provider.responding = fails
     headers = {**JSON, "Retries": "1", "Retry-On": "503", "Idempotency-Key": "k"}
     status, _ = await post(door, key, "/mcp", long, headers)
     assert status == 200
@@ -313,7 +313,7 @@ async def test_retry_sends_the_bytes_that_were_checked(door: Agents) -> None:
 async def test_the_list_of_tools_has_those_that_can_be_called(door: Agents) -> None:
     tools = [{"name": name} for name in ("get_issue", "delete_issue", "search_users")]
     listed = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}})
-    answers = {
+    responses = {
         "json": web.Response(text=listed, content_type="application/json", headers={"ETag": "x"}),
         "gzip": web.Response(
             body=gzip.compress(listed.encode()), content_type="application/json", headers={"Content-Encoding": "gzip"}
@@ -321,14 +321,14 @@ async def test_the_list_of_tools_has_those_that_can_be_called(door: Agents) -> N
         "events": web.Response(text=f"event: message\ndata: {listed}\n\n", content_type="text/event-stream"),
     }
     key, plain = await door.key(TOOLS), await door.key("POST /base/v1/mcp")
-    for kind, answer in answers.items():
+    for kind, response in responses.items():
 
-        async def answering(_request: web.Request, answer: web.Response = answer) -> web.StreamResponse:
+        async def responding(_request: web.Request, response: web.Response = response) -> web.StreamResponse:
             return web.Response(
-                body=answer.body, headers={k: v for k, v in answer.headers.items() if k != "Content-Length"}
+                body=response.body, headers={k: v for k, v in response.headers.items() if k != "Content-Length"}
             )
 
-        door.provider.answering = answering
+        door.provider.responding = responding
         for one, expected in (
             (key, ["get_issue", "search_users"]),
             (plain, ["get_issue", "delete_issue", "search_users"]),
@@ -352,12 +352,12 @@ async def test_a_list_that_cannot_be_read_in_one_way_is_not_passed_on(door: Agen
         ("delete_issue", {**JSON, "Content-Encoding": "unknown"}),
     ):
 
-        async def answering(_: web.Request, text: str = text, headers: dict[str, str] = headers) -> web.Response:
+        async def responding(_: web.Request, text: str = text, headers: dict[str, str] = headers) -> web.Response:
             return web.Response(body=text.encode(), headers=headers)
 
-        door.provider.answering = answering
-        status, answer = await post(door, key, "/mcp", body)
-        assert (status, answer["error"]["code"]) == (502, "upstream_protocol"), text
+        door.provider.responding = responding
+        status, response = await post(door, key, "/mcp", body)
+        assert (status, response["error"]["code"]) == (502, "upstream_protocol"), text
 
 
 async def test_dry_run_gets_the_same_decision_as_the_call(door: Agents) -> None:

@@ -21,8 +21,8 @@ async def door(tmp_path: Path) -> Any:
 
 
 async def made(door: Agents, expect: int = 200, *, tenant: Any = RED, **body: Any) -> Any:
-    answer = await door.running.json("POST", "/sessions", json={"tenant": tenant, **body}, expect=expect)
-    return answer["data"] if expect == 200 else answer["error"]
+    response = await door.running.json("POST", "/sessions", json={"tenant": tenant, **body}, expect=expect)
+    return response["data"] if expect == 200 else response["error"]
 
 
 def at(session: Any) -> dict[str, str]:
@@ -133,16 +133,16 @@ async def test_a_toolset_that_allows_nothing_is_refused(door: Agents) -> None:
     assert fault["code"] == "not_offered"
 
 
-async def test_an_ended_session_answers_nothing_more(door: Agents) -> None:
+async def test_an_ended_session_returns_nothing_more(door: Agents) -> None:
     session, other = await made(door), await made(door)
     token, path = session["session_token"], f"/sessions/{session['session_id']}"
-    status, body = await door.answered(other["session_token"], "tools/list", **at(session))
+    status, body = await door.responded(other["session_token"], "tools/list", **at(session))
     assert (status, body["error"]["code"]) == (404, "session_not_found")
     ended = await door.running.json("DELETE", path, expect=200)
     assert (ended["data"]["session_id"], ended["data"]["reason"]) == (session["session_id"], "terminated")
-    assert (await door.answered(token, "tools/list", **at(session)))[0] == 401
+    assert (await door.responded(token, "tools/list", **at(session)))[0] == 401
     assert await door.running.json("DELETE", path, expect=200) == ended
-    assert (await door.answered(other["session_token"], "tools/list", **at(other)))[0] == 200
+    assert (await door.responded(other["session_token"], "tools/list", **at(other)))[0] == 200
 
 
 async def test_only_sessions_are_ended_by_their_address(door: Agents) -> None:
@@ -159,16 +159,20 @@ async def test_an_agent_session_is_limited_like_the_key_that_made_it(door: Agent
     narrow = await door.key("GET /base/v1/items", scopes=scopes)
     headers = {"Authorization": f"Bearer {narrow}"}
     blue = {"tenant": {"connections": {"any": [{"tags": {"team": "blue"}}]}}}
-    async with door.running.http.post(f"{door.running.url}/sessions", json=blue, headers=headers) as answer:
-        assert (answer.status, (await answer.json())["error"]["code"]) == (404, "unknown_connection")
-    async with door.running.http.post(f"{door.running.url}/sessions", json={"tenant": RED}, headers=headers) as answer:
-        session = (await answer.json())["data"]
+    async with door.running.http.post(f"{door.running.url}/sessions", json=blue, headers=headers) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (404, "unknown_connection")
+    async with door.running.http.post(
+        f"{door.running.url}/sessions", json={"tenant": RED}, headers=headers
+    ) as response:
+        session = (await response.json())["data"]
     refused = await door.call(session["session_token"], "get_item", {"item_id": "7"}, **at(session))
     assert refused.get("isError", True)
     without = await door.key("GET /items", scopes=["environment:agent_sessions:write"])
     headers = {"Authorization": f"Bearer {without}"}
-    async with door.running.http.post(f"{door.running.url}/sessions", json={"tenant": RED}, headers=headers) as answer:
-        assert answer.status == 403
+    async with door.running.http.post(
+        f"{door.running.url}/sessions", json={"tenant": RED}, headers=headers
+    ) as response:
+        assert response.status == 403
     assert door.provider.calls == []
 
 

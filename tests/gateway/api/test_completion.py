@@ -66,15 +66,15 @@ async def test_what_is_pending_can_be_used_only_once_it_is_completed(running: Ru
     assert (reply["status"], one["is_pending"], one["provider_config_key"]) == ("pending", True, "tracker")
     assert await listed(running) == []
     calls = tracker.calls["api"]
-    async with running.proxied(one["connection_id"]) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_connection")
+    async with running.proxied(one["connection_id"]) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
     await running.json("GET", f"/connections/{one['connection_id']}?provider_config_key=tracker", expect=404)
     assert tracker.calls["api"] == calls
     done = (await complete(running, session))["data"]
     assert done == {"status": "connected", "connections": [{**one, "is_pending": False}]}
     assert [row["connection_id"] for row in await listed(running)] == [one["connection_id"]]
-    async with running.proxied(one["connection_id"], "/ex/jira/x") as answer:
-        assert answer.status == 200
+    async with running.proxied(one["connection_id"], "/ex/jira/x") as response:
+        assert response.status == 200
     reply = await polled(running, session)
     assert (reply["status"], reply["connections"]) == ("connected", done["connections"])
     (row,) = await listed(running)
@@ -89,8 +89,8 @@ async def test_completing_again_returns_the_same_and_changes_nothing(running: Ru
     (row,) = await listed(running)
     assert await complete(running, session) == first
     assert await listed(running) == [row]
-    answer = await complete(running, session, verifier=ANOTHER, expect=403)
-    assert answer["error"]["code"] == "invalid_code_verifier"
+    response = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert response["error"]["code"] == "invalid_code_verifier"
 
 
 async def test_client_library_completes_a_connection(running: RunningGateway, tracker: Tracker) -> None:
@@ -109,9 +109,9 @@ async def test_one_of_several_pending_connections_must_be_named(running: Running
     for _ in range(2):
         await arrive(running, session["token"])
     both = (await polled(running, session))["connections"]
-    answer = await complete(running, session, expect=409)
-    assert answer["error"]["code"] == "connection_id_required"
-    named = [(one["provider_config_key"], one["connection_id"]) for one in answer["error"]["payload"]["pending"]]
+    response = await complete(running, session, expect=409)
+    assert response["error"]["code"] == "connection_id_required"
+    named = [(one["provider_config_key"], one["connection_id"]) for one in response["error"]["payload"]["pending"]]
     assert sorted(named) == sorted((one["provider_config_key"], one["connection_id"]) for one in both)
     assert await listed(running) == []
     async with AsyncClient(running.url, SECRET_KEY) as client:
@@ -126,8 +126,8 @@ async def test_a_wrong_verifier_learns_no_ids(running: RunningGateway, tracker: 
     session = await made(running, **BOUND)
     for _ in range(2):
         await arrive(running, session["token"])
-    answer = await complete(running, session, verifier=ANOTHER, expect=403)
-    assert "payload" not in answer["error"]
+    response = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert "payload" not in response["error"]
 
 
 async def test_five_wrong_verifiers_drop_it_and_end_its_grant(running: RunningGateway, tracker: Tracker) -> None:
@@ -136,12 +136,12 @@ async def test_five_wrong_verifiers_drop_it_and_end_its_grant(running: RunningGa
     await arrive(running, session["token"])
     for count in range(5):
         assert len((await polled(running, session))["connections"]) == 1, count
-        answer = await complete(running, session, verifier=ANOTHER, expect=403)
-        assert answer["error"]["code"] == "invalid_code_verifier"
-    answer = await complete(running, session, expect=409)
-    assert answer["error"]["code"] == "conflict"
-    answer = await polled(running, session)
-    assert (answer["status"], answer["connections"], answer["error"]["code"]) == ("pending", [], "invalid_state")
+        response = await complete(running, session, verifier=ANOTHER, expect=403)
+        assert response["error"]["code"] == "invalid_code_verifier"
+    response = await complete(running, session, expect=409)
+    assert response["error"]["code"] == "conflict"
+    response = await polled(running, session)
+    assert (response["status"], response["connections"], response["error"]["code"]) == ("pending", [], "invalid_state")
     assert await listed(running) == []
     assert revoked(tracker)
     await arrive(running, session["token"])
@@ -156,17 +156,17 @@ async def test_malformed_verifier_is_refused_and_not_counted(
     session = await made(running, **BOUND)
     await arrive(running, session["token"])
     for _ in range(5):
-        answer = await complete(running, session, verifier=verifier, expect=400)
-        assert answer["error"]["errors"][0]["path"] == ["code_verifier"]
-        assert verifier not in str(answer)
+        response = await complete(running, session, verifier=verifier, expect=400)
+        assert response["error"]["errors"][0]["path"] == ["code_verifier"]
+        assert verifier not in str(response)
     await complete(running, session)
 
 
 async def test_completion_before_the_end_user_connects_is_refused(running: RunningGateway) -> None:
     session = await made(running, **BOUND)
     assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
-    answer = await complete(running, session, verifier=ANOTHER, expect=403)
-    assert answer["error"]["code"] == "invalid_code_verifier"
+    response = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert response["error"]["code"] == "invalid_code_verifier"
 
 
 async def test_a_session_without_a_code_challenge_needs_no_completion(
@@ -188,8 +188,8 @@ async def test_an_unknown_session_and_another_environments_key_get_404(
     await arrive(running, session["token"])
     body = {"code_verifier": VERIFIER}
     headers = {"Authorization": f"Bearer {other}"}
-    async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as answer:
-        assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
+    async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")
     unknown = f"/connect/sessions/{'0' * 64}/complete"
     assert (await running.json("POST", unknown, json=body, expect=404))["error"]["code"] == "not_found"
     await complete(running, session)
@@ -200,8 +200,8 @@ async def test_a_browser_s_token_completes_nothing(running: RunningGateway, trac
     await arrive(running, session["token"])
     headers = {"Authorization": f"Bearer {session['token']}"}
     body = {"code_verifier": VERIFIER}
-    async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as answer:
-        assert answer.status == 401
+    async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as response:
+        assert response.status == 401
     assert await listed(running) == []
 
 
@@ -218,8 +218,8 @@ async def test_a_limited_key_completes_what_it_reaches(running: RunningGateway, 
         }
         key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
         headers = {"Authorization": f"Bearer {key}"}
-        async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as answer:
-            assert answer.status == status, await answer.text()
+        async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as response:
+            assert response.status == status, await response.text()
 
 
 async def test_connection_can_be_completed_after_its_session_has_ended(
@@ -228,8 +228,8 @@ async def test_connection_can_be_completed_after_its_session_has_ended(
     session = await made(running, **BOUND)
     await arrive(running, session["token"])
     headers = {"Authorization": f"Bearer {session['token']}"}
-    async with running.http.delete(f"{running.url}/connect/session", headers=headers) as answer:
-        assert answer.status == 204
+    async with running.http.delete(f"{running.url}/connect/session", headers=headers) as response:
+        assert response.status == 204
     reply = await polled(running, session)
     assert (reply["status"], reply["connections"][0]["is_pending"]) == ("pending", True)
     first = await complete(running, session)
@@ -258,9 +258,9 @@ async def test_what_is_not_completed_in_time_is_deleted_and_its_grant_ended(
     later(2)
     assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
     await running.runtime.session_connections.expire()
-    answer = await polled(running, session)
-    assert (answer["status"], answer["connections"], answer["error"]["type"]) == ("pending", [], "state_err")
-    assert "10 minutes" in answer["error"]["message"]
+    response = await polled(running, session)
+    assert (response["status"], response["connections"], response["error"]["type"]) == ("pending", [], "state_err")
+    assert "10 minutes" in response["error"]["message"]
     assert await listed(running) == []
     assert revoked(tracker)
 
@@ -293,8 +293,8 @@ async def test_a_reconnect_serves_with_the_old_credential_until_it_is_completed(
     await arrive(running, session["token"])
     assert await pending_id(running, session) == connection_id
     assert (await running.json("GET", path))["credentials"] == before["credentials"]
-    async with running.proxied(connection_id, "/ex/jira/x") as answer:
-        assert (await answer.json())["token"] == f"Bearer {before['credentials']['access_token']}"
+    async with running.proxied(connection_id, "/ex/jira/x") as response:
+        assert (await response.json())["token"] == f"Bearer {before['credentials']['access_token']}"
     await complete(running, session)
     after = await running.json("GET", path)
     assert after["credentials"]["access_token"] != before["credentials"]["access_token"]
@@ -338,8 +338,8 @@ async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
     its = await running.runtime.sessions.find(session["token"])
     terms = its.terms(its.browser_digest)
     await store.pending.add(other, terms, expires_at=pending.expires_at, reconnects=True)
-    answer = await complete(running, session, expect=400)
-    assert answer["error"]["payload"]["reason"] == "another_account"
+    response = await complete(running, session, expect=400)
+    assert response["error"]["payload"]["reason"] == "another_account"
     (row,) = await listed(running)
     assert row["account"]["id"] == "a1"
 
@@ -348,12 +348,12 @@ async def test_what_is_typed_in_is_pending_too(running: RunningGateway, tracker:
     await keyed(running, tracker)
     session = await made(running, **BOUND)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
-    async with running.http.post(address, json={"apiKey": "k3y"}) as answer:
-        body = await answer.json()
-        assert (answer.status, body["isPending"]) == (200, True)
+    async with running.http.post(address, json={"apiKey": "k3y"}) as response:
+        body = await response.json()
+        assert (response.status, body["isPending"]) == (200, True)
     assert await pending_id(running, session) == body["connectionId"]
-    async with running.proxied(body["connectionId"], integration="keyed") as answer:
-        assert answer.status == 404
+    async with running.proxied(body["connectionId"], integration="keyed") as response:
+        assert response.status == 404
     assert tracker.calls["api"] == 0
     await complete(running, session)
     async with running.proxied(body["connectionId"], integration="keyed"):
@@ -393,21 +393,21 @@ async def test_two_tabs_make_no_more_than_one_connection_where_one_is_allowed(
         session = await made(running, max_connections=1, **options)
         consents = []
         for _ in range(2):
-            answer = await depart(running, session["token"])
-            consents.append(answer.headers["Location"])
+            response = await depart(running, session["token"])
+            consents.append(response.headers["Location"])
 
         async def finish(consent: str) -> int:
-            async with running.http.get(consent) as answer:
-                return int(answer.status)
+            async with running.http.get(consent) as response:
+                return int(response.status)
 
         statuses = sorted(await asyncio.gather(*map(finish, consents)))
         assert statuses in ([200, 400], [200, 403]), statuses
         if options:
             await complete(running, session)
         assert len(await listed(running)) == before + 1
-        answer = await depart(running, session["token"])
-        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_used")
-        assert "1 connection" in (await answer.json())["error"]["message"]
+        response = await depart(running, session["token"])
+        assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_used")
+        assert "1 connection" in (await response.json())["error"]["message"]
 
 
 async def test_typed_in_credential_beyond_the_limit_is_refused_before_it_is_tried(
@@ -418,8 +418,8 @@ async def test_typed_in_credential_beyond_the_limit_is_refused_before_it_is_trie
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     statuses = []
     for _ in range(2):
-        async with running.http.post(address, json={"apiKey": "k3y"}) as answer:
-            statuses.append(answer.status)
+        async with running.http.post(address, json={"apiKey": "k3y"}) as response:
+            statuses.append(response.status)
     assert statuses == [200, 403]
     assert len(await listed(running)) == 1
     assert (await polled(running, session))["error"]["code"] == "connect_session_used"
@@ -430,8 +430,8 @@ async def test_what_one_browser_keeps_is_not_typed_in_elsewhere(running: Running
     session = await made(running, single_use=True)
     assert await running.runtime.store.sessions.keep_for_browser(session["poll_url"].rpartition("/")[2], "b" * 64)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
-    async with running.http.post(address, json={"apiKey": "k3y"}) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
+    async with running.http.post(address, json={"apiKey": "k3y"}) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
     assert await listed(running) == []
 
 

@@ -19,13 +19,16 @@ def bearing(token: str) -> dict[str, str]:
 
 
 async def call(running: RunningGateway, method: str, path: str, token: str, **options: Any) -> tuple[int, Any]:
-    async with running.http.request(method, running.url + path, headers=bearing(token), **options) as answer:
-        return answer.status, await answer.json() if answer.content_type == "application/json" else await answer.text()
+    async with running.http.request(method, running.url + path, headers=bearing(token), **options) as response:
+        return (
+            response.status,
+            await response.json() if response.content_type == "application/json" else await response.text(),
+        )
 
 
 async def made(running: RunningGateway, **body: Any) -> dict[str, Any]:
-    answer = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
-    data: dict[str, Any] = answer["data"]
+    response = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
+    data: dict[str, Any] = response["data"]
     return data
 
 
@@ -33,7 +36,7 @@ async def test_session_is_readable_with_its_own_token(running: RunningGateway) -
     defaults = {
         "tracker": {"connection_config": {"subdomain": "acme"}, "authorization_params": {"a": "b"}, "user_scopes": "x"}
     }
-    answer = await made(
+    response = await made(
         running,
         end_user={"id": "u1", "email": "ada@example.com", "tags": {"plan": "pro"}},
         organization={"id": "o1", "display_name": "Org"},
@@ -41,7 +44,7 @@ async def test_session_is_readable_with_its_own_token(running: RunningGateway) -
         integrations_config_defaults=defaults,
         overrides={"tracker": {"docs_connect": "https://docs.example.com"}},
     )
-    status, shown = await call(running, "GET", "/connect/session", answer["token"])
+    status, shown = await call(running, "GET", "/connect/session", response["token"])
     assert status == 200
     data = shown["data"]
     assert data["endUser"] == {
@@ -80,8 +83,8 @@ async def test_a_misspelt_integration_is_refused_with_the_nearest(running: Runni
 async def test_a_deleted_session_opens_nothing(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     assert await call(running, "DELETE", "/connect/session", token) == (204, "")
-    status, answer = await call(running, "GET", "/connect/session", token)
-    assert (status, answer["error"]["code"]) == (401, "unknown_connect_session_token")
+    status, response = await call(running, "GET", "/connect/session", token)
+    assert (status, response["error"]["code"]) == (401, "unknown_connect_session_token")
 
 
 async def test_a_session_sees_the_catalog_and_its_own_integrations_only(running: RunningGateway) -> None:
@@ -119,8 +122,8 @@ async def test_integrations_that_a_session_does_not_offer_are_not_listed(running
 async def test_session_token_is_valid_only_for_session_endpoints(
     shared: RunningGateway, method: str, path: str
 ) -> None:
-    status, answer = await call(shared, method, path, (await made(shared))["token"])
-    assert (status, answer["error"]["code"]) == (401, "unknown_account")
+    status, response = await call(shared, method, path, (await made(shared))["token"])
+    assert (status, response["error"]["code"]) == (401, "unknown_account")
 
 
 @pytest.mark.parametrize(
@@ -135,8 +138,8 @@ async def test_session_token_is_valid_only_for_session_endpoints(
 async def test_string_in_token_format_is_never_tried_as_a_key(
     shared: RunningGateway, path: str, sent: str, code: str
 ) -> None:
-    status, answer = await call(shared, "GET", path, sent)
-    assert (status, answer["error"]["code"]) == (401, code)
+    status, response = await call(shared, "GET", path, sent)
+    assert (status, response["error"]["code"]) == (401, code)
 
 
 async def test_secret_key_is_not_accepted_as_a_session_token(running: RunningGateway) -> None:
@@ -147,25 +150,25 @@ async def test_secret_key_is_not_accepted_as_a_session_token(running: RunningGat
 async def test_telemetry_is_accepted_and_discarded(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     body = {"token": token, "event": "open", "timestamp": "2026-01-01T00:00:00Z", "dimensions": {"integration": "x"}}
-    async with running.http.post(f"{running.url}/connect/telemetry", json=body) as answer:
-        assert (answer.status, await answer.read()) == (204, b"")
-    async with running.http.post(f"{running.url}/connect/telemetry", json={**body, "token": "x"}) as answer:
-        assert answer.status == 401
+    async with running.http.post(f"{running.url}/connect/telemetry", json=body) as response:
+        assert (response.status, await response.read()) == (204, b"")
+    async with running.http.post(f"{running.url}/connect/telemetry", json={**body, "token": "x"}) as response:
+        assert response.status == 401
 
 
 async def test_the_back_end_polls_for_the_outcome_without_the_token(running: RunningGateway, tracker: Tracker) -> None:
-    answer = await made(running)
-    path = answer["poll_url"].removeprefix(running.url)
-    assert answer["token"] not in path
+    response = await made(running)
+    path = response["poll_url"].removeprefix(running.url)
+    assert response["token"] not in path
     assert (await running.json("GET", path, expect=200))["data"]["status"] == "pending"
-    await arrive(running, answer["token"], "&params[subdomain]=nowhere")
+    await arrive(running, response["token"], "&params[subdomain]=nowhere")
     failed = (await running.json("GET", path))["data"]
     assert (failed["status"], failed["connections"]) == ("pending", [])
     assert (failed["error"]["type"], failed["error"]["provider_config_key"]) == (
         "connection_validation_failed",
         "tracker",
     )
-    await arrive(running, answer["token"])
+    await arrive(running, response["token"])
     done = (await running.json("GET", path))["data"]
     listed = (await running.json("GET", "/connections"))["connections"]
     assert done["status"] == "connected"
@@ -184,9 +187,9 @@ async def test_limited_key_polls_no_outcome_of_hidden_connections(running: Runni
     for limit, seen in (({"connections": ["tracker/another"]}, 0), ({"integrations": ["tracker"]}, 1)):
         wish = {"display_name": str(seen), "scopes": ["environment:connect_sessions:write"], "limits": limit}
         key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
-        async with running.http.get(reply["poll_url"], headers={"Authorization": f"Bearer {key}"}) as answer:
-            data = (await answer.json())["data"]
-        assert (answer.status, len(data["connections"])) == (200, seen), data
+        async with running.http.get(reply["poll_url"], headers={"Authorization": f"Bearer {key}"}) as response:
+            data = (await response.json())["data"]
+        assert (response.status, len(data["connections"])) == (200, seen), data
 
 
 async def test_polling_reports_a_wrong_typed_in_credential(running: RunningGateway, tracker: Tracker) -> None:
@@ -206,8 +209,8 @@ async def test_polling_reports_a_wrong_typed_in_credential(running: RunningGatew
         while not running.runtime.outcomes.crowded(1):
             await asyncio.sleep(0)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
-    async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as answer:
-        refused = (await answer.json())["error"]
+    async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as response:
+        refused = (await response.json())["error"]
     async with asyncio.timeout(PATIENCE_S):
         result = (await waiting)["data"]
     assert (result["status"], result["connections"]) == ("pending", [])
@@ -242,16 +245,16 @@ async def test_outcome_of_an_ended_session_stays_readable_for_a_while(
         await running.json("GET", path, expect=404)
 
 
-async def test_a_waiting_client_is_answered_as_soon_as_there_is_an_outcome(
+async def test_a_waiting_client_gets_a_response_as_soon_as_there_is_an_outcome(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    answer = await made(running)
-    path = answer["poll_url"].removeprefix(running.url)
+    response = await made(running)
+    path = response["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
     async with asyncio.timeout(PATIENCE_S):
         while not running.runtime.outcomes.crowded(1):
             await asyncio.sleep(0)
-    await arrive(running, answer["token"])
+    await arrive(running, response["token"])
     async with asyncio.timeout(PATIENCE_S):
         assert (await waiting)["data"]["status"] == "connected"
 
@@ -262,8 +265,8 @@ async def test_a_window_s_outcome_is_reported_apart_from_others_of_its_session(
     token = (await made(running))["token"]
     await arrive(running, token, "&ws_client_id=one")
     for client, count in (("one", 1), ("two", 0)):
-        _, answer = await call(running, "GET", f"/connect/session/result?client={client}", token)
-        assert len(answer["data"]["connections"]) == count
+        _, response = await call(running, "GET", f"/connect/session/result?client={client}", token)
+        assert len(response["data"]["connections"]) == count
 
 
 async def connected(running: RunningGateway, tracker: Tracker) -> str:
@@ -274,8 +277,8 @@ async def connected(running: RunningGateway, tracker: Tracker) -> str:
 
 async def reconnect(running: RunningGateway, connection_id: str, **more: Any) -> dict[str, Any]:
     body = {"connection_id": connection_id, "integration_id": "tracker", **more}
-    answer = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    data: dict[str, Any] = answer["data"]
+    response = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    data: dict[str, Any] = response["data"]
     return data
 
 
@@ -283,10 +286,10 @@ async def test_a_reconnect_keeps_id_site_and_end_user(running: RunningGateway, t
     connection_id = await connected(running, tracker)
     path = f"/connections/{connection_id}?provider_config_key=tracker"
     before = await running.json("GET", path)
-    answer = await reconnect(running, connection_id)
-    _, shown = await call(running, "GET", "/connect/session", answer["token"])
+    response = await reconnect(running, connection_id)
+    _, shown = await call(running, "GET", "/connect/session", response["token"])
     assert shown["data"]["isReconnecting"] is True
-    assert (await arrive(running, answer["token"]))[0] == 200
+    assert (await arrive(running, response["token"]))[0] == 200
     after = await running.json("GET", path)
     assert after["credentials"]["access_token"] != before["credentials"]["access_token"]
     same = ("id", "connection_id", "connection_config", "tags", "end_user")
@@ -300,8 +303,8 @@ async def test_a_reconnect_is_for_its_own_integration_alone(running: RunningGate
     await running.restart()
     reply = await reconnect(running, await connected(running, tracker))
     address = f"{running.url}/oauth/connect/other?connect_session_token={reply['token']}"
-    async with running.http.get(address, allow_redirects=False) as answer:
-        assert (answer.status, (await answer.json())["error"]["code"]) == (403, "integration_not_allowed")
+    async with running.http.get(address, allow_redirects=False) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (403, "integration_not_allowed")
 
 
 @pytest.mark.parametrize(
@@ -326,14 +329,14 @@ async def test_connection_deleted_during_a_reconnect_is_not_created_again(
     connection_id = await connected(running, tracker)
     reply = await reconnect(running, connection_id)
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={reply['token']}"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        consent = answer.headers["Location"]
+    async with running.http.get(begin, allow_redirects=False) as response:
+        consent = response.headers["Location"]
     await running.json("DELETE", f"/connections/{connection_id}?provider_config_key=tracker", expect=200)
-    async with running.http.get(consent) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_connection")
+    async with running.http.get(consent) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_connection")
     assert (await running.json("GET", "/connections"))["connections"] == []
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        assert answer.status == 401  # the session was deleted with the connection
+    async with running.http.get(begin, allow_redirects=False) as response:
+        assert response.status == 401  # the session was deleted with the connection
 
 
 async def test_reconnect_with_another_account_is_refused(running: RunningGateway, tracker: Tracker) -> None:
@@ -349,15 +352,15 @@ async def test_reconnect_with_another_account_is_refused(running: RunningGateway
     assert listed["account"] == {"id": "1", "label": "ada@example.com"}
     path = f"/connections/{listed['connection_id']}?provider_config_key=tracker"
     before = (await running.json("GET", path))["credentials"]
-    answer = await reconnect(running, listed["connection_id"])
+    response = await reconnect(running, listed["connection_id"])
 
     tracker.token_extra = {"user": 2, "mail": "eve@example.com"}
-    status, html = await arrive(running, answer["token"])
+    status, html = await arrive(running, response["token"])
     assert (status, "another Tracker account, &#39;eve@example.com&#39;," in html) == (400, True)
     assert "Sign in as &#39;ada@example.com&#39;" in html
     assert (await running.json("GET", path))["credentials"] == before
     tracker.token_extra = {"user": 1, "mail": "ada@new.example.com"}
-    assert (await arrive(running, answer["token"]))[0] == 200
+    assert (await arrive(running, response["token"]))[0] == 200
     assert (await running.json("GET", path))["account"] == {"id": "1", "label": "ada@new.example.com"}
     assert Account("1") != Account("2")
 
@@ -365,8 +368,8 @@ async def test_reconnect_with_another_account_is_refused(running: RunningGateway
 async def test_outbound_authorization_of_another_auth_mode_is_refused(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     address = f"{running.url}/auth/oauth-outbound/tracker?connect_session_token={token}"
-    async with running.http.post(address, json={}) as answer:
-        assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_auth_mode")
+    async with running.http.post(address, json={}) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_auth_mode")
 
 
 async def test_new_settings_of_a_reconnect_replace_earlier_ones(running: RunningGateway, tracker: Tracker) -> None:
@@ -403,8 +406,8 @@ async def test_a_typed_in_reconnect_keeps_the_settings_that_are_not_given_again(
     fixed = {"integrations_config_defaults": {"keyed": {"connection_config": {"team": "red"}}}}
     reply = await running.json("POST", "/connect/sessions/reconnect", json={**wish, **fixed}, expect=201)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={reply['data']['token']}"
-    async with running.http.post(address, json={"apiKey": "second"}) as answer:
-        assert answer.status == 200, await answer.text()
+    async with running.http.post(address, json={"apiKey": "second"}) as response:
+        assert response.status == 200, await response.text()
     after = await running.json("GET", "/connections/k1?provider_config_key=keyed")
     assert after["credentials"]["apiKey"] == "second"
     assert after["connection_config"] == {"region": "eu", "team": "red", "pin": "0000"}
@@ -413,8 +416,8 @@ async def test_a_typed_in_reconnect_keeps_the_settings_that_are_not_given_again(
 async def test_a_webhook_address_among_the_settings_is_checked_like_any_other(running: RunningGateway) -> None:
     settings = {"tracker": {"connection_config": {"webhook_url": "not an address"}}}
     body = {"end_user": {"id": "u1"}, "integrations_config_defaults": settings}
-    answer = await running.json("POST", "/connect/sessions", json=body, expect=400)
-    (issue,) = answer["error"]["errors"]
+    response = await running.json("POST", "/connect/sessions", json=body, expect=400)
+    (issue,) = response["error"]["errors"]
     assert issue["path"] == ["integrations_config_defaults", "tracker", "connection_config", "webhook_url"]
 
 
@@ -431,11 +434,11 @@ async def test_a_secret_that_the_back_end_fixed_is_not_shown_to_the_browser(
     assert shown["data"]["integrations_config_defaults"] == {
         "tracker": {"connection_config": {"Partner": "********", "region": "eu"}}
     }
-    async with running.http.get(reply["connect_link"]) as answer:
-        assert "pk-0123456789" not in await answer.text()
+    async with running.http.get(reply["connect_link"]) as response:
+        assert "pk-0123456789" not in await response.text()
 
 
 async def test_an_integration_that_is_named_twice_is_offered_once(running: RunningGateway) -> None:
     reply = await made(running, allowed_integrations=["tracker", "tracker"])
-    async with running.http.get(reply["connect_link"]) as answer:
-        assert "What the application will be able to do" in await answer.text()
+    async with running.http.get(reply["connect_link"]) as response:
+        assert "What the application will be able to do" in await response.text()

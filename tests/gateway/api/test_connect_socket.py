@@ -66,8 +66,8 @@ async def test_a_refusal_is_reported(running: RunningGateway, tracker: Tracker, 
     assert message["error_desc"]
 
 
-async def test_a_bad_token_answer_is_reported(running: RunningGateway, tracker: Tracker) -> None:
-    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+async def test_a_bad_token_response_is_reported(running: RunningGateway, tracker: Tracker) -> None:
+    tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     assert (await message_of(running))["error_type"] == "token_err"
 
 
@@ -77,10 +77,10 @@ async def test_a_refusal_by_the_provider_is_reported(
 ) -> None:
     socket, client = await opened(running)
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}&ws_client_id={client}"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        state = answer.headers["Location"].partition("state=")[2].partition("&")[0]
-    async with running.http.get(f"{running.url}/oauth/callback?state={state}{query}") as answer:
-        assert answer.status == 400
+    async with running.http.get(begin, allow_redirects=False) as response:
+        state = response.headers["Location"].partition("state=")[2].partition("&")[0]
+    async with running.http.get(f"{running.url}/oauth/callback?state={state}{query}") as response:
+        assert response.status == 400
     assert (await socket.receive_json(timeout=PATIENCE_S))["error_type"] == kind
     await socket.close()
 
@@ -90,15 +90,15 @@ async def test_another_browser_s_callback_is_reported_and_spoils_nothing(
 ) -> None:
     socket, client = await opened(running)
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}&ws_client_id={client}"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        consent = answer.headers["Location"]
-    async with running.http.get(consent, allow_redirects=False) as answer:
-        back = answer.headers["Location"]
-    async with aiohttp.ClientSession() as stranger, stranger.get(back) as answer:
-        assert answer.status == 400
+    async with running.http.get(begin, allow_redirects=False) as response:
+        consent = response.headers["Location"]
+    async with running.http.get(consent, allow_redirects=False) as response:
+        back = response.headers["Location"]
+    async with aiohttp.ClientSession() as stranger, stranger.get(back) as response:
+        assert response.status == 400
     assert (await socket.receive_json(timeout=PATIENCE_S))["error_type"] == "state_cookie_err"
-    async with running.http.get(back) as answer:
-        assert answer.status == 200
+    async with running.http.get(back) as response:
+        assert response.status == 200
     await socket.close()
 
 
@@ -109,11 +109,11 @@ async def test_integration_removed_during_the_flow_is_reported(running: RunningG
     socket, client = await opened(running)
     token = await running.session_token(allowed_integrations=["made"])
     begin = f"{running.url}/oauth/connect/made?connect_session_token={token}&ws_client_id={client}"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        consent = answer.headers["Location"]
+    async with running.http.get(begin, allow_redirects=False) as response:
+        consent = response.headers["Location"]
     await running.json("DELETE", "/integrations/made", expect=200)
-    async with running.http.get(consent) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "unknown_provider_config")
+    async with running.http.get(consent) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "unknown_provider_config")
     assert (await socket.receive_json(timeout=PATIENCE_S))["error_type"] == "unknown_config_key"
     await socket.close()
 
@@ -153,8 +153,8 @@ async def test_socket_path_is_configurable(running: RunningGateway) -> None:
 
 
 async def test_socket_path_without_an_upgrade_is_404(running: RunningGateway) -> None:
-    async with running.http.get(running.url + "/", headers=running.headers) as answer:
-        assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
+    async with running.http.get(running.url + "/", headers=running.headers) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize("first", ["host", "gateway"])
@@ -172,8 +172,8 @@ async def test_a_host_s_own_page_at_that_path_is_untouched(
     if first == "gateway":
         host.router.add_get("/", own)
     client = await aiohttp_client(host)
-    async with client.get("/") as answer:
-        assert await answer.text() == "the host's own"
+    async with client.get("/") as response:
+        assert await response.text() == "the host's own"
     if first == "gateway":
         async with client.ws_connect("/") as socket:
             assert (await socket.receive_json(timeout=PATIENCE_S))["message_type"] == "connection_ack"
@@ -203,9 +203,9 @@ async def test_too_many_sockets_are_refused(running: RunningGateway) -> None:
 async def test_sockets_of_one_address_are_limited(running: RunningGateway) -> None:
     running.configure(connect=ConnectConfig(result_sockets_per_address=1))
     socket, _ = await opened(running)
-    async with running.http.get(running.url, headers=UPGRADE) as answer:
-        error = (await answer.json())["error"]
-        assert (answer.status, error["code"], answer.headers["Retry-After"]) == (429, "too_many_request", "10")
+    async with running.http.get(running.url, headers=UPGRADE) as response:
+        error = (await response.json())["error"]
+        assert (response.status, error["code"], response.headers["Retry-After"]) == (429, "too_many_request", "10")
         assert "connect.result_sockets_per_address" in error["message"]
     await socket.close()
     async with asyncio.timeout(PATIENCE_S):

@@ -26,8 +26,8 @@ async def test_metadata_is_set_for_all_connections_or_none(running: RunningGatew
     await running.imported(tracker.grant(), metadata={"old": 1})
     for method in ("POST", "PATCH"):
         body = {"connection_id": ["c1", "nobody"], "provider_config_key": "tracker", "metadata": {"a": 1}}
-        answer = await running.json(method, "/connections/metadata", json=body, expect=404)
-        assert (answer["error"]["code"], answer["error"]["payload"]["connection_id"]) == (
+        response = await running.json(method, "/connections/metadata", json=body, expect=404)
+        assert (response["error"]["code"], response["error"]["payload"]["connection_id"]) == (
             "unknown_connection",
             "nobody",
         )
@@ -46,8 +46,8 @@ async def test_metadata_has_a_limit_also_when_it_is_merged(running: RunningGatew
     assert (await running.json("POST", "/connections/metadata", json=both, expect=201)) == both
     bare = {"x": "y" * 65_536}
     headers = {**running.headers, "Provider-Config-Key": "tracker"}
-    async with running.http.post(f"{running.url}/connection/c1/metadata", json=bare, headers=headers) as answer:
-        assert (answer.status, "65,544 bytes" in await answer.text()) == (400, True)
+    async with running.http.post(f"{running.url}/connection/c1/metadata", json=bare, headers=headers) as response:
+        assert (response.status, "65,544 bytes" in await response.text()) == (400, True)
 
 
 WRONG_METADATA: list[tuple[dict[str, Any], list[str]]] = [
@@ -63,11 +63,11 @@ WRONG_METADATA: list[tuple[dict[str, Any], list[str]]] = [
 async def test_wrong_metadata_is_named(running: RunningGateway) -> None:
     for changes, path in WRONG_METADATA:
         body = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {}, **changes}
-        answer = await running.json("POST", "/connections/metadata", json=body, expect=400)
-        assert path in [issue["path"] for issue in answer["error"]["errors"]], changes
+        response = await running.json("POST", "/connections/metadata", json=body, expect=400)
+        assert path in [issue["path"] for issue in response["error"]["errors"]], changes
     unknown = {"connection_id": "c1", "provider_config_key": "no", "metadata": {}}
-    answer = await running.json("POST", "/connections/metadata", json=unknown, expect=404)
-    assert answer["error"]["code"] == "unknown_provider_config"
+    response = await running.json("POST", "/connections/metadata", json=unknown, expect=404)
+    assert response["error"]["code"] == "unknown_provider_config"
 
 
 async def test_metadata_reaches_the_next_request(running: RunningGateway, tracker: Tracker) -> None:
@@ -79,8 +79,8 @@ async def test_metadata_reaches_the_next_request(running: RunningGateway, tracke
         body = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"team": team}}
         await running.json("PATCH", "/connections/metadata", json=body, expect=200)
         dry = {"Gateway-Dry-Run": "true"}
-        async with running.proxied("c1", headers=dry) as answer:
-            assert ["x-team", team] in [[name.lower(), text] for name, text in (await answer.json())["headers"]]
+        async with running.proxied("c1", headers=dry) as response:
+            assert ["x-team", team] in [[name.lower(), text] for name, text in (await response.json())["headers"]]
 
 
 async def test_deprecated_metadata_endpoints_still_work(running: RunningGateway, tracker: Tracker) -> None:
@@ -103,8 +103,8 @@ async def test_deprecated_metadata_endpoints_still_work(running: RunningGateway,
         ("PATCH", {"b": 2}, 200, {"a": 1, "b": 2}),
     ):
         url = f"{running.url}/connection/{connection_id}/metadata"
-        async with running.http.request(method, url, headers=headers, json=body) as answer:
-            assert (answer.status, await answer.json()) == (status, body)
+        async with running.http.request(method, url, headers=headers, json=body) as response:
+            assert (response.status, await response.json()) == (status, body)
         assert (await running.json("GET", address))["metadata"] == held
     assert len((await running.json("GET", "/connection", expect=200))["connections"]) == 1
     assert await running.json("PATCH", address, json={"tags": {"a": "b"}}, expect=200) == {"success": True}
@@ -173,21 +173,21 @@ WRONG_PATCHES: list[tuple[str, dict[str, Any], int, str]] = [
 async def test_a_wrong_patch_is_named(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for address, body, status, code in WRONG_PATCHES:
-        answer = await running.json("PATCH", address, json=body, expect=status)
-        assert answer["error"]["code"] == code, (address, body)
+        response = await running.json("PATCH", address, json=body, expect=status)
+        assert response["error"]["code"] == code, (address, body)
 
 
 async def test_an_import_tells_the_faults_of_form_and_credential_together(running: RunningGateway) -> None:
     body = {"provider_config_key": "tracker", "surprise": 1, "tags": {"1": "x"}, "credentials": {"type": "OAUTH2"}}
-    answer = await running.json("POST", "/connections", json=body, expect=400)
-    paths = [issue["path"] for issue in answer["error"]["errors"]]
+    response = await running.json("POST", "/connections", json=body, expect=400)
+    paths = [issue["path"] for issue in response["error"]["errors"]]
     assert sorted(paths) == [["credentials", "access_token"], ["surprise"], ["tags"]]
 
 
 async def test_a_setting_that_nobody_reads_is_kept_and_reported(running: RunningGateway, tracker: Tracker) -> None:
-    answer = await running.imported(tracker.grant(), connection_config={"region": "eu"})
-    assert answer["connection_config"]["region"] == "eu"
-    assert [warning["path"] for warning in answer["warnings"]] == [["connection_config", "region"]]
+    response = await running.imported(tracker.grant(), connection_config={"region": "eu"})
+    assert response["connection_config"]["region"] == "eu"
+    assert [warning["path"] for warning in response["warnings"]] == [["connection_config", "region"]]
     assert "warnings" not in await running.imported(tracker.grant(), connection_config={"subdomain": "acme"})
 
 

@@ -9,23 +9,23 @@ from tests.fakes.tracker import Tracker
 
 
 async def test_an_import_shows_the_whole_connection(running: RunningGateway, tracker: Tracker) -> None:
-    answer = await running.imported(tracker.grant(), metadata={"a": 1}, tags={"Team": "x"})
-    assert answer["connection_id"] == "c1"
-    assert answer["provider"] == "tracker"
-    assert answer["metadata"] == {"a": 1}
-    assert answer["tags"] == {"team": "x"}
-    assert answer["errors"] == []
-    assert answer["connection_config"]["cloudId"] == "cloud-1"
-    assert answer["credentials"]["refresh_token"] == "refresh-0"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", answer["created_at"])
+    response = await running.imported(tracker.grant(), metadata={"a": 1}, tags={"Team": "x"})
+    assert response["connection_id"] == "c1"
+    assert response["provider"] == "tracker"
+    assert response["metadata"] == {"a": 1}
+    assert response["tags"] == {"team": "x"}
+    assert response["errors"] == []
+    assert response["connection_config"]["cloudId"] == "cloud-1"
+    assert response["credentials"]["refresh_token"] == "refresh-0"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", response["created_at"])
 
 
 async def test_an_import_without_an_id_gets_one(running: RunningGateway, tracker: Tracker) -> None:
     body = {"provider_config_key": "tracker", "credentials": {"type": "OAUTH2", "access_token": "a"}}
     tracker.grants.append(type(tracker.grants[0])("r", {"a"})) if tracker.grants else tracker.grant()
     tracker.grants[0].access_tokens = {"a"}
-    answer = await running.json("POST", "/connections", json=body, expect=201)
-    assert re.fullmatch(r"[0-9a-f-]{36}", answer["connection_id"])
+    response = await running.json("POST", "/connections", json=body, expect=201)
+    assert re.fullmatch(r"[0-9a-f-]{36}", response["connection_id"])
 
 
 async def test_a_new_credential_alone_keeps_the_connection_where_it_was(
@@ -94,10 +94,10 @@ async def test_a_wrong_import_names_its_fault_and_stores_nothing(
         "credentials": {"type": "OAUTH2", "access_token": grant["access_token"]},
         **changes,
     }
-    answer = await shared.json("POST", "/connections", json=body, expect=status)
-    assert answer["error"]["code"] == code
+    response = await shared.json("POST", "/connections", json=body, expect=status)
+    assert response["error"]["code"] == code
     if path is not None:
-        assert path in [issue["path"] for issue in answer["error"]["errors"]]
+        assert path in [issue["path"] for issue in response["error"]["errors"]]
     assert (await shared.json("GET", "/connections"))["connections"] == []
 
 
@@ -112,8 +112,8 @@ async def test_a_refused_import_leaves_the_older_connection_as_it_was(
     }
     reply = await running.json("POST", "/connections", json=body, expect=400)
     assert reply["error"]["code"] == "connection_test_failed"
-    async with running.proxied("c1") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1") as response:
+        assert response.status == 200
 
 
 async def test_the_list_is_filtered_and_paged(running: RunningGateway, tracker: Tracker) -> None:
@@ -196,12 +196,12 @@ async def test_a_connection_id_may_hold_slashes_and_blanks(running: RunningGatew
 
 async def test_delete_is_effective_at_once(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    async with running.proxied("c1") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1") as response:
+        assert response.status == 200
     address = "/connections/c1?provider_config_key=tracker"
     assert await running.json("DELETE", address, expect=200) == {"success": True, "at_provider": False}
-    async with running.proxied("c1") as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_connection")
+    async with running.proxied("c1") as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
     for method in ("DELETE", "GET"):
         body = await running.json(method, address, expect=404)
         assert body["error"]["code"] == "unknown_connection"
@@ -216,8 +216,8 @@ async def test_a_body_that_is_no_json_is_named(running: RunningGateway) -> None:
     headers = {"Content-Type": "application/json"}
     async with running.http.post(
         f"{running.url}/connections", data=b'{"a":', headers={**running.headers, **headers}
-    ) as answer:
-        assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_json")
+    ) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_json")
 
 
 async def test_a_connection_has_a_limited_number_of_settings(running: RunningGateway, tracker: Tracker) -> None:
@@ -226,8 +226,8 @@ async def test_a_connection_has_a_limited_number_of_settings(running: RunningGat
         "credentials": {"type": "OAUTH2", "access_token": "a"},
         "connection_config": {f"x{number}": "y" for number in range(251)},
     }
-    answer = await running.json("POST", "/connections", json=body, expect=400)
-    assert "at most 250 settings" in answer["error"]["message"]
+    response = await running.json("POST", "/connections", json=body, expect=400)
+    assert "at most 250 settings" in response["error"]["message"]
 
 
 async def test_a_body_with_too_many_faults_is_refused_in_one_sentence(running: RunningGateway) -> None:

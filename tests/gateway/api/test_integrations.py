@@ -51,8 +51,8 @@ async def test_created_integration_works_immediately_and_after_a_restart(
     assert "credentials" not in reply
     await imported(running, tracker)
     for _ in range(2):
-        async with running.proxied("c1", integration="made") as answer:
-            assert answer.status == 200
+        async with running.proxied("c1", integration="made") as response:
+            assert response.status == 200
         listed = (await running.json("GET", "/integrations", expect=200))["data"]
         assert [one["unique_key"] for one in listed] == ["tracker", "made"]
         assert listed[1]["created_at"] == reply["created_at"]
@@ -134,9 +134,9 @@ async def test_a_key_provider_takes_no_credentials(running: RunningGateway) -> N
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
 async def test_declared_integration_is_read_only_and_names_its_file(running: RunningGateway, method: str) -> None:
     body = {"json": {"display_name": "x"}} if method == "PATCH" else {}
-    answer = await running.json(method, "/integrations/tracker", expect=409, **body)
-    assert answer["error"]["code"] == "conflict"
-    assert "environments.dev.integrations.tracker" in answer["error"]["message"]
+    response = await running.json(method, "/integrations/tracker", expect=409, **body)
+    assert response["error"]["code"] == "conflict"
+    assert "environments.dev.integrations.tracker" in response["error"]["message"]
     unknown = await running.json(method, "/integrations/nobody", expect=404, **body)
     assert unknown["error"]["code"] == "not_found"
 
@@ -202,12 +202,12 @@ async def test_deleting_an_integration_deletes_connections_and_revokes_tokens(
     await made(running)
     for n in range(3):
         await imported(running, tracker, f"c{n}")
-    async with running.proxied("c1", integration="made") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1", integration="made") as response:
+        assert response.status == 200
     body = await running.json("DELETE", "/integrations/made", expect=200)
     assert body == {"success": True, "connections": {"deleted": 3, "revocation": {}}}
-    async with running.proxied("c1", integration="made") as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_provider_config")
+    async with running.proxied("c1", integration="made") as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
     assert (await running.json("GET", "/connections"))["connections"] == []
     await running.json("DELETE", "/integrations/made", expect=404)
     await made(running)  # the key is free again
@@ -284,23 +284,23 @@ async def test_another_node_learns_of_every_change(
     async def until(status: int, name: str = "display_name", value: str | None = None) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                async with twin.http.get(f"{twin.url}/integrations/made", headers=twin.headers) as answer:
-                    body = await answer.json()
-                    if answer.status == status and (value is None or body["data"][name] == value):
+                async with twin.http.get(f"{twin.url}/integrations/made", headers=twin.headers) as response:
+                    body = await response.json()
+                    if response.status == status and (value is None or body["data"][name] == value):
                         return
                 await asyncio.sleep(0.02)
 
     await made(running)
     await until(200)
     await imported(twin, tracker)
-    async with twin.proxied("c1", integration="made") as answer:
-        assert answer.status == 200
+    async with twin.proxied("c1", integration="made") as response:
+        assert response.status == 200
     await running.json("PATCH", "/integrations/made", json={"display_name": "New"}, expect=200)
     await until(200, value="New")
     await running.json("DELETE", "/integrations/made", expect=200)
     await until(404)
-    async with twin.proxied("c1", integration="made") as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_provider_config")
+    async with twin.proxied("c1", integration="made") as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
 
 
 async def test_reload_keeps_created_integrations_and_declared_ones_win(
@@ -318,5 +318,5 @@ async def test_reload_keeps_created_integrations_and_declared_ones_win(
     assert await reload.reload(running.app, read({"environments": document([], made=own)["environments"]}))
     assert (await running.json("GET", "/integrations/made", expect=200))["data"]["display_name"] == "D"
     await running.json("DELETE", "/integrations/made", expect=409)
-    async with running.proxied("c1", integration="made") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1", integration="made") as response:
+        assert response.status == 200

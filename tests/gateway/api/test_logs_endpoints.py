@@ -35,9 +35,9 @@ async def logged(running: RunningGateway, query: str = "", *, least: int = 1, ke
 
 async def shown(running: RunningGateway, query: str, key: str, *, expect: int = 200) -> Any:
     headers = {"Authorization": f"Bearer {key}"} if key else running.headers
-    async with running.http.get(f"{running.url}/logs{query}", headers=headers) as answer:
-        body = await answer.json()
-        assert answer.status == expect, body
+    async with running.http.get(f"{running.url}/logs{query}", headers=headers) as response:
+        body = await response.json()
+        assert response.status == expect, body
         return body["data"] if expect == 200 else body["error"]
 
 
@@ -48,9 +48,9 @@ async def minted(running: RunningGateway, limits: dict[str, Any], *scopes: str) 
 
 
 async def call(running: RunningGateway, path: str = "/proxy/me", **headers: str) -> int:
-    async with running.http.get(running.url + path, headers={**running.headers, **HEADERS, **headers}) as answer:
-        await answer.read()
-        return answer.status
+    async with running.http.get(running.url + path, headers={**running.headers, **HEADERS, **headers}) as response:
+        await response.read()
+        return response.status
 
 
 async def test_a_call_is_found_with_its_trace_and_without_its_query(running: RunningGateway, tracker: Tracker) -> None:
@@ -168,8 +168,8 @@ async def test_log_is_paged_and_followed_by_after(running: RunningGateway, track
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_wrong_filters_are_named(shared: RunningGateway, query: str, names: str) -> None:
-    answer = await shared.json("GET", f"/logs?{query}", expect=400)
-    assert names in answer["error"]["message"]
+    response = await shared.json("GET", f"/logs?{query}", expect=400)
+    assert names in response["error"]["message"]
 
 
 async def test_log_is_empty_when_off_and_partial_when_sampled(running: RunningGateway, tracker: Tracker) -> None:

@@ -270,9 +270,9 @@ def test_colours_are_stable_and_dark_enough_for_white_letters() -> None:
 
 
 async def test_a_filter_that_nothing_can_pass_is_refused_with_those_that_can(client: Client) -> None:
-    answer = await client.get("/providers?auth_mode=bogus&category=emial")
-    body = (await answer.json())["error"]
-    assert (answer.status, body["code"]) == (400, "invalid_query_params")
+    response = await client.get("/providers?auth_mode=bogus&category=emial")
+    body = (await response.json())["error"]
+    assert (response.status, body["code"]) == (400, "invalid_query_params")
     modes, categories = body["errors"]
     assert (modes["path"], categories["path"]) == (["auth_mode"], ["category"])
     assert "API_KEY" in modes["message"]

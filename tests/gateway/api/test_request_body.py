@@ -54,8 +54,8 @@ async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> 
 
 
 async def test_complete_surrogate_pair_is_one_character(running: RunningGateway, tracker: Tracker) -> None:
-    answer = await running.imported(tracker.grant(), metadata={"a": "\U0001f600"})
-    assert answer["metadata"] == {"a": "\U0001f600"}
+    response = await running.imported(tracker.grant(), metadata={"a": "\U0001f600"})
+    assert response["metadata"] == {"a": "\U0001f600"}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
 async def test_a_list_has_a_limited_number_of_items(
     shared: RunningGateway, path: str, body: dict[str, Any], field: str
 ) -> None:
-    answer = await shared.json("POST", path, json=body, expect=400)
-    assert [one["message"] for one in answer["error"]["errors"] if "items" in one["message"]] != []
-    assert field in answer["error"]["errors"][0]["message"]
+    response = await shared.json("POST", path, json=body, expect=400)
+    assert [one["message"] for one in response["error"]["errors"] if "items" in one["message"]] != []
+    assert field in response["error"]["errors"][0]["message"]

@@ -22,23 +22,23 @@ async def stored(running: RunningGateway, token: str) -> ConnectSession:
 
 
 async def test_a_session_without_options_is_as_before(running: RunningGateway) -> None:
-    answer = await made(running)
-    session = await stored(running, answer["token"])
-    assert 1790 < (datetime.fromisoformat(answer["expires_at"]) - clock.now()).total_seconds() <= 1800
+    response = await made(running)
+    session = await stored(running, response["token"])
+    assert 1790 < (datetime.fromisoformat(response["expires_at"]) - clock.now()).total_seconds() <= 1800
     assert (session.single_use, session.max_connections, session.bound) == (False, None, False)
     assert (session.return_url, session.return_state, session.browser_digest) == (None, None, None)
 
 
 @pytest.mark.parametrize("seconds", [60, 604800])
 async def test_a_session_lives_as_long_as_it_is_asked_to(running: RunningGateway, seconds: int) -> None:
-    answer = await made(running, expires_in=seconds)
-    left = (datetime.fromisoformat(answer["expires_at"]) - clock.now()).total_seconds()
+    response = await made(running, expires_in=seconds)
+    left = (datetime.fromisoformat(response["expires_at"]) - clock.now()).total_seconds()
     assert seconds - 30 < left <= seconds
 
 
 async def test_the_options_are_stored(running: RunningGateway) -> None:
     back = "http://127.0.0.1:8000/done?tab=1"
-    answer = await made(
+    response = await made(
         running,
         max_connections=2,
         single_use=True,
@@ -47,7 +47,7 @@ async def test_the_options_are_stored(running: RunningGateway) -> None:
         return_url=back,
         state="xyz",
     )
-    session = await stored(running, answer["token"])
+    session = await stored(running, response["token"])
     assert (session.max_connections, session.single_use, session.code_challenge) == (2, True, CHALLENGE)
     assert (session.return_url, session.return_state) == (back, "xyz")
 
@@ -59,8 +59,8 @@ async def test_a_single_use_session_makes_one_connection_unless_it_says_how_many
 async def test_a_reconnect_session_has_the_same_options(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant(), "u1")
     body = {"connection_id": "u1", "integration_id": "tracker", "expires_in": 90, "code_challenge": CHALLENGE}
-    answer = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    session = await stored(running, answer["data"]["token"])
+    response = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    session = await stored(running, response["data"]["token"])
     assert session.bound
     assert (session.expires_at - clock.now()).total_seconds() <= 90
 
@@ -109,9 +109,9 @@ async def test_a_reconnect_session_has_the_same_options(running: RunningGateway,
 @pytest.mark.asyncio(loop_scope="module")
 async def test_wrong_options_are_named(shared: RunningGateway, given: dict[str, Any], path: str, says: str) -> None:
     body = {"end_user": {"id": "u1"}, **given}
-    answer = await shared.json("POST", "/connect/sessions", json=body, expect=400)
-    (fault,) = answer["error"]["errors"]
-    assert (answer["error"]["code"], fault["path"]) == ("invalid_body", [path])
+    response = await shared.json("POST", "/connect/sessions", json=body, expect=400)
+    (fault,) = response["error"]["errors"]
+    assert (response["error"]["code"], fault["path"]) == ("invalid_body", [path])
     assert says in fault["message"]
 
 
@@ -139,8 +139,8 @@ async def test_an_environment_may_require_a_code_challenge(running: RunningGatew
         "/connect/sessions/reconnect": {"connection_id": "u1", "integration_id": "tracker"},
     }
     for path, body in calls.items():
-        answer = await running.json("POST", path, json=body, expect=400)
-        (fault,) = answer["error"]["errors"]
-        assert (answer["error"]["code"], fault["path"]) == ("invalid_body", ["code_challenge"])
+        response = await running.json("POST", path, json=body, expect=400)
+        (fault,) = response["error"]["errors"]
+        assert (response["error"]["code"], fault["path"]) == ("invalid_body", ["code_challenge"])
         assert "connect_binding" in fault["message"]
         await running.json("POST", path, json={**body, "code_challenge": CHALLENGE}, expect=201)

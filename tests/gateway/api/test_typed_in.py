@@ -24,8 +24,8 @@ async def depart(running: RunningGateway, token: str, query: str = "", integrati
 async def arrive(running: RunningGateway, token: str, query: str = "") -> tuple[int, str]:
     """Walk the whole flow. Return the callback's status and page."""
     address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{query}"
-    async with running.http.get(address) as answer:
-        return answer.status, await answer.text()
+    async with running.http.get(address) as response:
+        return response.status, await response.text()
 
 
 async def test_end_user_connects_and_the_application_calls_the_api(running: RunningGateway, tracker: Tracker) -> None:
@@ -34,8 +34,8 @@ async def test_end_user_connects_and_the_application_calls_the_api(running: Runn
     assert (status, "is connected" in html) == (200, True)
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     connection_id = listed["connection_id"]
-    async with running.proxied(connection_id, "/ex/x") as answer:
-        assert (await answer.json())["path"] == "/ex/x"
+    async with running.proxied(connection_id, "/ex/x") as response:
+        assert (await response.json())["path"] == "/ex/x"
     shown = await running.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
     assert shown["connection_config"]["cloudId"] == "cloud-1"
     assert shown["connection_config"]["subdomain"] == "acme"
@@ -90,13 +90,13 @@ async def test_the_sessions_own_settings_win_over_the_browsers(running: RunningG
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_flow_without_a_valid_session_is_refused(shared: RunningGateway, token: str, code: str) -> None:
-    answer = await depart(shared, token)
-    assert (answer.status, (await answer.json())["error"]["code"]) == (401, code)
+    response = await depart(shared, token)
+    assert (response.status, (await response.json())["error"]["code"]) == (401, code)
 
 
 async def test_a_session_begins_only_what_it_offers(running: RunningGateway) -> None:
-    answer = await depart(running, await running.session_token(), integration="other")
-    assert (answer.status, (await answer.json())["error"]["code"]) == (404, "unknown_provider_config")
+    response = await depart(running, await running.session_token(), integration="other")
+    assert (response.status, (await response.json())["error"]["code"]) == (404, "unknown_provider_config")
     body = await running.json(
         "POST", "/connect/sessions", json={"end_user": {"id": "u"}, "allowed_integrations": ["other"]}, expect=400
     )
@@ -105,8 +105,8 @@ async def test_a_session_begins_only_what_it_offers(running: RunningGateway) -> 
 
 async def callback_of(running: RunningGateway, tracker: Tracker) -> str:
     """Return the callback address of a flow, without opening it."""
-    answer = await depart(running, await running.session_token())
-    async with running.http.get(answer.headers["Location"], allow_redirects=False) as consent:
+    response = await depart(running, await running.session_token())
+    async with running.http.get(response.headers["Location"], allow_redirects=False) as consent:
         return consent.headers["Location"]
 
 
@@ -118,10 +118,10 @@ async def test_a_state_is_good_for_one_use(running: RunningGateway, tracker: Tra
         jar_of_its_own = aiohttp.CookieJar(unsafe=True)
         async with (
             aiohttp.ClientSession(cookies=jar, cookie_jar=jar_of_its_own) as browser,
-            browser.get(address) as answer,
+            browser.get(address) as response,
         ):
-            await answer.read()
-            return answer.status
+            await response.read()
+            return response.status
 
     statuses = await asyncio.gather(*(come_back() for _ in range(20)))
     assert sorted(statuses) == [200] + [400] * 19
@@ -132,38 +132,38 @@ async def test_another_browser_cannot_finish_and_does_not_spoil_the_flow(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     address = await callback_of(running, tracker)
-    async with aiohttp.ClientSession() as stranger, stranger.get(address) as answer:
-        assert answer.status == 400
-        assert "another browser" in await answer.text()
+    async with aiohttp.ClientSession() as stranger, stranger.get(address) as response:
+        assert response.status == 400
+        assert "another browser" in await response.text()
     assert tracker.calls["authorization_code"] == 0
-    async with running.http.get(address) as answer:
-        assert answer.status == 200
+    async with running.http.get(address) as response:
+        assert response.status == 200
 
 
 @pytest.mark.parametrize("query", ["", "?code=x", "?state=unknown&code=x", "?state=unknown"])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_unknown_state_shows_an_error_page(shared: RunningGateway, query: str) -> None:
-    async with shared.http.get(f"{shared.url}/oauth/callback{query}") as answer:
-        assert answer.status == 400
-        assert answer.content_type == "text/html"
-        assert answer.headers["Gateway-Error"] == "invalid_state"
-        assert "tart again" in await answer.text()
+    async with shared.http.get(f"{shared.url}/oauth/callback{query}") as response:
+        assert response.status == 400
+        assert response.content_type == "text/html"
+        assert response.headers["Gateway-Error"] == "invalid_state"
+        assert "tart again" in await response.text()
 
 
 async def test_the_providers_refusal_is_shown_and_escaped(running: RunningGateway, tracker: Tracker) -> None:
     address = await callback_of(running, tracker)
     state = dict(parse_qsl(urlsplit(address).query))["state"]
     words = "error=access_denied&error_description=%3Cscript%3Ealert(1)%3C/script%3E"
-    async with running.http.get(f"{running.url}/oauth/callback?state={state}&{words}") as answer:
-        html = await answer.text()
-        assert answer.status == 400
+    async with running.http.get(f"{running.url}/oauth/callback?state={state}&{words}") as response:
+        html = await response.text()
+        assert response.status == 400
         assert "access_denied" in html
         assert "<dt>Connection</dt>" not in html  # no connection exists
         assert "<script>alert" not in html
-        assert "script-src 'nonce-" in answer.headers["Content-Security-Policy"]
+        assert "script-src 'nonce-" in response.headers["Content-Security-Policy"]
 
 
-async def test_an_answer_of_another_issuer_is_not_used(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_response_of_another_issuer_is_not_used(running: RunningGateway, tracker: Tracker) -> None:
     tracker.callback_extra = {"iss": "https://evil.example"}
     status, html = await arrive(running, await running.session_token())
     assert (status, "another issuer" in html) == (400, True)
@@ -171,7 +171,7 @@ async def test_an_answer_of_another_issuer_is_not_used(running: RunningGateway, 
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         web.Response(text="<html>Sign in</html>", content_type="text/html"),
         web.Response(body=b" " * (2 << 20), content_type="application/json"),
@@ -182,34 +182,34 @@ async def test_an_answer_of_another_issuer_is_not_used(running: RunningGateway, 
     ],
     ids=["html", "too large", "no token", "refused", "redirect", "500"],
 )
-async def test_bad_token_answer_shows_an_error_page_and_stores_nothing(
-    running: RunningGateway, tracker: Tracker, answer: web.Response
+async def test_bad_token_response_shows_an_error_page_and_stores_nothing(
+    running: RunningGateway, tracker: Tracker, response: web.Response
 ) -> None:
-    tracker.answer = answer
+    tracker.response = response
     status, html = await arrive(running, await running.session_token())
     assert (status, "did not exchange the code" in html) == (400, True)
     assert (await running.json("GET", "/connections"))["connections"] == []
 
 
 async def test_the_state_cookie_is_bound_and_short(running: RunningGateway) -> None:
-    answer = await depart(running, await running.session_token())
-    cookie = answer.headers["Set-Cookie"]
+    response = await depart(running, await running.session_token())
+    cookie = response.headers["Set-Cookie"]
     assert re.match(r"gw-flow-\d+=", cookie)
     assert "HttpOnly" in cookie
     assert "SameSite=Lax" in cookie
     assert "Secure" not in cookie
-    assert answer.headers["Cache-Control"] == "no-store"
+    assert response.headers["Cache-Control"] == "no-store"
 
 
 async def test_the_connect_link_lists_the_sessions_integrations(running: RunningGateway) -> None:
     body = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
-    async with running.http.get(body["data"]["connect_link"]) as answer:
-        html = await answer.text()
-    assert answer.status == 200
+    async with running.http.get(body["data"]["connect_link"]) as response:
+        html = await response.text()
+    assert response.status == 200
     assert "/i/tracker" in html
     assert "Tracker" in html
-    async with running.http.get(f"{running.url}/connect?session_token=nonsense") as answer:
-        assert (answer.status, answer.content_type) == (401, "text/html")
+    async with running.http.get(f"{running.url}/connect?session_token=nonsense") as response:
+        assert (response.status, response.content_type) == (401, "text/html")
 
 
 async def test_session_needs_an_end_user_or_tags(running: RunningGateway) -> None:
@@ -239,9 +239,9 @@ async def test_nothing_of_a_flow_can_be_read_from_the_database(
 
 async def test_browser_gets_a_page_when_a_flow_cannot_start(running: RunningGateway) -> None:
     address = f"{running.url}/oauth/connect/other?connect_session_token={await running.session_token()}"
-    async with running.http.get(address, headers={"Accept": "text/html,*/*"}) as answer:
-        assert (answer.status, answer.content_type) == (400, "text/html")
-        assert answer.headers["Gateway-Error"] == "unknown_provider_config"
+    async with running.http.get(address, headers={"Accept": "text/html,*/*"}) as response:
+        assert (response.status, response.content_type) == (400, "text/html")
+        assert response.headers["Gateway-Error"] == "unknown_provider_config"
 
 
 @pytest.mark.parametrize("name", ["subdomain", "SUBDOMAIN", "Subdomain"])
@@ -277,8 +277,8 @@ async def test_connection_keeps_the_end_user_of_a_session_that_ends_during_conse
     async with running.http.get(authorization.headers["Location"], allow_redirects=False) as consent:
         address = consent.headers["Location"]
     await running.runtime.sessions.end(await running.runtime.sessions.find(token))
-    async with running.http.get(address) as answer:
-        assert answer.status == 200
+    async with running.http.get(address) as response:
+        assert response.status == 200
     listed = (await running.json("GET", "/connections"))["connections"][0]
     assert (listed["end_user"]["id"], listed["tags"]["team"]) == ("u7", "x")
 
@@ -304,7 +304,7 @@ async def test_a_sessions_scopes_replace_the_integrations(
 
 async def test_the_providers_words_never_repeat_our_secrets(running: RunningGateway, tracker: Tracker) -> None:
     secret = running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"]
-    tracker.answer = web.json_response({"error": "invalid_client", "error_description": f"bad secret {secret}"})
+    tracker.response = web.json_response({"error": "invalid_client", "error_description": f"bad secret {secret}"})
     status, html = await arrive(running, await running.session_token())
     assert status == 400
     assert "bad secret ***" in html
@@ -323,9 +323,9 @@ async def test_secret_settings_of_a_session_are_sealed(running: RunningGateway, 
 @pytest.mark.parametrize("token", ["", "x", "nango_connect_session_", "nango_connect_session_" + "0" * 64])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_link_that_does_not_work_says_so_to_who_clicked_it(shared: RunningGateway, token: str) -> None:
-    async with shared.http.get(f"{shared.url}/connect?session_token={token}") as answer:
-        html = await answer.text()
-        assert answer.status == 401
+    async with shared.http.get(f"{shared.url}/connect?session_token={token}") as response:
+        html = await response.text()
+        assert response.status == 401
         assert "This link is not complete or has expired. Ask the application you came from for a new link." in html
         assert "POST" not in html
 
@@ -342,7 +342,7 @@ async def test_a_failure_is_reported_in_whole_sentences_with_the_next_step(
     running: RunningGateway, tracker: Tracker, sent: str, shown: str
 ) -> None:
     state = dict(parse_qsl(urlsplit(await callback_of(running, tracker)).query))["state"]
-    async with running.http.get(f"{running.url}/oauth/callback?state={state}{sent}") as answer:
-        html = await answer.text()
+    async with running.http.get(f"{running.url}/oauth/callback?state={state}{sent}") as response:
+        html = await response.text()
     assert shown in html
     assert ".." not in html

@@ -90,18 +90,18 @@ async def test_the_next_request_goes_by_the_new_entry_and_one_under_way_by_the_o
     watched: RunningGateway, tracker: Tracker
 ) -> None:
     await watched.imported(tracker.grant())
-    async with watched.proxied("c1") as answer:
-        assert (await answer.json())["path"] == "/x"
+    async with watched.proxied("c1") as response:
+        assert (await response.json())["path"] == "/x"
     tracker.hold_api.clear()
     under_way = asyncio.ensure_future(watched.proxied("c1", "/slow"))
     await until(lambda: any(request.path == "/slow" for request in tracker.seen))
     write_entry(watched.folder, "tracker", tracker_entry(tracker.url, proxy={"base_url": f"{tracker.url}/v2"}))
     await until(lambda: watched.runtime.generation.catalog.providers["tracker"].proxy.base_url.endswith("/v2"))
     tracker.hold_api.set()
-    async with watched.proxied("c1") as answer:
-        assert (await answer.json())["path"] == "/v2/x"
-    async with await under_way as answer:
-        assert (await answer.json())["path"] == "/slow"
+    async with watched.proxied("c1") as response:
+        assert (await response.json())["path"] == "/v2/x"
+    async with await under_way as response:
+        assert (await response.json())["path"] == "/slow"
 
 
 async def test_fast_path_drops_cached_connection_data_on_a_catalog_change(
@@ -109,14 +109,14 @@ async def test_fast_path_drops_cached_connection_data_on_a_catalog_change(
 ) -> None:
     await watched.imported(tracker.grant())
     for _ in range(3):
-        async with watched.proxied("c1") as answer:
-            assert answer.status == 200
+        async with watched.proxied("c1") as response:
+            assert response.status == 200
     lane_before = watched.fast_path.handed_over
     entry = tracker_entry(tracker.url, proxy={"base_url": tracker.url, "headers": {"x-added": "by-the-entry"}})
     write_entry(watched.folder, "tracker", entry)
     await until(lambda: watched.runtime.generation.catalog.providers["tracker"].proxy.headers)
-    async with watched.proxied("c1") as answer:
-        assert answer.status == 200
+    async with watched.proxied("c1") as response:
+        assert response.status == 200
     assert tracker.seen[-1].headers["x-added"] == "by-the-entry"
     assert watched.fast_path.handed_over >= lane_before
 
@@ -165,8 +165,8 @@ async def test_an_entry_that_an_integration_needs_stays_when_its_file_goes(
     await until(lambda: events(log_events, "fault"))
     assert "the catalog has no provider 'tracker'" in events(log_events, "fault")[0]["detail"]
     assert events(log_events, "catalog_fault")[0]["kept"] == ["tracker"]
-    async with watched.proxied("c1") as answer:
-        assert answer.status == 200
+    async with watched.proxied("c1") as response:
+        assert response.status == 200
 
 
 async def test_a_folder_that_is_taken_away_takes_no_entry_with_it(
@@ -262,8 +262,8 @@ async def test_every_worker_applies_the_change_and_one_logs_it(tmp_path: Path) -
 
         async def served() -> bool:
             headers = {"Authorization": f"Bearer {SECRET_KEY}", "Connection": "close"}
-            async with http.get(f"http://127.0.0.1:{process.port}/providers/mail", headers=headers) as answer:
-                return answer.status == 200
+            async with http.get(f"http://127.0.0.1:{process.port}/providers/mail", headers=headers) as response:
+                return response.status == 200
 
         async with asyncio.timeout(PATIENCE_S):
             in_a_row = 0

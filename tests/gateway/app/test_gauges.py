@@ -34,9 +34,9 @@ def numbers(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
 
 
 async def called(running: RunningGateway, connection_id: str = "c1", **options: str) -> int:
-    async with running.proxied(connection_id, **options) as answer:
-        status: int = answer.status
-        await answer.read()
+    async with running.proxied(connection_id, **options) as response:
+        status: int = response.status
+        await response.read()
         return status
 
 
@@ -51,8 +51,8 @@ async def test_a_call_is_counted_for_its_integration_and_a_refusal_by_its_code(
         ("c1", "made-up", 404),
     ):
         assert await called(running, connection_id, integration=integration) == status
-    async with running.http.get(f"{running.url}/proxy/x") as answer:
-        assert answer.status == 401
+    async with running.http.get(f"{running.url}/proxy/x") as response:
+        assert response.status == 401
     assert numbers(running, "gateway_proxy_requests_total") == {
         ("dev", "tracker", "GET", "200", ""): 2,
         ("dev", "tracker", "GET", "404", "unknown_connection"): 1,
@@ -72,9 +72,9 @@ async def test_refreshes_are_counted_by_outcome(
         await running.imported(tracker.grant(), connection_id)
     tracker.ttl_s = 3600
     assert await called(running, "c1") == 200
-    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     assert await called(running, "c2") == 424
-    tracker.answer = web.Response(status=503)
+    tracker.response = web.Response(status=503)
     assert await called(running, "c3") == 503
     monkeypatch.setattr(RefreshQueue, "acquire", None)
     assert await called(running, "c4") == 500
@@ -147,16 +147,16 @@ async def test_missing_journal_folder_is_reported(tmp_path: Path, monkeypatch: p
         assert event["log_level"] == "error"
         assert "TMPDIR" in event["detail"]
         assert numbers(node, "gateway_refresh_journal_unwritable") == {(): 1}
-        async with node.http.get(f"{node.url}/ready") as answer:
-            assert (answer.status, await answer.json()) == (200, {"result": "ok", "journal": "unwritable"})
+        async with node.http.get(f"{node.url}/ready") as response:
+            assert (response.status, await response.json()) == (200, {"result": "ok", "journal": "unwritable"})
     finally:
         await node.stop()
 
 
 async def test_writable_journal_is_reported_as_such(running: RunningGateway) -> None:
     assert numbers(running, "gateway_refresh_journal_unwritable") == {}
-    async with running.http.get(f"{running.url}/ready") as answer:
-        assert await answer.json() == {"result": "ok"}
+    async with running.http.get(f"{running.url}/ready") as response:
+        assert await response.json() == {"result": "ok"}
 
 
 async def test_connections_are_counted_by_state_and_by_their_end(
@@ -212,7 +212,7 @@ async def test_a_refresh_is_timed_and_one_that_fails_is_counted_by_its_reason(
         ended = {key: text for key, text in tracker.grant().items() if key != "expires_in"}
         await running.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"}, name)
     assert await called(running) == 200
-    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     assert await called(running, "c2") == 424
     metrics = running.runtime.metrics
     text = exposition(total([metrics.page]))

@@ -41,8 +41,8 @@ async def reloaded(running: RunningGateway) -> bool:
 
 
 async def status(running: RunningGateway, connection_id: str = "c1", **options: Any) -> int:
-    async with running.proxied(connection_id, **options) as answer:
-        found: int = answer.status
+    async with running.proxied(connection_id, **options) as response:
+        found: int = response.status
         return found
 
 
@@ -72,11 +72,11 @@ async def test_a_connection_of_a_removed_integration_is_gone_until_it_returns(
     token = await running.session_token()
     kept = integrations.pop("tracker")
     assert await reloaded(running)
-    async with running.proxied("c1") as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_provider_config")
+    async with running.proxied("c1") as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        assert answer.status in {400, 404}
+    async with running.http.get(begin, allow_redirects=False) as response:
+        assert response.status in {400, 404}
     assert running.app[RUNTIME].live.kept == 0
     integrations["tracker"] = kept
     assert await reloaded(running)
@@ -90,8 +90,8 @@ async def test_a_changed_entry_counts_from_the_next_request_on(running: RunningG
     entry["proxy"] = {"base_url": f"{tracker.url}/v2"}
     write_entry(running.folder, "tracker", entry)
     assert await reloaded(running)
-    async with running.proxied("c1", "/x") as answer:
-        assert (await answer.json())["path"] == "/v2/x"
+    async with running.proxied("c1", "/x") as response:
+        assert (await response.json())["path"] == "/v2/x"
 
 
 async def test_what_has_not_changed_stays_in_memory(running: RunningGateway, tracker: Tracker) -> None:

@@ -45,7 +45,7 @@ def asked(running: RunningGateway) -> list[asyncio.Task[None]]:
 async def test_a_new_environment_does_not_wait_for_the_key_that_its_own_reload_brings(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch, brought: bool
 ) -> None:
-    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 10.0)
+    monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 10.0)
     await running.imported(tracker.grant())
     await rotated(running, NEWER, ENCRYPTION_KEY)
     running.document["environments"]["fresh"] = {}

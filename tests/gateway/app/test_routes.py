@@ -40,18 +40,18 @@ async def test_head_says_what_get_would(shared: RunningGateway, shared_tracker: 
     for method in ("GET", "HEAD"):
         async with shared.http.request(
             method, shared.url + path, headers=shared.headers, allow_redirects=False
-        ) as answer:
-            head = {name.lower(): text for name, text in answer.headers.items()}
-            result[method] = (answer.status, {name: head[name] for name in head.keys() - CHANGES_EACH_TIME})
-            assert method == "GET" or await answer.read() == b""
+        ) as response:
+            head = {name.lower(): text for name, text in response.headers.items()}
+            result[method] = (response.status, {name: head[name] for name in head.keys() - CHANGES_EACH_TIME})
+            assert method == "GET" or await response.read() == b""
     assert result["HEAD"] == result["GET"]
     assert result["HEAD"][0] < 500
 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_head_does_not_use_an_authorization_up(shared: RunningGateway) -> None:
-    async with shared.http.head(f"{shared.url}/oauth/callback?state=x&code=y") as answer:
-        assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+    async with shared.http.head(f"{shared.url}/oauth/callback?state=x&code=y") as response:
+        assert (response.status, response.headers["Allow"]) == (405, "GET")
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ async def test_syncs_and_actions_of_the_nango_sdks_are_said_not_to_be_offered(
     await shared.json(method, "/recordings", expect=404)
 
 
-async def test_node_that_is_not_serving_answers_with_the_gateways_error(running: RunningGateway) -> None:
+async def test_node_that_is_not_serving_responds_with_the_gateways_error(running: RunningGateway) -> None:
     running.runtime.serving = False
-    async with running.http.get(f"{running.url}/ready") as answer:
-        assert (answer.status, await answer.json()) == (503, {"result": "not ready"})
-        assert answer.headers["Gateway-Error"] == "not_ready"
-        assert answer.headers["Cache-Control"] == "no-store"
+    async with running.http.get(f"{running.url}/ready") as response:
+        assert (response.status, await response.json()) == (503, {"result": "not ready"})
+        assert response.headers["Gateway-Error"] == "not_ready"
+        assert response.headers["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,11 @@ async def test_node_that_is_not_serving_answers_with_the_gateways_error(running:
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_every_401_names_the_scheme(shared: RunningGateway, key: dict[str, str]) -> None:
-    async with shared.http.get(f"{shared.url}/providers", headers=key) as answer:
-        assert (answer.status, answer.headers["WWW-Authenticate"].partition(",")[0]) == (401, 'Bearer realm="gateway"')
+    async with shared.http.get(f"{shared.url}/providers", headers=key) as response:
+        assert (response.status, response.headers["WWW-Authenticate"].partition(",")[0]) == (
+            401,
+            'Bearer realm="gateway"',
+        )
 
 
 FROM_A_PAGE = {"Origin": "https://app.example.com"}
@@ -98,41 +101,41 @@ OWN = [
 
 @pytest.mark.parametrize("path", [*OWN, "/connections/a/b", "/proxy", "/proxy/x"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_preflight_is_answered_without_a_key(shared: RunningGateway, path: str) -> None:
+async def test_a_preflight_gets_a_response_without_a_key(shared: RunningGateway, path: str) -> None:
     asks = {**FROM_A_PAGE, "Access-Control-Request-Method": "GET"}
-    async with shared.http.options(shared.url + path, headers=asks) as answer:
-        assert answer.status == 204
-        assert answer.headers["Access-Control-Allow-Origin"] == "*"
-        assert "Access-Control-Allow-Credentials" not in answer.headers
-        assert "Retries" not in answer.headers["Access-Control-Allow-Headers"]
+    async with shared.http.options(shared.url + path, headers=asks) as response:
+        assert response.status == 204
+        assert response.headers["Access-Control-Allow-Origin"] == "*"
+        assert "Access-Control-Allow-Credentials" not in response.headers
+        assert "Retries" not in response.headers["Access-Control-Allow-Headers"]
 
 
 @pytest.mark.parametrize("path", OWN)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_what_a_preflight_allows_can_be_read(shared: RunningGateway, path: str) -> None:
     for key in (shared.headers, {}):
-        async with shared.http.get(shared.url + path, headers={**key, **FROM_A_PAGE}) as answer:
-            assert answer.status in {200, 401, 405}
-            if answer.status != 405:
-                assert answer.headers["Access-Control-Allow-Origin"] == "*"
-        async with shared.http.get(shared.url + path, headers=key) as answer:
-            assert "Access-Control-Allow-Origin" not in answer.headers
+        async with shared.http.get(shared.url + path, headers={**key, **FROM_A_PAGE}) as response:
+            assert response.status in {200, 401, 405}
+            if response.status != 405:
+                assert response.headers["Access-Control-Allow-Origin"] == "*"
+        async with shared.http.get(shared.url + path, headers=key) as response:
+            assert "Access-Control-Allow-Origin" not in response.headers
 
 
-async def test_a_proxied_answer_can_be_read_and_so_can_its_refusal(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_proxied_response_can_be_read_and_so_can_its_refusal(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for connection_id, status in (("c1", 200), ("nobody", 404)):
-        async with running.proxied(connection_id, "/ex/x", headers=FROM_A_PAGE) as answer:
-            assert answer.status == status
-            assert answer.headers.getall("Access-Control-Allow-Origin") == ["*"]
-            assert "Access-Control-Allow-Credentials" not in answer.headers
+        async with running.proxied(connection_id, "/ex/x", headers=FROM_A_PAGE) as response:
+            assert response.status == status
+            assert response.headers.getall("Access-Control-Allow-Origin") == ["*"]
+            assert "Access-Control-Allow-Credentials" not in response.headers
 
 
 @pytest.mark.parametrize("path", ["/connect", "/oauth/callback", "/oauth/connect/tracker", "/health"])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_pages_allow_no_cross_origin_requests(shared: RunningGateway, path: str) -> None:
-    async with shared.http.get(shared.url + path, headers=FROM_A_PAGE) as answer:
-        assert "Access-Control-Allow-Origin" not in answer.headers
+    async with shared.http.get(shared.url + path, headers=FROM_A_PAGE) as response:
+        assert "Access-Control-Allow-Origin" not in response.headers
 
 
 @pytest.mark.parametrize(
@@ -146,5 +149,5 @@ async def test_pages_allow_no_cross_origin_requests(shared: RunningGateway, path
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_options_names_the_methods(shared: RunningGateway, path: str, allowed: str) -> None:
-    async with shared.http.options(shared.url + path) as answer:
-        assert (answer.status, answer.headers["Allow"]) == (204, allowed)
+    async with shared.http.options(shared.url + path) as response:
+        assert (response.status, response.headers["Allow"]) == (204, allowed)

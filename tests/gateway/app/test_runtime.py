@@ -25,7 +25,7 @@ from gateway.egress.egress_errors import CallNotAttempted
 from gateway.egress.limits import FAILURES, ConcurrencySettings
 from gateway.events.webhook_keys import FetchedKeys
 from gateway.generation import Current, Generation
-from gateway.middleware.answer_shape import REQUEST_ID_FIELD
+from gateway.middleware.response_shape import REQUEST_ID_FIELD
 from gateway.observe.metrics_text import total
 from gateway.records.connecting import Outcome
 from gateway.records.connection import ConnectionRef
@@ -71,9 +71,9 @@ async def until(found: Callable[[], Any]) -> None:
 
 
 async def status(running: RunningGateway, **options: Any) -> int:
-    async with running.proxied("c1", **options) as answer:
-        await answer.read()
-        code: int = answer.status
+    async with running.proxied("c1", **options) as response:
+        await response.read()
+        code: int = response.status
         return code
 
 
@@ -158,13 +158,13 @@ async def test_a_delivery_in_retry_and_one_under_way_arrive_once(
     await receiver.until_taken(1)
     from aiohttp import web
 
-    receiver.answer = lambda _path, _body: web.Response(status=503)
+    receiver.response = lambda _path, _body: web.Response(status=503)
     await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await on(telling)
     pending = (await log_of(telling))[-1]
     assert (pending.state, pending.attempts >= 1) == (DeliveryState.PENDING, True)
     await reloaded(telling)
-    receiver.answer = lambda _path, _body: web.Response(status=200)
+    receiver.response = lambda _path, _body: web.Response(status=200)
     later(600)
     telling.runtime.deliverer.wake()
     await receiver.until_taken(2)
@@ -260,16 +260,16 @@ async def test_sessions_of_a_minute_stay_counted(telling: RunningGateway) -> Non
     await telling.session_token()
     async with telling.http.post(
         f"{telling.url}/connect/sessions", json={"end_user": {"id": "u"}}, headers=telling.headers
-    ) as answer:
-        assert answer.status == 429
+    ) as response:
+        assert response.status == 429
 
 
 async def test_an_authorization_that_is_being_finished_makes_its_connection(
     telling: RunningGateway, tracker: Tracker
 ) -> None:
     address = f"{telling.url}/oauth/connect/tracker?connect_session_token={await telling.session_token()}"
-    async with telling.http.get(address, allow_redirects=False) as answer:
-        consent = answer.headers["Location"]
+    async with telling.http.get(address, allow_redirects=False) as response:
+        consent = response.headers["Location"]
     await reloaded(telling)  # between start and callback
     tracker.hold.clear()
     back = asyncio.ensure_future(telling.http.get(consent))
@@ -277,8 +277,8 @@ async def test_an_authorization_that_is_being_finished_makes_its_connection(
     await reloaded(telling)  # while the code is exchanged
     assert not back.done()
     tracker.hold.set()
-    async with await back as answer:
-        assert answer.status == 200
+    async with await back as response:
+        assert response.status == 200
     assert len((await telling.json("GET", "/connections"))["connections"]) == 1
 
 
@@ -287,8 +287,8 @@ async def test_a_connect_link_is_not_made_again(telling: RunningGateway) -> None
     await telling.restart()
 
     async def link() -> str:
-        async with telling.proxied("nobody") as answer:
-            url: str = (await answer.json())["error"]["payload"]["connect_url"]
+        async with telling.proxied("nobody") as response:
+            url: str = (await response.json())["error"]["payload"]["connect_url"]
             return url
 
     first = await link()
@@ -373,8 +373,8 @@ async def test_counters_go_on(telling: RunningGateway, tracker: Tracker) -> None
 
 async def test_records_that_wait_to_be_written_are_written(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
-    async with telling.proxied("c1") as answer:
-        request_id = answer.headers[REQUEST_ID_FIELD]
+    async with telling.proxied("c1") as response:
+        request_id = response.headers[REQUEST_ID_FIELD]
     await reloaded(telling)
     store = telling.runtime.store.call_log
     written = None
@@ -397,8 +397,8 @@ async def test_page_memory_stays_reserved(telling: RunningGateway) -> None:
 
 async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
     async def guessed() -> int:
-        async with telling.http.get(f"{telling.url}/connections", headers={"Authorization": "Bearer x"}) as answer:
-            return answer.status
+        async with telling.http.get(f"{telling.url}/connections", headers={"Authorization": "Bearer x"}) as response:
+            return response.status
 
     assert [await guessed() for _ in range(MOST_INVALID_KEYS)] == [401] * MOST_INVALID_KEYS
     await reloaded(telling)
@@ -428,8 +428,8 @@ async def test_the_lag_of_the_loop_stays_known(telling: RunningGateway) -> None:
 async def test_a_stop_that_was_announced_stays_announced(telling: RunningGateway) -> None:
     telling.runtime.serving = False
     await reloaded(telling)
-    async with telling.http.get(f"{telling.url}/ready") as answer:
-        assert answer.status == 503
+    async with telling.http.get(f"{telling.url}/ready") as response:
+        assert response.status == 503
     telling.runtime.serving = True
 
 

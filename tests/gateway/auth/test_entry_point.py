@@ -42,7 +42,7 @@ class Former(GrantingMode):
         yield from ()
         return SetOut("https://provider.example/consent", {"destinations": context.toward("x").destinations})
 
-    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+    def responded(self, context: Context, query: Mapping[str, str]) -> bool:
         return "code" in query
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
@@ -88,7 +88,7 @@ def test_mode_for_an_earlier_release_works(offered: list[EntryPoint]) -> None:
         next(mode.start_consent(context, cast(Any, None)))
     redirect = began.value.value
     assert (redirect.url, redirect.kept) == ("https://provider.example/consent", {"destinations": ("x",)})
-    assert mode.has_provider_answer(context, {"code": "1"})
+    assert mode.has_provider_response(context, {"code": "1"})
     with pytest.raises(StopIteration) as ended:
         next(mode.finish_consent(context, {"a": 1}, {}))
     assert ended.value.value.held == {"a": 1}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.auth.mcp_discovery import Server, discovered
-from gateway.oauth.token_answers import TokenRefused
+from gateway.oauth.token_responses import TokenRefused
 from gateway.records.provider_call import ProviderCall, Reply
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -27,8 +27,8 @@ def found(issuer: str = SERVER, **result: Any) -> Server:
     dialogue = discovered(SERVER)
     call: ProviderCall = next(dialogue)
     while True:
-        answer = resource if "oauth-protected-resource" in call.url else metadata
-        status, body = (401, b"") if call.body is not None else (200, json.dumps(answer).encode())
+        response = resource if "oauth-protected-resource" in call.url else metadata
+        status, body = (401, b"") if call.body is not None else (200, json.dumps(response).encode())
         try:
             call = dialogue.send(Reply(status, {}, body, NOW))
         except StopIteration as end:

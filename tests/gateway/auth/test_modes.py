@@ -75,7 +75,7 @@ def test_credentials_of_another_type_are_refused() -> None:
         modes()["BASIC"].accept({"type": "API_KEY", "apiKey": "k"}, provider(), NOW)
 
 
-def test_an_absent_refresh_token_in_the_answer_keeps_the_old_one() -> None:
+def test_an_absent_refresh_token_in_the_response_keeps_the_old_one() -> None:
     before = {"type": "OAUTH2", "access_token": "a", "refresh_token": "keep", "raw": {}}
     held = OAuth2().granted(provider(), {"access_token": "b", "expires_in": 60}, NOW, before)
     assert (held["access_token"], held["refresh_token"]) == ("b", "keep")

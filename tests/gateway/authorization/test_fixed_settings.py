@@ -64,10 +64,10 @@ async def test_a_setting_with_which_nobody_could_connect_is_refused(
 ) -> None:
     defaults = {integration: {"connection_config": config}}
     body = {"end_user": {"id": "u1"}, "integrations_config_defaults": defaults}
-    answer = await gateway.json("POST", "/connect/sessions", json=body, expect=400)
-    (issue,) = answer["error"]["errors"]
+    response = await gateway.json("POST", "/connect/sessions", json=body, expect=400)
+    (issue,) = response["error"]["errors"]
     assert issue["path"] == ["integrations_config_defaults", integration, "connection_config", setting]
-    assert all(word in answer["error"]["message"] for word in says), answer["error"]["message"]
+    assert all(word in response["error"]["message"] for word in says), response["error"]["message"]
 
 
 @pytest.mark.parametrize(

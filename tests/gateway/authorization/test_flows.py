@@ -33,8 +33,8 @@ async def begun(running: RunningGateway) -> str:
     """Start a flow and return the provider's page to which the browser is redirected."""
     token = await running.session_token(tags={"team": "a"})
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        return answer.headers["Location"]
+    async with running.http.get(begin, allow_redirects=False) as response:
+        return response.headers["Location"]
 
 
 async def test_an_authorization_that_an_earlier_version_began_is_finished(
@@ -43,8 +43,8 @@ async def test_an_authorization_that_an_earlier_version_began_is_finished(
     consent = await begun(running)
     before = await stored_as_before(running, *FIRST_MEMBERS)
     assert before["config"]["subdomain"] == "acme"
-    async with running.http.get(consent, headers=BROWSER) as answer:
-        assert answer.status == 200, await answer.text()
+    async with running.http.get(consent, headers=BROWSER) as response:
+        assert response.status == 200, await response.text()
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     assert (listed["end_user"]["id"], listed["tags"]["team"]) == ("u1", "a")
 
@@ -53,14 +53,14 @@ async def test_a_choice_that_an_earlier_version_offered_can_be_made(running: Run
     running.document["environments"]["dev"]["integrations"]["tracker"]["site_selection"] = "ask"
     await running.restart()
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
-    async with running.http.get(begin) as answer:
-        html = await answer.text()
+    async with running.http.get(begin) as response:
+        html = await response.text()
     token = re.search(r'name="token" value="([^"]+)"', html)
     assert token is not None, html
     await stored_as_before(running, *FIRST_MEMBERS, "began", "held", "told", "sites")
     form = {"token": token[1], "site": "cloud-2"}
-    async with running.http.post(f"{running.url}/oauth/site", data=form) as answer:
-        assert answer.status == 200, await answer.text()
+    async with running.http.post(f"{running.url}/oauth/site", data=form) as response:
+        assert response.status == 200, await response.text()
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     shown = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
     assert shown["connection_config"]["subdomain"] == "globex"
@@ -72,6 +72,6 @@ async def test_options_that_wait_for_confirmation_are_no_authorization(running: 
     runtime = running.runtime
     session = await runtime.sessions.find(token)
     asked = await runtime.flows.ask(session, "tracker", FlowOptions())
-    async with running.http.get(f"{running.url}/oauth/callback?state={asked}&code=x") as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_state")
+    async with running.http.get(f"{running.url}/oauth/callback?state={asked}&code=x") as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_state")
     assert await runtime.flows.stored_options(session, "tracker", asked) == FlowOptions()

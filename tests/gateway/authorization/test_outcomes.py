@@ -20,7 +20,7 @@ def warned(logs: Any) -> dict[str, Any]:
 
 
 async def test_refused_code_is_logged_with_the_providers_message(running: RunningGateway, tracker: Tracker) -> None:
-    tracker.answer = web.json_response(
+    tracker.response = web.json_response(
         {"error": "invalid_client", "error_description": "Unknown client, client_secret=hunter2 " + "x" * 1000},
         status=401,
     )
@@ -37,13 +37,13 @@ async def test_refused_code_is_logged_with_the_providers_message(running: Runnin
 
 async def test_a_provider_s_refusal_is_logged(running: RunningGateway, tracker: Tracker) -> None:
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        state = answer.headers["Location"].partition("state=")[2].partition("&")[0]
+    async with running.http.get(begin, allow_redirects=False) as response:
+        state = response.headers["Location"].partition("state=")[2].partition("&")[0]
     query = {"state": state, "error": "access_denied", "error_description": "Not today"}
     with capture_logs() as logs:
-        async with running.http.get(f"{running.url}/oauth/callback", params=query) as answer:
-            assert answer.status == 400
-            request_id = answer.headers["Gateway-Request-Id"]
+        async with running.http.get(f"{running.url}/oauth/callback", params=query) as response:
+            assert response.status == 400
+            request_id = response.headers["Gateway-Request-Id"]
     result = {"reason": "authorization_refused", "provider_error": "access_denied", "provider_description": "Not today"}
     assert warned(logs).items() >= (WHOSE | result | {"request_id": request_id}).items()
 
@@ -82,15 +82,15 @@ async def test_a_credential_that_its_provider_refuses_is_logged(
                 f"{running.url}/connect?session_token={token}", headers={"Accept": "text/html"}
             ) as page:
                 address = f"{page.url}/i/keyed"
-            answer = await submit(running.http, address, {"credentials[apiKey]": "wrong-key-1234"})
+            response = await submit(running.http, address, {"credentials[apiKey]": "wrong-key-1234"})
         else:
             address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={token}"
-            async with running.http.post(address, json={"apiKey": "wrong-key-1234"}) as answer:
+            async with running.http.post(address, json={"apiKey": "wrong-key-1234"}) as response:
                 pass
-        assert answer.status == 400
+        assert response.status == 400
     line = warned(logs)
     assert line.items() >= (WHOSE | {"integration": "keyed", "reason": "connection_test_failed"}).items()
-    assert line["request_id"] == answer.headers["Gateway-Request-Id"]
+    assert line["request_id"] == response.headers["Gateway-Request-Id"]
     assert "wrong-key-1234" not in str(line)
 
 

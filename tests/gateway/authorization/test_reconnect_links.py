@@ -37,8 +37,8 @@ def linking(tracker: Tracker, folder: Path, **connect: Any) -> RunningGateway:
 
 
 async def failed(running: RunningGateway, connection_id: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-    async with running.proxied(connection_id, headers=headers or {}) as answer:
-        return answer.status, (await answer.json())["error"]
+    async with running.proxied(connection_id, headers=headers or {}) as response:
+        return response.status, (await response.json())["error"]
 
 
 async def minted(running: RunningGateway, **wish: Any) -> dict[str, str]:
@@ -65,13 +65,13 @@ async def connected(running: RunningGateway, link: str) -> None:
     """Follow the link as the end user's browser does, through the provider's consent and back."""
     token = parse_qs(urlsplit(link).query)["session_token"][0]
     start = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with running.http.get(start) as answer:
-        assert answer.status == 200, await answer.text()
+    async with running.http.get(start) as response:
+        assert response.status == 200, await response.text()
 
 
 async def polled(running: RunningGateway, url: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-    async with running.http.get(url, headers=headers or running.headers) as answer:
-        return answer.status, await answer.json()
+    async with running.http.get(url, headers=headers or running.headers) as response:
+        return response.status, await response.json()
 
 
 async def test_where_the_provider_refuses_the_app_no_end_user_is_sent_there(
@@ -79,7 +79,7 @@ async def test_where_the_provider_refuses_the_app_no_end_user_is_sent_there(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for headers in (None, await minted(running, scopes=BOTH)):
         status, reply = await failed(running, "c1", headers)
         assert (status, reply["code"], reply["payload"]["reason"]) == (424, "reconnect_needed", "invalid_client")
@@ -101,8 +101,8 @@ async def test_following_the_advice_makes_the_next_call_succeed(running: Running
     await connected(running, payload["connect_url"])
     status, there = await polled(running, payload["poll_url"])
     assert (status, there["connection_id"], there["state"]) == (200, "u 1/x", "active")
-    async with running.proxied("u 1/x", "/ex/jira/x") as answer:
-        assert answer.status == 200
+    async with running.proxied("u 1/x", "/ex/jira/x") as response:
+        assert response.status == 200
 
 
 async def test_the_same_link_is_handed_out_until_its_connection_is_there(
@@ -143,8 +143,8 @@ async def test_a_dead_connection_comes_with_the_link_that_renews_it(running: Run
     assert waiting["error"]["payload"]["connection"]["credentials"] == {}
     await connected(running, reply["payload"]["connect_url"])
     assert (await polled(running, reply["payload"]["poll_url"]))[0] == 200
-    async with running.proxied("c1", "/ex/jira/x") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1", "/ex/jira/x") as response:
+        assert response.status == 200
 
 
 async def test_invalid_link_is_not_returned_again(running: RunningGateway, tracker: Tracker) -> None:
@@ -160,46 +160,46 @@ async def test_invalid_link_is_not_returned_again(running: RunningGateway, track
     last = (await failed(running, "c1"))[1]["payload"]["connect_url"]
     assert not (await session_of(running, last)).reconnects
     await connected(running, last)
-    async with running.proxied("c1", "/ex/jira/x") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1", "/ex/jira/x") as response:
+        assert response.status == 200
 
 
 async def test_an_agent_may_connect_and_poll_without_seeing_anything(running: RunningGateway, tracker: Tracker) -> None:
     scopes = ["environment:proxy", "environment:connect_sessions:write"]
     agent = await minted(running, scopes=scopes, limits={"connections": ["tracker/u1"]})
-    status, answer = await failed(running, "u1", agent)
+    status, response = await failed(running, "u1", agent)
     assert status == 404
-    assert (await polled(running, answer["payload"]["poll_url"], agent))[0] == 404
-    await connected(running, answer["payload"]["connect_url"])
-    status, there = await polled(running, answer["payload"]["poll_url"], agent)
+    assert (await polled(running, response["payload"]["poll_url"], agent))[0] == 404
+    await connected(running, response["payload"]["connect_url"])
+    status, there = await polled(running, response["payload"]["poll_url"], agent)
     assert (status, there["state"]) == (200, "active")
     assert "credentials" not in there
     assert "connection_config" not in there
-    status, answer = await failed(running, "u2", agent)
+    status, response = await failed(running, "u2", agent)
     assert status == 404
-    assert "connect_url" not in answer["payload"], "that one is none of its business"
+    assert "connect_url" not in response["payload"], "that one is none of its business"
 
 
 async def test_error_of_a_key_without_the_scope_says_who_can_connect(running: RunningGateway) -> None:
     plain = await minted(running, scopes=["environment:proxy"])
-    status, answer = await failed(running, "u1", plain)
+    status, response = await failed(running, "u1", plain)
     assert status == 404
-    assert "connect_url" not in answer["payload"]
-    assert "environment:connect_sessions:write" in answer["payload"]["fix"]
+    assert "connect_url" not in response["payload"]
+    assert "environment:connect_sessions:write" in response["payload"]["fix"]
 
 
 async def test_a_capability_may_carry_the_right_to_connect(running: RunningGateway, tracker: Tracker) -> None:
     scopes = ["environment:proxy", "environment:connect_sessions:write"]
     body = {"display_name": "x", "kind": "capability", "scopes": scopes, "limits": {"connections": ["tracker/u1"]}}
     reply = await running.json("POST", "/environment/api-keys", json=body, expect=200)
-    async with running.http.get(f"{reply['data']['base_url']}/ex/jira/x") as answer:
-        payload = (await answer.json())["error"]["payload"]
-        assert answer.status == 404
+    async with running.http.get(f"{reply['data']['base_url']}/ex/jira/x") as response:
+        payload = (await response.json())["error"]["payload"]
+        assert response.status == 404
     link = payload["connect_url"]
     assert "poll_url" not in payload, "it takes a key, and the capability is none"
     await connected(running, link)
-    async with running.http.get(f"{reply['data']['base_url']}/ex/jira/x") as answer:
-        assert answer.status == 200
+    async with running.http.get(f"{reply['data']['base_url']}/ex/jira/x") as response:
+        assert response.status == 200
 
 
 async def ended(running: RunningGateway, tracker: Tracker, **more: Any) -> None:
@@ -252,8 +252,8 @@ async def test_following_the_message_without_a_link_keeps_the_connection_s_id(
     named = {"connection_id": "c1", "integration_id": "tracker"}
     made = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=201)
     await connected(running, made["data"]["connect_link"])
-    async with running.proxied("c1", "/ex/jira/x") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1", "/ex/jira/x") as response:
+        assert response.status == 200
     assert [one["connection_id"] for one in (await running.json("GET", "/connections"))["connections"]] == ["c1"]
 
 
@@ -270,17 +270,17 @@ async def test_the_page_behind_a_link_names_the_connection_and_whose_it_is(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     link = (await failed(running, "user-2"))[1]["payload"]["connect_url"]
-    async with running.http.get(link) as answer:
-        assert "for connection “user-2”" in await answer.text()
+    async with running.http.get(link) as response:
+        assert "for connection “user-2”" in await response.text()
     await ended(running, tracker, end_user={"id": "u", "email": "bob@example.com"})
     link = (await failed(running, "c1"))[1]["payload"]["connect_url"]
-    async with running.http.get(link) as answer:
-        text = await answer.text()
+    async with running.http.get(link) as response:
+        text = await response.text()
     assert "for connection “c1”" in text
     assert "For b…@example.com" in text
     assert "bob@example.com" not in text, "a key that creates sessions reads no addresses"
-    async with running.http.get(f"{running.url}/connect?session_token={await running.session_token()}") as answer:
-        assert "for connection" not in await answer.text()
+    async with running.http.get(f"{running.url}/connect?session_token={await running.session_token()}") as response:
+        assert "for connection" not in await response.text()
 
 
 async def test_the_page_names_the_end_user_by_the_name_that_the_application_gave(
@@ -288,8 +288,8 @@ async def test_the_page_names_the_end_user_by_the_name_that_the_application_gave
 ) -> None:
     await ended(running, tracker, end_user={"id": "u", "email": "bob@example.com", "display_name": "Bob <b>"})
     link = (await failed(running, "c1"))[1]["payload"]["connect_url"]
-    async with running.http.get(link) as answer:
-        assert "For Bob &lt;b&gt;" in await answer.text()
+    async with running.http.get(link) as response:
+        assert "For Bob &lt;b&gt;" in await response.text()
 
 
 async def test_two_keys_share_no_link(running: RunningGateway) -> None:
@@ -322,8 +322,8 @@ async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path
         assert (await asked_for_session(running, running.headers))[0] == 201, "another key is not held up"
         token = parse_qs(urlsplit(links[0]["payload"]["connect_url"]).query)["session_token"][0]
         bearer = {"Authorization": f"Bearer {token}"}
-        async with running.http.delete(f"{running.url}/connect/session", headers=bearer) as answer:
-            assert answer.status == 204
+        async with running.http.delete(f"{running.url}/connect/session", headers=bearer) as response:
+            assert response.status == 204
         assert (await asked_for_session(running, agent))[0] == 201
     finally:
         await running.stop()
@@ -367,9 +367,9 @@ async def test_the_new_sessions_of_a_key_are_limited_by_the_minute(
 
 async def asked_for_session(running: RunningGateway, headers: dict[str, str]) -> tuple[int, Any]:
     wish = {"end_user": {"id": "u"}}
-    async with running.http.post(f"{running.url}/connect/sessions", json=wish, headers=headers) as answer:
-        body = (await answer.json()).get("error", {})
-        return answer.status, body | {"retry_after": int(answer.headers.get("Retry-After", 0))}
+    async with running.http.post(f"{running.url}/connect/sessions", json=wish, headers=headers) as response:
+        body = (await response.json()).get("error", {})
+        return response.status, body | {"retry_after": int(response.headers.get("Retry-After", 0))}
 
 
 async def test_a_connection_whose_integration_moved_to_another_provider_is_authorized_again(
@@ -382,8 +382,8 @@ async def test_a_connection_whose_integration_moved_to_another_provider_is_autho
     status, error = await failed(running, "c1")
     assert (status, "now uses 'tracker2'" in error["message"]) == (424, True)
     await connected(running, error["payload"]["connect_url"])
-    async with running.proxied("c1", "/ex/jira/x") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1", "/ex/jira/x") as response:
+        assert response.status == 200
 
 
 async def test_where_links_must_be_bound_errors_hold_none_and_say_how_to_make_one(

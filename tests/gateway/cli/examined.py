@@ -58,11 +58,11 @@ class Examined:
 
 
 @asynccontextmanager
-async def answering(
-    answer: Callable[[web.Request], Awaitable[web.StreamResponse]], tls: ssl.SSLContext | None = None
+async def responding(
+    response: Callable[[web.Request], Awaitable[web.StreamResponse]], tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[TestServer]:
     app = web.Application()
-    app.router.add_route("*", "/{any:.*}", answer)
+    app.router.add_route("*", "/{any:.*}", response)
     server = TestServer(app, skip_url_asserts=True, scheme="https" if tls else "http")
     await server.start_server(ssl=tls)
     try:

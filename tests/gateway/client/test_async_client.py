@@ -29,11 +29,11 @@ async def list_(tmp_path: Path) -> AsyncIterator[Paged]:
 async def echo() -> AsyncIterator[Lists]:
     """A server that replaces the gateway and answers with the request."""
 
-    async def answer(request: web.Request) -> web.Response:
+    async def response(request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else None
         return web.json_response({"data": {"method": request.method, "body": body}, "metadata": None})
 
-    async with serving(answer) as lists:
+    async with serving(response) as lists:
         yield lists
 
 
@@ -129,9 +129,9 @@ async def test_integrations_are_made_changed_and_deleted(call: Call) -> None:
     assert (made["unique_key"], made["provider"], made["display_name"]) == ("hub-eu", "github", "Hub")
     changed = await call("update_integration", "hub-eu", unique_key="hub", display_name="The hub")
     assert (changed["unique_key"], changed["display_name"]) == ("hub", "The hub")
-    answer = await call("get_integration", "hub", include=("webhook", "credentials"))
-    assert answer["credentials"]["client_id"] == "ours"
-    assert "webhook_url" in answer
+    response = await call("get_integration", "hub", include=("webhook", "credentials"))
+    assert response["credentials"]["client_id"] == "ours"
+    assert "webhook_url" in response
     assert "credentials" not in await call("get_integration", "hub")
     assert (await call("delete_integration", "hub"))["success"] is True
     with pytest.raises(GatewayError, match="conflict"):
@@ -181,8 +181,8 @@ async def test_metadata_is_sent_in_the_apis_format(
 
 
 async def test_a_reconnect_session_names_the_connection(asked: Call) -> None:
-    answer = await asked("create_reconnect_session", end_user={"id": "u1"})
-    assert answer == {
+    response = await asked("create_reconnect_session", end_user={"id": "u1"})
+    assert response == {
         "method": "POST",
         "body": {"integration_id": "tracker", "connection_id": "c1", "end_user": {"id": "u1"}},
     }
@@ -206,7 +206,7 @@ def test_a_refusal_tells_when_to_ask_again_and_where_to_connect() -> None:
     assert GatewayError(424, "x", "no").retry_at is None
 
 
-async def test_answer_of_another_server_raises_the_same_error() -> None:
+async def test_response_of_another_server_raises_the_same_error() -> None:
     async def page(request: web.Request) -> web.Response:
         return web.Response(text="<h1>somebody else</h1>", status=200 if "200" in request.path else 502)
 

@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 
 from gateway.client import (
-    Answer,
     AsyncClient,
     AsyncStream,
     CallFailed,
@@ -20,6 +19,7 @@ from gateway.client import (
     CutShort,
     GatewayError,
     ProviderError,
+    Response,
     Unreachable,
 )
 from tests.fakes.gateways import SECRET_KEY
@@ -35,14 +35,14 @@ async def echo(request: web.Request) -> web.StreamResponse:
     if request.path.startswith("/v1/fail/"):
         return web.json_response({"provider": "no"}, status=int(request.path.rpartition("/")[2]))
     if request.path in ("/v1/cut", "/v1/endless"):
-        answer = web.StreamResponse()
-        await answer.prepare(request)
-        await answer.write(b"line 1\nline")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"line 1\nline")
         if request.path == "/v1/endless":
             await asyncio.Event().wait()
         assert request.transport is not None
         request.transport.abort()
-        return answer
+        return response
     text = {
         "method": request.method,
         "target": request.raw_path,
@@ -83,13 +83,13 @@ async def call(request: pytest.FixtureRequest, list_: Paged) -> AsyncIterator[Ca
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_every_method_makes_the_same_proxied_call(call: Call, method: str) -> None:
-    answer: Answer = await call(
+    response: Response = await call(
         method, endpoint="/a%2Fb?x=1", params={"max": 5, "ids": [1, 2]}, headers={"X-Mine": "1"}
     )
-    assert (answer.status, answer.ok, answer.headers["X-Method"]) == (200, True, method.upper())
-    assert answer.request_id
+    assert (response.status, response.ok, response.headers["X-Method"]) == (200, True, method.upper())
+    assert response.request_id
     if method != "head":
-        body = answer.json()
+        body = response.json()
         assert body["target"] == "/v1/a%2Fb?x=1&max=5&ids=1&ids=2"
         assert (body["key"], body["mine"], body["body"]) == (KEY, "1", "")
 
@@ -108,8 +108,8 @@ async def test_any_method_can_be_named(call: Call) -> None:
     ],
 )
 async def test_a_body_is_json_a_form_or_bytes(call: Call, body: dict[str, Any], arrives: str, kind: str) -> None:
-    answer = (await call("post", "/x", **body)).json()
-    assert (answer["body"], answer["type"]) == (arrives, kind)
+    response = (await call("post", "/x", **body)).json()
+    assert (response["body"], response["type"]) == (arrives, kind)
 
 
 async def test_a_body_may_be_made_while_it_is_sent(call: Call) -> None:
@@ -149,8 +149,8 @@ async def test_a_call_may_name_another_connection(call: Call) -> None:
 
 
 async def test_the_base_address_may_be_replaced_where_that_is_allowed(call: Call, list_: Paged) -> None:
-    answer = await call("get", "/x", base_url_override=f"{list_.lists.url}/v2")
-    assert answer.json()["target"] == "/v2/x"
+    response = await call("get", "/x", base_url_override=f"{list_.lists.url}/v2")
+    assert response.json()["target"] == "/v2/x"
     with pytest.raises(GatewayError, match="base_url_override_not_allowed"):
         await call("get", "/x", base_url_override="https://evil.example")
 
@@ -163,18 +163,18 @@ async def test_error_contains_every_fault(call: Call) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 404, 500])
-async def test_error_status_of_the_provider_is_an_answer(call: Call, status: int) -> None:
-    answer: Answer = await call("get", f"/fail/{status}")
-    assert (answer.status, answer.json()) == (status, {"provider": "no"})
+async def test_error_status_of_the_provider_is_a_response(call: Call, status: int) -> None:
+    response: Response = await call("get", f"/fail/{status}")
+    assert (response.status, response.json()) == (status, {"provider": "no"})
     if status >= 400:
         with pytest.raises(ProviderError, match='"provider": "no"') as raised:
-            answer.raise_for_status()
-        assert raised.value.answer is answer
+            response.raise_for_status()
+        assert raised.value.response is response
     else:
-        assert answer.raise_for_status() is answer
+        assert response.raise_for_status() is response
 
 
-async def test_truncated_answer_raises(call: Call) -> None:
+async def test_truncated_response_raises(call: Call) -> None:
     with pytest.raises(CutShort):
         await call("get", "/cut")
 
@@ -199,28 +199,28 @@ async def test_invalid_key_is_reported_without_showing_it(list_: Paged) -> None:
 
 
 async def test_a_connection_is_read(call: Call) -> None:
-    answer = await call("get_connection")
-    assert (answer["connection_id"], answer["credentials"]) == ("c1", {"type": "API_KEY", "apiKey": KEY})
+    response = await call("get_connection")
+    assert (response["connection_id"], response["credentials"]) == ("c1", {"type": "API_KEY", "apiKey": KEY})
     assert (await call("get_connection", "tracker", "c2", force_refresh=True))["connection_id"] == "c2"
     with pytest.raises(GatewayError, match="unknown_connection"):
         await call("get_connection", connection_id="a/b c")
 
 
-async def test_an_answer_streams_as_it_comes(list_: Paged) -> None:
+async def test_a_response_streams_as_it_comes(list_: Paged) -> None:
     names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
     async with AsyncClient(list_.gateway.url, SECRET_KEY, **names) as client:
-        async with client.stream("GET", "/endless") as answer:
-            assert (answer.status, answer.ok) == (200, True)
-            assert await anext(aiter(answer.lines())) == b"line 1"
+        async with client.stream("GET", "/endless") as response:
+            assert (response.status, response.ok) == (200, True)
+            assert await anext(aiter(response.lines())) == b"line 1"
         seen = bytearray()
-        async with client.stream("GET", "/cut") as answer:
+        async with client.stream("GET", "/cut") as response:
             with pytest.raises(CutShort):
-                await into(seen, answer)
+                await into(seen, response)
         assert seen == b"line 1\nline"
 
 
-async def into(seen: bytearray, answer: AsyncStream) -> None:
-    async for piece in answer:
+async def into(seen: bytearray, response: AsyncStream) -> None:
+    async for piece in response:
         seen += piece
 
 
@@ -229,14 +229,14 @@ async def test_the_blocking_client_does_the_same(list_: Paged) -> None:
         names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
         with Client(list_.gateway.url, SECRET_KEY, **names) as client:
             seen: list[Any] = []
-            with client.stream("GET", "/endless") as answer:
-                seen.append(next(iter(answer.lines())))
-            with client.stream("POST", "/x", data=b"ab") as answer:
-                seen.append(json.loads(b"".join(answer))["body"])
-            with client.stream("GET", "/x") as answer:
-                seen.append(answer.whole().json()["method"])
-            with pytest.raises(CutShort), client.stream("GET", "/cut") as answer:
-                list(answer)
+            with client.stream("GET", "/endless") as response:
+                seen.append(next(iter(response.lines())))
+            with client.stream("POST", "/x", data=b"ab") as response:
+                seen.append(json.loads(b"".join(response))["body"])
+            with client.stream("GET", "/x") as response:
+                seen.append(response.whole().json()["method"])
+            with pytest.raises(CutShort), client.stream("GET", "/cut") as response:
+                list(response)
             return seen
 
     assert await asyncio.to_thread(use) == [b"line 1", "ab", "GET"]
@@ -244,8 +244,8 @@ async def test_the_blocking_client_does_the_same(list_: Paged) -> None:
 
 async def test_threads_may_share_a_client(list_: Paged) -> None:
     with Client(list_.gateway.url, SECRET_KEY, provider_config_key="tracker", connection_id="c1") as client:
-        answers = await asyncio.gather(*(asyncio.to_thread(client.get, f"/{number}") for number in range(8)))
-        assert [answer.json()["target"] for answer in answers] == [f"/v1/{number}" for number in range(8)]
+        responses = await asyncio.gather(*(asyncio.to_thread(client.get, f"/{number}") for number in range(8)))
+        assert [response.json()["target"] for response in responses] == [f"/v1/{number}" for number in range(8)]
         await asyncio.to_thread(client.close)
         assert (await asyncio.to_thread(client.get, "/again")).status == 200
         await asyncio.to_thread(client.close)

@@ -9,17 +9,17 @@ import pytest
 from gateway.client import AsyncClient, Client, Unreachable
 from gateway.client.client_errors import unreachable
 
-Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+Response = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def something(answer: Answer) -> AsyncIterator[str]:
-    """Run a server that answers each request with `answer`. Yield its address."""
+async def something(response: Response) -> AsyncIterator[str]:
+    """Run a server that answers each request with `response`. Yield its address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await reader.readuntil(b"\r\n\r\n")
-            await answer(writer)
+            await response(writer)
         finally:
             writer.close()
 

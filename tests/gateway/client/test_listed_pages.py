@@ -149,7 +149,7 @@ async def test_failed_first_page_raises_the_providers_error(tmp_path: Path) -> N
     async with paged(tmp_path, page) as list_, client_of(list_) as client:
         with pytest.raises(ProviderError) as raised:
             [record async for record in client.paginate("/list")]
-    assert (raised.value.status, raised.value.answer.json()) == (403, {"no": 1})
+    assert (raised.value.status, raised.value.response.json()) == (403, {"no": 1})
 
 
 async def test_error_of_the_gateway_is_raised(tmp_path: Path) -> None:
@@ -244,13 +244,13 @@ async def test_repeated_cuts_raise_an_error(tmp_path: Path, waits: list[float]) 
     assert len(waits) == 3
 
 
-def failing(at: int, answers: list[web.Response]) -> Page:
+def failing(at: int, responses: list[web.Response]) -> Page:
     def page(request: web.Request) -> web.StreamResponse:
-        if int(request.query.get("after", "0")) == at and answers:
-            return answers.pop(0)
-        answer = pages_of(4)(request)
-        assert isinstance(answer, web.Response)
-        return answer
+        if int(request.query.get("after", "0")) == at and responses:
+            return responses.pop(0)
+        response = pages_of(4)(request)
+        assert isinstance(response, web.Response)
+        return response
 
     return page
 

@@ -97,11 +97,11 @@ def test_an_unknown_key_is_a_fault_with_its_line_at_every_level(tmp_path: Path, 
     key = "no/such name" if place in NAMES else "no_such_key"
     file = tmp_path / "gateway.yaml"
     (fault,) = faults(file, with_value((*place, key), {} if place in NAMES[:2] else "x"))
-    where, answer = fault.split(": ", 1)
+    where, response = fault.split(": ", 1)
     line = int(where.removeprefix("gateway.yaml:"))
     assert key in file.read_text().splitlines()[line - 1]
     if place not in NAMES:
-        assert answer.startswith(f"{'.'.join(map(str, (*place, key)))}: is not a known key; known here: ")
+        assert response.startswith(f"{'.'.join(map(str, (*place, key)))}: is not a known key; known here: ")
 
 
 @pytest.mark.parametrize("place", [place for place in SECTIONS if place not in NAMES], ids=str)

@@ -53,7 +53,7 @@ async def test_each_refusal_has_its_state_its_likeliest_cause_and_one_action(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.json_response({"error": code, "error_description": "the words"}, status=400)
+    tracker.response = web.json_response({"error": code, "error_description": "the words"}, status=400)
     body = (await running.json("GET", ADDRESS))["error"]["payload"]["connection"]
     found = body["diagnosis"]
     assert (found["state"], found["causes"][0]["cause"], found["action"]["do"]) == CAUSES[code]
@@ -67,11 +67,11 @@ async def test_flapping_provider_adds_one_history_entry_per_change(
 ) -> None:
     await running.imported(tracker.grant())
     for _ in range(2):
-        tracker.answer = web.Response(status=503)
+        tracker.response = web.Response(status=503)
         for _ in range(3):
             later(3601)
             await running.json("GET", FORCED)
-        tracker.answer = None
+        tracker.response = None
         later(3601)
         await running.json("GET", FORCED, expect=200)
     body = await running.json("GET", ADDRESS, expect=200)
@@ -121,7 +121,7 @@ async def test_the_end_of_a_refresh_token_is_in_the_timeline_only_if_there_is_on
 
 async def test_the_command_line_tells_the_same_story(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
-    tracker.answer = web.json_response({"error": "invalid_grant", "error_description": "gone for good"}, status=400)
+    tracker.response = web.json_response({"error": "invalid_grant", "error_description": "gone for good"}, status=400)
     await running.json("GET", FORCED, expect=424)
     file = running.folder / "gateway.yaml"
     file.write_text(json.dumps(running.document))
@@ -147,7 +147,7 @@ async def test_a_reload_with_another_client_leaves_nothing_to_fix(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for _ in range(3):  # longer and longer waits
         await running.json("GET", FORCED, expect=424)
         later(600)
@@ -189,7 +189,7 @@ async def test_a_backup_is_blamed_only_for_what_was_alive_in_it(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     await running.json("GET", ADDRESS)
     at_backup = State.NEEDS_REAUTH if ended_before else State.ACTIVE
     found = await told(running, Change(clock.now(), at_backup, RESTORED, "from a backup", at_backup))

@@ -10,9 +10,9 @@ from tests.fakes.tracker import Tracker
 
 async def statuses(running: RunningGateway, count: int = 1, method: str = "GET") -> list[int]:
     async def one() -> int:
-        async with running.proxied("c1", method=method) as answer:
-            await answer.read()
-            status: int = answer.status
+        async with running.proxied("c1", method=method) as response:
+            await response.read()
+            status: int = response.status
             return status
 
     return list(await asyncio.gather(*(one() for _ in range(count))))

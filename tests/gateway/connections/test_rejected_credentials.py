@@ -55,9 +55,9 @@ async def called(running: RunningGateway, times: int = 1, path: str = "/x", **op
     """Make `times` calls one after the other, wait until their effects are stored, and return the statuses."""
     statuses = set()
     for _ in range(times):
-        async with running.proxied("c1", path, **{**NAMES, **options}) as answer:
-            await answer.read()
-            statuses.add(answer.status)
+        async with running.proxied("c1", path, **{**NAMES, **options}) as response:
+            await response.read()
+            statuses.add(response.status)
         await settled(running)
     return statuses
 
@@ -289,8 +289,8 @@ async def test_number_of_remembered_rejections_is_bounded(
         await keyed.json("POST", "/connections", json={**body, "credentials": credentials}, expect=201)
     withdraw(tracker)
     for n in range(5):
-        async with keyed.proxied(f"b{n}", integration="keyed") as answer:
-            assert answer.status == 401
+        async with keyed.proxied(f"b{n}", integration="keyed") as response:
+            assert response.status == 401
     assert [ref.connection_id for ref in keyed.runtime.live.rejections.suspected] == ["b2", "b3", "b4"]
 
 

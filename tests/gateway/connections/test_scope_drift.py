@@ -41,11 +41,11 @@ def drift(raw: Any, *needed: str) -> ScopeDrift:
         ("text", None),
     ],
 )
-def test_what_was_granted_is_what_the_answer_says(raw: Any, granted: tuple[str, ...] | None) -> None:
+def test_what_was_granted_is_what_the_response_says(raw: Any, granted: tuple[str, ...] | None) -> None:
     assert drift(raw).granted == granted
 
 
-def test_no_scope_is_missing_if_the_answer_names_none() -> None:
+def test_no_scope_is_missing_if_the_response_names_none() -> None:
     assert (drift({}).missing, scope_drift(None, PROVIDER, None).missing) == ((), ())
 
 

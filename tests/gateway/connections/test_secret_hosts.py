@@ -79,8 +79,8 @@ async def connected(
 ) -> tuple[int, str]:
     token = await gateway.session_token(**session)
     asked = f"/oauth/connect/{integration}?connect_session_token={token}&params[server]={server}"
-    async with gateway.http.get(gateway.url + asked) as answer:
-        return answer.status, await answer.text()
+    async with gateway.http.get(gateway.url + asked) as response:
+        return response.status, await response.text()
 
 
 async def imported(gateway: RunningGateway, server: str, **more: Any) -> tuple[int, Any]:
@@ -92,8 +92,8 @@ async def imported(gateway: RunningGateway, server: str, **more: Any) -> tuple[i
     }
     body = {"provider_config_key": "forge", "connection_id": "c1", "connection_config": {"server": server}, **more}
     body.setdefault("credentials", credentials)
-    async with gateway.http.post(f"{gateway.url}/connections", json=body, headers=gateway.headers) as answer:
-        return answer.status, await answer.json()
+    async with gateway.http.post(f"{gateway.url}/connections", json=body, headers=gateway.headers) as response:
+        return response.status, await response.json()
 
 
 async def test_an_end_user_who_types_a_host_gets_a_public_client_there(
@@ -129,9 +129,9 @@ async def test_an_imported_token_is_not_renewed_at_a_host_that_nobody_named(
     gateway: RunningGateway, evil: RecordingServer
 ) -> None:
     assert (await imported(gateway, evil.url))[0] == 201
-    async with gateway.proxied("c1", integration="forge") as answer:
-        body = (await answer.json())["error"]
-        assert (answer.status, body["code"]) == (400, "unresolved_setting")
+    async with gateway.proxied("c1", integration="forge") as response:
+        body = (await response.json())["error"]
+        assert (response.status, body["code"]) == (400, "unresolved_setting")
     assert host_of(evil) in body["message"]
     assert "allowed_hosts" in body["message"]
     assert evil.received == []
@@ -149,8 +149,8 @@ async def test_an_end_users_own_client_goes_where_it_was_made(gateway: RunningGa
     mine = {"client_id": "mine", "client_secret": "my-own"}
     credentials = {"type": "OAUTH2", "access_token": "old", "refresh_token": "r", "expires_at": "2020-01-01T00:00:00Z"}
     assert (await imported(gateway, evil.url, credentials={**credentials, "config_override": mine}))[0] == 201
-    async with gateway.proxied("c1", integration="forge") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1", integration="forge") as response:
+        assert response.status == 200
     assert "client_secret=my-own" in evil.everything
     assert not has_secret(evil)
 
@@ -173,8 +173,8 @@ async def test_what_the_operator_names_gets_the_secret_and_nothing_else_is_accep
     again = {"connection_id": one["connection_id"], "integration_id": "forge"}
     made = await gateway.json("POST", "/connect/sessions/reconnect", json=again, expect=201)
     asked = f"/oauth/connect/forge?connect_session_token={made['data']['token']}&params[server]={evil.url}"
-    async with gateway.http.get(gateway.url + asked, headers={"Accept": "application/json"}) as answer:
-        assert (answer.status, (await answer.json())["error"]["code"]) == (400, "connection_validation_failed")
+    async with gateway.http.get(gateway.url + asked, headers={"Accept": "application/json"}) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (400, "connection_validation_failed")
     assert evil.received == []
 
 
@@ -186,10 +186,10 @@ async def test_a_host_taken_off_the_list_gets_no_further_secret(gateway: Running
     await naming(gateway)
     ours.received.clear()
     at = f"/connections/{one['connection_id']}?provider_config_key=forge"
-    async with gateway.http.get(f"{gateway.url}{at}&force_refresh=true", headers=gateway.headers) as answer:
-        assert answer.status == 200  # the token is still valid
-        assert answer.headers["Gateway-Refresh-Failed"] == "unresolved_setting"
-        assert (await answer.json())["state"] == "incomplete"
+    async with gateway.http.get(f"{gateway.url}{at}&force_refresh=true", headers=gateway.headers) as response:
+        assert response.status == 200  # the token is still valid
+        assert response.headers["Gateway-Refresh-Failed"] == "unresolved_setting"
+        assert (await response.json())["state"] == "incomplete"
     body = await gateway.json("DELETE", at, expect=200)
     assert body["revocation"][0]["outcome"] == "failed"
     assert "was not sent to" in body["revocation"][0]["detail"]
@@ -235,8 +235,8 @@ async def test_a_key_that_may_not_read_the_secret_cannot_send_it_elsewhere(
     headers = {"Authorization": f"Bearer {key['data']['secret']}"}
 
     async def patched(**changes: Any) -> int:
-        async with gateway.http.patch(f"{gateway.url}/integrations/made", json=changes, headers=headers) as answer:
-            return answer.status
+        async with gateway.http.patch(f"{gateway.url}/integrations/made", json=changes, headers=headers) as response:
+            return response.status
 
     assert await patched(allowed_hosts=["git.example.com", host_of(evil)]) == 403
     assert await patched(allowed_hosts=[host_of(evil)], credentials={**credentials, "client_secret": "another"}) == 200
@@ -284,14 +284,14 @@ async def test_a_typed_host_that_looks_like_another_is_refused_in_plain_words(
             ("labels", {"host": typed}),
             ("forge", {"server": f"https://{typed}.com"}),
         ):
-            status, answer = await imported(gateway, "", provider_config_key=integration, connection_config=config)
-            assert (status, named in answer["error"]["message"]) == (400, True), answer
+            status, response = await imported(gateway, "", provider_config_key=integration, connection_config=config)
+            assert (status, named in response["error"]["message"]) == (400, True), response
             token = await gateway.session_token()
             query = f"connect_session_token={token}&params[{next(iter(config))}]={quote(next(iter(config.values())))}"
             async with gateway.http.get(f"{gateway.url}/oauth/connect/{integration}?{query}") as page:
                 assert (page.status, named in await page.text()) == (400, True)
         body = {"unique_key": "n", "provider": "forge", "allowed_hosts": [f"{typed}.com"]}
-        answer = await gateway.json("POST", "/integrations", json=body, expect=400)
-        assert named in answer["error"]["message"]
+        response = await gateway.json("POST", "/integrations", json=body, expect=400)
+        assert named in response["error"]["message"]
     finally:
         await gateway.stop()

@@ -81,10 +81,10 @@ async def test_a_tampered_credential_is_refused_and_nothing_is_sent(
     tampered = CASES[case](running.runtime, mine, other)
     assert await asyncio.to_thread(_write, running.folder / "gateway.db", mine.uid, tampered) == 1
     asked = tracker.calls.total()
-    async with running.proxied("c1") as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (500, "credential_unreadable")
-        assert "Retry-After" not in answer.headers
-        assert "cannot be opened" in (await answer.json())["error"]["message"]
+    async with running.proxied("c1") as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (500, "credential_unreadable")
+        assert "Retry-After" not in response.headers
+        assert "cannot be opened" in (await response.json())["error"]["message"]
     assert tracker.calls.total() == asked
-    async with running.proxied("c2") as answer:
-        assert answer.status == 200
+    async with running.proxied("c2") as response:
+        assert response.status == 200

@@ -28,17 +28,17 @@ def refused(before: Account, now: Account) -> bool:
 
 
 class FakeAccountSource:
-    def __init__(self, answer: Any = None, config: dict[str, str] | None = None, **entry: Any) -> None:
+    def __init__(self, response: Any = None, config: dict[str, str] | None = None, **entry: Any) -> None:
         self.provider = provider(proxy={"base_url": "https://api.example.com"}, **entry)
         self.config = config or {}
-        self._answer = answer
+        self._response = response
 
-    async def account_answer(self) -> Any:
+    async def account_response(self) -> Any:
         assert self.provider.account is not None
         assert self.provider.account.endpoint == "/me"
-        if self._answer is None:
+        if self._response is None:
             raise ProviderUnreadable("/me answered 403", refused=True)
-        return self._answer
+        return self._response
 
 
 ENDPOINT = {"endpoint": "/me", "id": "data.id", "label": ["data.mail", "data.name"]}
@@ -82,7 +82,7 @@ async def test_the_account_that_authorized_is_found_where_it_is_reported(
     assert await account_of(asking, {"raw": raw}) == account
 
 
-async def test_a_credential_without_an_answer_tells_nothing() -> None:
+async def test_a_credential_without_a_response_tells_nothing() -> None:
     assert await account_of(FakeAccountSource(), {"type": "API_KEY"}) == Account()
 
 

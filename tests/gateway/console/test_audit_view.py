@@ -40,8 +40,8 @@ async def test_what_is_done_at_the_console_is_in_the_audit_by_name(running: Runn
 async def test_what_a_key_did_is_counted(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for _ in range(3):
-        async with running.proxied("c1") as answer:
-            await answer.read()
+        async with running.proxied("c1") as response:
+            await response.read()
     await running.runtime.call_queue.flush()
     async with at_console(running) as console:
         uses = (await console.data("/dev/audit.json"))["uses"]

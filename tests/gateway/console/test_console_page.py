@@ -28,8 +28,8 @@ async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tra
     grant = tracker.grant()
     await running.imported(grant)
     made = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
-    async with running.proxied("c1") as answer:
-        await answer.read()
+    async with running.proxied("c1") as response:
+        await response.read()
     secrets = [SECRET_KEY, grant["access_token"], grant["refresh_token"], made["secret"]]
     async with at_console(running) as console:
         cookies = [cookie.value for cookie in console.http.cookie_jar]
@@ -45,8 +45,8 @@ async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tra
             "/dev/providers",
         ):
             for address in (path, f"{path.partition('?')[0]}.json?{path.partition('?')[2]}"):
-                async with console.http.get(f"{running.url}/console{address}") as answer:
-                    text = await answer.text()
+                async with console.http.get(f"{running.url}/console{address}") as response:
+                    text = await response.text()
                 assert not [one for one in (*secrets, *cookies) if one in text], address
 
 
@@ -55,8 +55,8 @@ async def test_a_live_part_is_the_part_of_the_page(running: RunningGateway) -> N
     async with at_console(running) as console:
         for path in ("/dev", "/dev/calls?live=1"):
             whole = await console.page(path)
-            async with console.http.get(f"{running.url}/console{path}", headers={"HX-Request": "true"}) as answer:
-                part = unescape(await answer.text())
+            async with console.http.get(f"{running.url}/console{path}", headers={"HX-Request": "true"}) as response:
+                part = unescape(await response.text())
             assert part.lstrip().startswith('<div id="live"')
             assert "<html" not in part
             without_time = part.partition("</p>")[2][:200]
@@ -98,9 +98,9 @@ async def test_what_a_caller_writes_is_text_on_every_page(running: RunningGatewa
         ]
         for place in places:
             for headers in ({}, {"HX-Request": "true"}):
-                async with console.http.get(f"{running.url}/console/dev{place}", headers=headers) as answer:
-                    raw = await answer.text()
-                    assert answer.status < 500, place
+                async with console.http.get(f"{running.url}/console/dev{place}", headers=headers) as response:
+                    raw = await response.text()
+                    assert response.status < 500, place
                 shown += "alert(1)" in raw
                 assert "<script>" not in raw, place
                 assert "<i " not in raw, place

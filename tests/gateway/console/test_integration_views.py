@@ -38,9 +38,9 @@ async def test_authorizations_that_never_return_point_to_the_callback_address(
 ) -> None:
     async def begin(*, returns: bool) -> None:
         start = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
-        async with running.http.get(start, allow_redirects=returns) as answer:
+        async with running.http.get(start, allow_redirects=returns) as response:
             # A provider that does not know the callback address shows its error instead of sending the browser back.
-            assert answer.status == (200 if returns else 302)
+            assert response.status == (200 if returns else 302)
 
     for _ in range(3):
         await begin(returns=False)

@@ -22,10 +22,10 @@ async def test_a_minted_key_is_shown_once(
         assert one["limits"] == [{"integrations": ["tracker"], "rules": ["GET /items/*", "GET /lists/*"]}]
         assert (one["rate"], one["budget"], one["scopes"]) == (60, 5, ["environment:proxy"])
         headers = {"Authorization": f"Bearer gw_sk_{secret}"}
-        async with running.proxied("c1", "/items/1", headers=headers) as answer:
-            assert "Gateway-Error" not in answer.headers
-        async with running.proxied("c1", "/items/1", method="DELETE", headers=headers) as answer:
-            assert (answer.status, answer.headers["Gateway-Error"]) == (403, "forbidden")
+        async with running.proxied("c1", "/items/1", headers=headers) as response:
+            assert "Gateway-Error" not in response.headers
+        async with running.proxied("c1", "/items/1", method="DELETE", headers=headers) as response:
+            assert (response.status, response.headers["Gateway-Error"]) == (403, "forbidden")
         for path in ("/dev/keys", f"/dev/key?id={one['id']}", "/dev/audit", "/dev/calls", "/dev"):
             assert secret not in await console.page(path)
         assert secret not in caplog.text

@@ -54,16 +54,16 @@ async def browser() -> AsyncIterator[aiohttp.ClientSession]:
 
 async def signed_in(browser: aiohttp.ClientSession, running: RunningGateway) -> tuple[int, str]:
     """Follow the sign-in and return the last page's status and text."""
-    async with browser.get(f"{running.url}/console/sign-in/oidc") as answer:
-        return answer.status, await answer.text()
+    async with browser.get(f"{running.url}/console/sign-in/oidc") as response:
+        return response.status, await response.text()
 
 
 async def callback(browser: aiohttp.ClientSession, running: RunningGateway) -> str:
     """Return the callback address without opening it."""
-    async with browser.get(f"{running.url}/console/sign-in/oidc", allow_redirects=False) as answer:
-        there = answer.headers["Location"]
-    async with browser.get(there, allow_redirects=False) as answer:
-        return answer.headers["Location"]
+    async with browser.get(f"{running.url}/console/sign-in/oidc", allow_redirects=False) as response:
+        there = response.headers["Location"]
+    async with browser.get(there, allow_redirects=False) as response:
+        return response.headers["Location"]
 
 
 @pytest.mark.parametrize(("groups", "acts"), [(["platform", "x"], True), (["support"], False)])
@@ -71,8 +71,8 @@ async def test_groups_decide_who_acts(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, groups: list[str], acts: bool
 ) -> None:
     idp.groups = groups
-    async with browser.get(f"{running.url}/console/dev") as answer:
-        assert (answer.status, "Sign in with your identity provider" in await answer.text()) == (401, True)
+    async with browser.get(f"{running.url}/console/dev") as response:
+        assert (response.status, "Sign in with your identity provider" in await response.text()) == (401, True)
     status, page = await signed_in(browser, running)
     assert (status, "ada" in page, "(viewer)" in page) == (200, True, not acts)
     (asked,) = idp.asked
@@ -89,8 +89,8 @@ async def test_over_https_both_cookies_are_of_this_host_alone(running: RunningGa
 
     config = running.runtime.generation.config
     running.configure(server=replace(config.server, public_url="https://gw.example.com"))
-    async with running.http.get(f"{running.url}/console/sign-in/oidc", allow_redirects=False) as answer:
-        cookie = answer.headers["Set-Cookie"]
+    async with running.http.get(f"{running.url}/console/sign-in/oidc", allow_redirects=False) as response:
+        cookie = response.headers["Set-Cookie"]
     assert cookie.startswith("__Host-gw-console-begun=")
     assert all(word in cookie for word in ("Secure", "HttpOnly", "SameSite=Lax", "Path=/"))
 
@@ -142,8 +142,8 @@ async def test_a_forged_id_token_signs_nobody_in(
     idp.sign = FORGED_TOKENS[forged]
     status, _ = await signed_in(browser, running)
     assert status == 403
-    async with browser.get(f"{running.url}/console/dev") as answer:
-        assert answer.status == 401
+    async with browser.get(f"{running.url}/console/dev") as response:
+        assert response.status == 401
 
 
 @pytest.mark.parametrize("forged", [True, False], ids=["forged tokens", "made-up codes"])
@@ -154,8 +154,8 @@ async def test_sign_ins_that_fail_fill_no_log(
     with capture_logs() as logs:
         for _ in range(MOST_LINES + 3):
             back = await callback(browser, running)
-            async with browser.get(back if forged else back.replace("code=code", "code=other")) as answer:
-                assert answer.status == 403
+            async with browser.get(back if forged else back.replace("code=code", "code=other")) as response:
+                assert response.status == 403
     events = [line["event"] for line in logs if line["log_level"] == "warning"]
     assert events == [*["console_sign_in_refused"] * MOST_LINES, "refusals_not_logged"]
 
@@ -188,48 +188,48 @@ async def test_wrong_claims_sign_nobody_in(
     status, page = await signed_in(browser, running)
     assert status == 403
     assert "Nothing was done" in page
-    async with browser.get(f"{running.url}/console/dev") as answer:
-        assert answer.status == 401
+    async with browser.get(f"{running.url}/console/dev") as response:
+        assert response.status == 401
 
 
 async def test_the_way_back_leads_in_once_and_in_the_browser_that_began(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:
     back = await callback(browser, running)
-    async with running.http.get(back, allow_redirects=False) as answer:  # in another user's browser: login CSRF
-        assert (answer.status, "gw-console=" in answer.headers["Set-Cookie"]) == (403, False)
-    async with browser.get(back.replace("state=", "state=x"), allow_redirects=False) as answer:
-        assert answer.status == 403
-    async with browser.get(back, allow_redirects=False) as answer:  # the first wrong attempt used it up
-        assert answer.status == 403
+    async with running.http.get(back, allow_redirects=False) as response:  # in another user's browser: login CSRF
+        assert (response.status, "gw-console=" in response.headers["Set-Cookie"]) == (403, False)
+    async with browser.get(back.replace("state=", "state=x"), allow_redirects=False) as response:
+        assert response.status == 403
+    async with browser.get(back, allow_redirects=False) as response:  # the first wrong attempt used it up
+        assert response.status == 403
     back = await callback(browser, running)
-    async with browser.get(back, allow_redirects=False) as answer:
-        assert (answer.status, answer.headers["Location"]) == (303, f"{running.url}/console")
-    async with browser.get(back, allow_redirects=False) as answer:
-        assert answer.status == 403
+    async with browser.get(back, allow_redirects=False) as response:
+        assert (response.status, response.headers["Location"]) == (303, f"{running.url}/console")
+    async with browser.get(back, allow_redirects=False) as response:
+        assert response.status == 403
 
 
 @pytest.mark.parametrize("query", ["", "code=x", "state=x&code=x", "error=access_denied", "code=x&state="])
 async def test_a_callback_that_nobody_began_signs_nobody_in(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, query: str
 ) -> None:
-    async with browser.get(f"{running.url}/console/callback?{query}", allow_redirects=False) as answer:
-        assert (answer.status, idp.asked) == (403, [])
+    async with browser.get(f"{running.url}/console/callback?{query}", allow_redirects=False) as response:
+        assert (response.status, idp.asked) == (403, [])
 
 
 async def test_a_cookie_of_no_sign_in_is_refused(running: RunningGateway, idp: IdentityProvider) -> None:
     for moment in ("²", "x", ""):
         cookie = {"Cookie": f"gw-console-begun={'a' * 43}.{moment}"}
-        async with running.http.get(f"{running.url}/console/callback?state=x&code=y", headers=cookie) as answer:
-            assert (answer.status, "not begun in this browser" in await answer.text()) == (403, True)
+        async with running.http.get(f"{running.url}/console/callback?state=x&code=y", headers=cookie) as response:
+            assert (response.status, "not begun in this browser" in await response.text()) == (403, True)
 
 
-async def test_an_answer_of_another_issuer_is_refused(
+async def test_a_response_of_another_issuer_is_refused(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:
     back = await callback(browser, running)
-    async with browser.get(f"{back.partition('&iss=')[0]}&iss=https://evil.example", allow_redirects=False) as answer:
-        assert answer.status == 403
+    async with browser.get(f"{back.partition('&iss=')[0]}&iss=https://evil.example", allow_redirects=False) as response:
+        assert response.status == 403
 
 
 async def test_an_issuer_that_names_itself_otherwise_is_not_used(
@@ -257,8 +257,8 @@ async def test_a_key_that_the_provider_has_replaced_is_learned(
 async def test_without_a_provider_there_is_no_such_page(running: RunningGateway) -> None:
     running.configure(console=ConsoleConfig(True, 12))
     for path in ("sign-in/oidc", "callback?code=x&state=x"):
-        async with running.http.get(f"{running.url}/console/{path}") as answer:
-            assert answer.status == 404
+        async with running.http.get(f"{running.url}/console/{path}") as response:
+            assert response.status == 404
 
 
 # ── Identity headers.
@@ -282,20 +282,20 @@ async def test_identity_header_of_a_trusted_proxy_is_used(
 ) -> None:
     behind_proxy(running, "127.0.0.0/8")
     made = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
-    async with browser.get(f"{running.url}/console/dev/key?id={made['id']}", headers=named("a, platform")) as answer:
-        page = await answer.text()
-        assert (answer.status, "ada" in page) == (200, True)
+    async with browser.get(f"{running.url}/console/dev/key?id={made['id']}", headers=named("a, platform")) as response:
+        page = await response.text()
+        assert (response.status, "ada" in page) == (200, True)
     fields = {"form": form_in(page), "id": str(made["id"])}
-    async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("support")) as answer:
-        assert answer.status == 403
+    async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("support")) as response:
+        assert response.status == 403
     # the cookie alone is not a session
-    async with browser.post(f"{running.url}/console{REVOKE}", data=fields) as answer:
-        assert answer.status == 401
+    async with browser.post(f"{running.url}/console{REVOKE}", data=fields) as response:
+        assert response.status == 401
     other = {**fields, "form": "0" * 64}
-    async with browser.post(f"{running.url}/console{REVOKE}", data=other, headers=named("platform")) as answer:
-        assert answer.status == 403
-    async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("platform")) as answer:
-        assert (answer.status, "are over" in await answer.text()) == (200, True)
+    async with browser.post(f"{running.url}/console{REVOKE}", data=other, headers=named("platform")) as response:
+        assert response.status == 403
+    async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("platform")) as response:
+        assert (response.status, "are over" in await response.text()) == (200, True)
     await running.runtime.audit_keeper.once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
     details = [one.as_json()["detail"] for one in reversed(found)]
@@ -311,9 +311,9 @@ async def test_somebody_whom_a_proxy_names_is_recorded_once_while_a_session_woul
         headers = {**named(group, name), **more}
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"{running.url}/console/dev", headers=headers) as answer,
+            session.get(f"{running.url}/console/dev", headers=headers) as response,
         ):
-            assert answer.status == 200
+            assert response.status == 200
 
     behind_proxy(running, "127.0.0.0/8")
     await asked("eve", "platform", Cookie="gw-console=made-up")
@@ -334,14 +334,14 @@ async def test_somebody_whom_a_proxy_names_is_recorded_once_while_a_session_woul
 )
 async def test_from_elsewhere_the_header_means_nothing(running: RunningGateway, more: dict[str, str]) -> None:
     behind_proxy(running, "10.9.9.9/32")
-    async with running.http.get(f"{running.url}/console/dev", headers={**named("platform"), **more}) as answer:
-        assert answer.status == 401
+    async with running.http.get(f"{running.url}/console/dev", headers={**named("platform"), **more}) as response:
+        assert response.status == 401
 
 
 async def test_identity_header_is_ignored_without_trusted_proxies(running: RunningGateway) -> None:
     running.configure(console=ConsoleConfig(True, 12, ("platform",)))
-    async with running.http.get(f"{running.url}/console/dev", headers=named("platform")) as answer:
-        assert answer.status == 401
+    async with running.http.get(f"{running.url}/console/dev", headers=named("platform")) as response:
+        assert response.status == 401
 
 
 @pytest.mark.parametrize(
@@ -358,5 +358,5 @@ async def test_what_a_trusted_proxy_leaves_open_signs_nobody_in(
     running: RunningGateway, headers: list[tuple[str, str]]
 ) -> None:
     behind_proxy(running, "127.0.0.1/32")
-    async with running.http.get(f"{running.url}/console/dev", headers=headers) as answer:
-        assert answer.status == 403
+    async with running.http.get(f"{running.url}/console/dev", headers=headers) as response:
+        assert response.status == 403

@@ -12,11 +12,11 @@ from tests.fakes.processes import Files, serving
 
 async def asked(http: aiohttp.ClientSession, address: str, method: str = "GET", **options: Any) -> tuple[int, str, str]:
     """Return status, text and redirect target."""
-    async with http.request(method, address, allow_redirects=False, **options) as answer:
-        return answer.status, await answer.text(), answer.headers.get("Location", "")
+    async with http.request(method, address, allow_redirects=False, **options) as response:
+        return response.status, await response.text(), response.headers.get("Location", "")
 
 
-async def test_the_console_answers_on_its_own_port_and_nothing_else_does(tmp_path: Path) -> None:
+async def test_the_console_responds_on_its_own_port_and_nothing_else_does(tmp_path: Path) -> None:
     files = Files(tmp_path, 9, workers=2)
     files.document["console"] = {"enabled": True, "port": 0}
     files.write()

@@ -70,14 +70,14 @@ async def flushed(running: RunningGateway) -> None:
 
 
 async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracker) -> None:
-    tracker.answer = web.json_response({"error": "invalid_client", "error_description": "secret expired"}, status=401)
+    tracker.response = web.json_response({"error": "invalid_client", "error_description": "secret expired"}, status=401)
     grant = {**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}
     grant.pop("expires_in", None)
     await running.imported(grant)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
     for _ in range(2):
-        async with running.proxied("c1") as answer:
-            assert answer.status == 424
+        async with running.proxied("c1") as response:
+            assert response.status == 424
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "client secret has expired", "Make a new secret in the provider's console", "tracker")
@@ -89,7 +89,7 @@ async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracke
         assert "refuses the app itself" in next(one["what"] for one in findings if not one["ok"])
         assert not any("look like what a console gives out" in one["what"] for one in findings)
         assert "The integration is right: let the end user connect again" in await console.page(ONE)
-        tracker.answer = None
+        tracker.response = None
         await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
         await flushed(running)
         assert all(one["ok"] for one in (await console.data("/dev/integration.json?key=tracker"))["findings"])
@@ -115,8 +115,8 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
     }
     await running.json("POST", "/connections", json=body, expect=201)
     for _ in range(25):
-        async with running.proxied("d1", integration="down") as answer:
-            assert answer.status in (502, 503)
+        async with running.proxied("d1", integration="down") as response:
+            assert response.status in (502, 503)
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "The provider does not answer", "Look at its status page", "down")
@@ -134,8 +134,8 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
 async def test_a_provider_that_limits_the_rate(running: RunningGateway, tracker: Tracker) -> None:
     tracker.refusal, tracker.forbidden = 429, {"/x"}
     await running.imported(tracker.grant())
-    async with running.proxied("c1") as answer:
-        assert answer.status == 429
+    async with running.proxied("c1") as response:
+        assert response.status == 429
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "The provider limits the rate", "Send less", "tracker")
@@ -161,11 +161,11 @@ async def test_clock_that_differs_from_providers(running: RunningGateway, monkey
 
 async def test_a_wrong_redirect_address(running: RunningGateway, tracker: Tracker) -> None:
     said = {"error": "redirect_uri_mismatch", "error_description": "The redirect_uri is not registered"}
-    tracker.answer = web.json_response(said, status=400)
+    tracker.response = web.json_response(said, status=400)
     token = await running.session_token()
     address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with running.http.get(address) as answer:
-        assert answer.status == 400
+    async with running.http.get(address) as response:
+        assert response.status == 400
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "callback address", "token_request_failed", "tracker")
@@ -190,8 +190,8 @@ async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:
     wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
     made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     headers = {"Authorization": f"Bearer {made['secret']}"}
-    async with running.proxied("c1", "/admin", method="DELETE", headers=headers) as answer:
-        assert answer.status == 403
+    async with running.proxied("c1", "/admin", method="DELETE", headers=headers) as response:
+        assert response.status == 403
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "do not allow", "Revoke the key", f"key?id={made['id']}")
@@ -209,8 +209,8 @@ async def test_a_key_that_calls_too_often_or_without_its_scope(running: RunningG
         (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"] for wish in (eager, other)
     ]
     for one, status in ((made[0], 200), (made[0], 429), (made[1], 403)):
-        async with running.proxied("c1", headers={"Authorization": f"Bearer {one['secret']}"}) as answer:
-            assert answer.status == status
+        async with running.proxied("c1", headers={"Authorization": f"Bearer {one['secret']}"}) as response:
+            assert response.status == status
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "more than its rate or budget allows", "Mint a key with a higher rate", "tracker")

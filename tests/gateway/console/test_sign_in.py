@@ -36,9 +36,9 @@ ACTS = [
 
 @pytest.mark.parametrize("path", [*PAGES, "/sign-in", "/dev.json"])
 async def test_there_is_no_console_until_it_is_configured(running: RunningGateway, path: str) -> None:
-    async with running.http.get(f"{running.url}/console{path}") as answer:
-        text = await answer.text()
-        assert answer.status == 404
+    async with running.http.get(f"{running.url}/console{path}") as response:
+        text = await response.text()
+        assert response.status == 404
         assert "Sign in" not in text
 
 
@@ -47,12 +47,12 @@ async def test_nobody_sees_a_page_without_signing_in(running: RunningGateway, tr
     switch_on(running)
     await running.imported(tracker.grant(), "connection-of-anna")
     headers = {"Authorization": running.headers["Authorization"], "Cookie": "gw-console=" + "x" * 43}
-    async with running.http.get(f"{running.url}/console{path}", headers=headers) as answer:
-        text = await answer.text()
-        assert (answer.status, "gateway console" in text, "connection-of-anna" in text) == (401, True, False)
+    async with running.http.get(f"{running.url}/console{path}", headers=headers) as response:
+        text = await response.text()
+        assert (response.status, "gateway console" in text, "connection-of-anna" in text) == (401, True, False)
     head, _, query = path.partition("?")
-    async with running.http.get(f"{running.url}/console{head or '/dev'}.json?{query}", headers=headers) as answer:
-        assert (answer.status, (await answer.json())["error"]["code"]) == (401, "missing_auth_header")
+    async with running.http.get(f"{running.url}/console{head or '/dev'}.json?{query}", headers=headers) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (401, "missing_auth_header")
 
 
 async def test_a_link_works_once_and_only_by_its_button(running: RunningGateway) -> None:
@@ -60,15 +60,15 @@ async def test_a_link_works_once_and_only_by_its_button(running: RunningGateway)
     token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
     address = f"{running.url}/console/sign-in"
     for _ in range(2):  # a link scanner opens it
-        async with running.http.get(address, params={"link": token.reveal()}) as answer:
-            assert (answer.status, "Set-Cookie" in answer.headers) == (200, False)
+        async with running.http.get(address, params={"link": token.reveal()}) as response:
+            assert (response.status, "Set-Cookie" in response.headers) == (200, False)
     form = {"link": token.reveal()}
-    async with running.http.post(address, data=form, allow_redirects=False) as answer:
-        cookie = answer.headers["Set-Cookie"]
-        assert (answer.status, answer.headers["Location"]) == (303, f"{running.url}/console")
+    async with running.http.post(address, data=form, allow_redirects=False) as response:
+        cookie = response.headers["Set-Cookie"]
+        assert (response.status, response.headers["Location"]) == (303, f"{running.url}/console")
         assert all(word in cookie for word in ("HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=43200"))
-    async with running.http.post(address, data=form, allow_redirects=False) as answer:
-        assert (answer.status, "Set-Cookie" in answer.headers) == (403, False)
+    async with running.http.post(address, data=form, allow_redirects=False) as response:
+        assert (response.status, "Set-Cookie" in response.headers) == (403, False)
 
 
 async def test_a_link_ends_after_ten_minutes_and_a_session_after_its_hours(
@@ -81,11 +81,11 @@ async def test_a_link_ends_after_ten_minutes_and_a_session_after_its_hours(
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(cookie_jar=jar) as http:
         address = f"{running.url}/console/sign-in"
-        async with http.post(address, data={"link": token.reveal()}) as answer:
-            assert answer.status == 200
+        async with http.post(address, data={"link": token.reveal()}) as response:
+            assert response.status == 200
         later(660)
-        async with http.post(address, data={"link": late.reveal()}) as answer:
-            assert answer.status == 403
+        async with http.post(address, data={"link": late.reveal()}) as response:
+            assert response.status == 403
         console = AtConsole(running, http)
         await console.page("/dev")
         later(3600)
@@ -97,8 +97,8 @@ async def test_signing_out_ends_the_session_for_the_cookie_too(running: RunningG
         kept = {cookie.key: cookie.value for cookie in console.http.cookie_jar}
         await console.send("/sign-out", {}, expect=200)
         await console.page("/dev", expect=401)
-        async with running.http.get(f"{running.url}/console/dev", cookies=kept) as answer:
-            assert answer.status == 401
+        async with running.http.get(f"{running.url}/console/dev", cookies=kept) as response:
+            assert response.status == 401
 
 
 async def test_over_https_the_cookie_is_of_this_host_alone(running: RunningGateway) -> None:
@@ -108,8 +108,8 @@ async def test_over_https_the_cookie_is_of_this_host_alone(running: RunningGatew
     switch_on(running)
     token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
     address = f"{running.url}/console/sign-in"
-    async with running.http.post(address, data={"link": token.reveal()}, allow_redirects=False) as answer:
-        cookie = answer.headers["Set-Cookie"]
+    async with running.http.post(address, data={"link": token.reveal()}, allow_redirects=False) as response:
+        cookie = response.headers["Set-Cookie"]
     assert cookie.startswith("__Host-gw-console=")
     assert "Secure" in cookie
 
@@ -161,14 +161,14 @@ async def test_a_forged_form_does_nothing(
 async def test_json_is_no_form(running: RunningGateway) -> None:
     async with at_console(running) as console:
         address = f"{running.url}/console/dev/events/replay"
-        async with console.http.post(address, json={"all_dead": "1"}) as answer:
-            assert answer.status == 400
+        async with console.http.post(address, json={"all_dead": "1"}) as response:
+            assert response.status == 400
 
 
 @pytest.mark.parametrize("path", ["/dev", "/dev/connections", "/dev/calls?live=1"])
 async def test_no_page_may_be_framed_cached_or_leak_its_address(running: RunningGateway, path: str) -> None:
-    async with at_console(running) as console, console.http.get(f"{running.url}/console{path}") as answer:
-        headers, text = answer.headers, await answer.text()
+    async with at_console(running) as console, console.http.get(f"{running.url}/console{path}") as response:
+        headers, text = response.headers, await response.text()
     policy = headers["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in policy
     assert "default-src 'none'" in policy
@@ -192,7 +192,7 @@ async def test_tried_links_fill_no_log(running: RunningGateway) -> None:
     address, headers = f"{running.url}/console/sign-in", {"Origin": running.url}
     with capture_logs() as logs:
         for _ in range(MOST_LINES + 5):
-            async with running.http.post(address, data={"link": "x"}, headers=headers) as answer:
-                assert answer.status == 403
+            async with running.http.post(address, data={"link": "x"}, headers=headers) as response:
+                assert response.status == 403
     events = [line["event"] for line in logs if line["log_level"] == "warning"]
     assert events == [*["console_sign_in_refused"] * MOST_LINES, "refusals_not_logged"]

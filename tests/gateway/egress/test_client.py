@@ -91,14 +91,14 @@ async def test_retired_egress_is_forgotten_when_unused_and_still_serves_a_reques
         assert list(former.load()) == []
 
 
-async def test_a_small_answer_is_read_whole_and_decoded() -> None:
+async def test_a_small_response_is_read_whole_and_decoded() -> None:
     body = gzip.compress(b'{"access_token": "at"}')
     head = f"HTTP/1.1 400 Bad\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\nX-A: 1\r\nX-A: 2\r\n\r\n"
     async with raw_provider(head.encode() + body) as provider, egress() as way_out:
         form = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-        answer = await way_out.fetch("POST", f"{provider.origin}/token?a=%2F", headers=form, body=b"grant_type=x")
-    assert (answer.status, answer.body) == (400, b'{"access_token": "at"}')
-    assert answer.headers.getall("x-a") == ["1", "2"]
+        response = await way_out.fetch("POST", f"{provider.origin}/token?a=%2F", headers=form, body=b"grant_type=x")
+    assert (response.status, response.body) == (400, b'{"access_token": "at"}')
+    assert response.headers.getall("x-a") == ["1", "2"]
     assert provider.request_line() == "POST /token?a=%2F HTTP/1.1"
     assert provider.lines()[1:] == [
         "Content-Type: application/x-www-form-urlencoded",
@@ -109,7 +109,7 @@ async def test_a_small_answer_is_read_whole_and_decoded() -> None:
     assert provider.bodies == [b"grant_type=x"]
 
 
-async def test_redirects_are_answers_and_cookies_are_not_kept() -> None:
+async def test_redirects_are_responses_and_cookies_are_not_kept() -> None:
     redirect = b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n"
     async with raw_provider(redirect) as provider, egress() as way_out:
         assert (await way_out.fetch("GET", f"{provider.origin}/a")).status == 302
@@ -120,7 +120,7 @@ async def test_redirects_are_answers_and_cookies_are_not_kept() -> None:
 
 
 @pytest.mark.parametrize("head", ["Content-Length: 2000", "Transfer-Encoding: chunked"])
-async def test_too_large_an_answer_is_not_read_on(head: str) -> None:
+async def test_too_large_a_response_is_not_read_on(head: str) -> None:
     body = bytes(2000) if "Length" in head else b"7d0\r\n" + bytes(2000) + b"\r\n0\r\n\r\n"
     async with raw_provider(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode() + body) as provider, egress() as way_out:
         with pytest.raises(EgressError) as failure:
@@ -236,11 +236,11 @@ async def test_through_the_outbound_proxy_the_tunnel_leads_to_the_checked_addres
         raw_provider(proxy) as outbound,
         egress(tls=trusting, proxy=f"http://user:pass@127.0.0.1:{outbound.port}") as way_out,
     ):
-        answer = await way_out.fetch("GET", f"https://{HOST}:{port}/x")
+        response = await way_out.fetch("GET", f"https://{HOST}:{port}/x")
         addresses["inside.test"] = ["10.0.0.1"]
         with pytest.raises(EgressError) as failure:
             await way_out.fetch("GET", "https://inside.test/")
-    assert answer.body == b"secure"
+    assert response.body == b"secure"
     assert asked[0].startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n".encode())
     assert b"Proxy-Authorization: Basic dXNlcjpwYXNz" in asked[0]
     assert failure.value.kind == "refused"
@@ -297,9 +297,9 @@ async def test_a_connection_that_does_not_come_about_is_given_up(addresses: dict
     assert failure.value.kind == "timeout"
 
 
-async def test_answer_received_during_a_stall_of_the_process_is_read() -> None:
+async def test_response_received_during_a_stall_of_the_process_is_read() -> None:
     """After a pause of the process or the machine, the time limit is over but the answer is already in the socket."""
-    asked, answer = threading.Event(), threading.Event()
+    asked, response = threading.Event(), threading.Event()
     written = threading.Event()
 
     def serve(listener: socket.socket) -> None:
@@ -307,7 +307,7 @@ async def test_answer_received_during_a_stall_of_the_process_is_read() -> None:
         with peer:
             peer.recv(65536)
             asked.set()
-            answer.wait(PATIENCE_S)
+            response.wait(PATIENCE_S)
             peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
             written.set()
             peer.recv(1)
@@ -319,7 +319,7 @@ async def test_answer_received_during_a_stall_of_the_process_is_read() -> None:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/token"
             asking = asyncio.create_task(way_out.fetch("POST", url, body=b"x", timeout_s=limit_s))
             assert await asyncio.to_thread(asked.wait, PATIENCE_S)
-            answer.set()
+            response.set()
             assert written.wait(PATIENCE_S)  # this blocks the thread, and so the loop
             time.sleep(limit_s)  # noqa: ASYNC251 (the stall)
             assert (await asking).body == b"late"

@@ -25,7 +25,7 @@ __all__ = ["addresses"]
 
 
 @asynccontextmanager
-async def tls_provider(server: ssl.SSLContext, answer: bytes, seen: list[ssl.SSLObject]) -> AsyncIterator[int]:
+async def tls_provider(server: ssl.SSLContext, response: bytes, seen: list[ssl.SSLObject]) -> AsyncIterator[int]:
     """Answer each request. After an answer without a length, close without TLS's close_notify."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,7 +33,7 @@ async def tls_provider(server: ssl.SSLContext, answer: bytes, seen: list[ssl.SSL
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             while True:
                 head, _ = await read_message(reader)
-                writer.write(answer)
+                writer.write(response)
                 await writer.drain()
                 if b"/cut" in head:
                     with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as beneath:
@@ -89,7 +89,7 @@ async def test_a_body_that_ends_with_its_connection_must_end_by_tls_too(
             await whole(await way_out.send(to(port, "/cut")))
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer(addresses: dict[str, list[str]]) -> None:
+async def test_the_next_address_is_tried_when_one_does_not_respond(addresses: dict[str, list[str]]) -> None:
     addresses[HOST] = ["127.0.0.2", "127.0.0.1"]  # nobody listens on the first
     async with raw_provider() as provider, egress() as way_out:
         request = UpstreamRequest("GET", "http", HOST, provider.port, "/")
@@ -97,7 +97,7 @@ async def test_the_next_address_is_tried_when_one_does_not_answer(addresses: dic
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\nearly",
@@ -108,14 +108,14 @@ async def test_the_next_address_is_tried_when_one_does_not_answer(addresses: dic
     ],
 )
 async def test_proxy_that_refuses_the_tunnel_gets_no_part_of_the_request(
-    addresses: dict[str, list[str]], answer: bytes
+    addresses: dict[str, list[str]], response: bytes
 ) -> None:
     heard: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(answer)
-        if answer:
+        writer.write(response)
+        if response:
             heard.append(await reader.read())
 
     async with raw_provider(script) as proxy, egress(proxy=f"http://127.0.0.1:{proxy.port}") as way_out:

@@ -121,7 +121,7 @@ def test_the_breaker_opens_after_20_failures_in_10_s() -> None:
 def test_one_bad_resource_of_a_provider_that_works_does_not_open_it() -> None:
     breaker = CircuitBreaker()
     for number in range(FAILURES * 5):
-        breaker.answers += 2
+        breaker.responses += 2
         assert not breaker.failed(number * 0.01, probe=False)
 
 
@@ -141,7 +141,7 @@ def test_half_open_circuit_lets_one_call_try_and_others_wait() -> None:
     assert breaker.closed
 
 
-async def test_while_open_nobody_waits_and_an_answer_to_the_one_that_tries_closes_it(
+async def test_while_open_nobody_waits_and_a_response_to_the_one_that_tries_closes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0

@@ -52,7 +52,7 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "method", "kept"),
+    ("response", "method", "kept"),
     [
         (OK, "GET", True),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "GET", True),
@@ -70,8 +70,8 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nx", "GET", False),
     ],
 )
-async def test_a_connection_is_kept_only_after_a_clean_answer(answer: bytes, method: str, kept: bool) -> None:
-    async with raw_provider(answer) as provider, egress() as way_out:
+async def test_a_connection_is_kept_only_after_a_clean_response(response: bytes, method: str, kept: bool) -> None:
+    async with raw_provider(response) as provider, egress() as way_out:
         for _ in range(3):
             await whole(await way_out.send(to(provider, method)))
     assert provider.connections == (1 if kept else 3)
@@ -223,7 +223,7 @@ async def test_a_body_is_never_sent_twice() -> None:
     assert len(bodies) == 3
 
 
-async def test_abandoned_answer_closes_its_connection_immediately() -> None:
+async def test_abandoned_response_closes_its_connection_immediately() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_message(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")

@@ -96,7 +96,7 @@ async def test_a_body_that_breaks_off_is_never_whole_at_the_provider() -> None:
     assert not any(body.endswith(b"0\r\n\r\n") for body in got)
 
 
-async def test_an_early_answer_is_passed_on_while_the_body_still_goes_out() -> None:
+async def test_an_early_response_is_passed_on_while_the_body_still_goes_out() -> None:
     more = asyncio.Event()
     ended = asyncio.Event()
 
@@ -122,7 +122,7 @@ async def test_an_early_answer_is_passed_on_while_the_body_still_goes_out() -> N
         assert not list(way_out.load()) or await way_out.send(to(provider))
 
 
-async def test_connection_is_kept_if_the_body_finishes_after_the_answer() -> None:
+async def test_connection_is_kept_if_the_body_finishes_after_the_response() -> None:
     more = asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from gateway.egress.egress_errors import EgressError
-from gateway.egress.provider_exchange import ProviderAnswer
+from gateway.egress.provider_exchange import ProviderResponse
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, Script, raw_provider, read_message
 from tests.gateway.egress.test_pool import egress, to, whole
@@ -17,7 +17,7 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nok",
@@ -77,14 +77,14 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     ],
 )
 @pytest.mark.parametrize("drip", [False, True])
-async def test_ambiguous_answer_is_refused(answer: bytes, drip: bool) -> None:
+async def test_ambiguous_response_is_refused(response: bytes, drip: bool) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_message(reader)
-        half = len(answer) // 2 if drip else len(answer)
-        writer.write(answer[:half])
+        half = len(response) // 2 if drip else len(response)
+        writer.write(response[:half])
         await writer.drain()
         await asyncio.sleep(0)
-        writer.write(answer[half:])
+        writer.write(response[half:])
         await reader.read()
 
     async with raw_provider(script) as provider, egress() as way_out:
@@ -96,8 +96,8 @@ async def test_ambiguous_answer_is_refused(answer: bytes, drip: bool) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
-async def test_an_answer_may_arrive_in_pieces_of_any_size(step: int) -> None:
-    answer = (
+async def test_a_response_may_arrive_in_pieces_of_any_size(step: int) -> None:
+    response = (
         b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 Quite \xe9 Fine\r\nX-a:1\r\nx-A: \t 2 \t\r\n"
         b"X-Latin: caf\xe9\r\nEmpty:\r\nTransfer-Encoding: Chunked\r\n\r\n"
         b'3;q="x"\r\nabc\r\n00A\r\n0123456789\r\n0\r\nTrailer: dropped\r\n\r\n'
@@ -106,8 +106,8 @@ async def test_an_answer_may_arrive_in_pieces_of_any_size(step: int) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(2):
             await read_message(reader)
-            for at in range(0, len(answer), step):
-                writer.write(answer[at : at + step])
+            for at in range(0, len(response), step):
+                writer.write(response[at : at + step])
                 await writer.drain()
                 await asyncio.sleep(0)
 
@@ -151,7 +151,7 @@ def then_ends(sent: bytes, reset: bool) -> Script:
         b"HTTP/1.1 100 Continue\r\n\r\n",
     ],
 )
-async def test_truncated_answer_never_ends_cleanly(sent: bytes, reset: bool) -> None:
+async def test_truncated_response_never_ends_cleanly(sent: bytes, reset: bool) -> None:
     async with raw_provider(then_ends(sent, reset)) as provider, egress() as way_out:
         with pytest.raises(EgressError) as failure:
             await whole(await way_out.send(to(provider)))
@@ -190,7 +190,7 @@ async def test_a_slow_reader_holds_the_provider_back(framing: str) -> None:
                 for _ in range(200):
                     await asyncio.sleep(0)
         assert seen < 32 << 20  # the size of the sockets' own buffers
-        assert isinstance(exchange, ProviderAnswer)
+        assert isinstance(exchange, ProviderResponse)
         assert exchange.held_bytes < 1 << 20
         got = 0
         while part := await exchange.read():
@@ -219,11 +219,11 @@ async def test_after_101_the_connection_is_returned_with_the_received_bytes() ->
             self.gone.set_result(None)
 
     async with raw_provider(script) as provider, egress() as way_out:
-        answer = await way_out.send(to(provider), upgrade="websocket")
-        assert answer.status == 101
+        response = await way_out.send(to(provider), upgrade="websocket")
+        assert response.status == 101
         ears = Ears()
-        transport, first = answer.switch(ears)  # type: ignore[attr-defined]
-        answer.close()
+        transport, first = response.switch(ears)  # type: ignore[attr-defined]
+        response.close()
         transport.resume_reading()
         async with asyncio.timeout(PATIENCE_S):
             while first + ears.heard != b"hello":

@@ -7,9 +7,9 @@ import pytest
 import structlog
 
 from gateway.egress.provider_connection import ProviderConnection
-from gateway.egress.provider_exchange import ConnectionLost, ProviderAnswer
+from gateway.egress.provider_exchange import ConnectionLost, ProviderResponse
 from gateway.egress.write_batch import MOST, WriteBatch
-from gateway.http.answer_head import AnswerHead
+from gateway.http.response_head import ResponseHead
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -37,11 +37,11 @@ class WaitingRequest:
     def __init__(self) -> None:
         self.heard: list[object] = []
 
-    def sink_for(self, head: AnswerHead) -> None:
+    def sink_for(self, head: ResponseHead) -> None:
         return None
 
-    def answered(self, answer: ProviderAnswer | None) -> None:
-        self.heard.append(answer)
+    def responded(self, response: ProviderResponse | None) -> None:
+        self.heard.append(response)
 
     def refused(self, fault: Exception) -> None:
         self.heard.append(fault)
@@ -123,12 +123,12 @@ async def test_a_request_leaves_at_the_end_of_the_turn(
     await turn()
     assert wire.written == [HEAD]
     connection.data_received(OK)
-    (answer,) = asking.heard
-    assert isinstance(answer, ProviderAnswer)
-    assert answer.status == 200
+    (response,) = asking.heard
+    assert isinstance(response, ProviderResponse)
+    assert response.status == 200
 
 
-async def test_bytes_received_before_the_request_is_sent_are_no_answer(
+async def test_bytes_received_before_the_request_is_sent_are_no_response(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
     asking = WaitingRequest()

@@ -53,11 +53,11 @@ class Stage:
 
     async def refused(self, code: str, status: int, method: str, path: str, **options: Any) -> dict[str, Any]:
         """Make a call that must fail with `code` and return its error; for a page, an empty one."""
-        answer, text = await self._asked(method, path, options)
-        response = answer.headers.get("Gateway-Error")
-        assert (answer.status, response) == (status, code), text
+        response, text = await self._asked(method, path, options)
+        sent = response.headers.get("Gateway-Error")
+        assert (response.status, sent) == (status, code), text
         self.seen.add(code)
-        if "json" not in answer.headers["Content-Type"]:
+        if "json" not in response.headers["Content-Type"]:
             assert code in text
             return {}
         error: Any = json.loads(text).get("error", {})
@@ -68,16 +68,16 @@ class Stage:
 
     async def fine(self, method: str, path: str, **options: Any) -> Any:
         """Make a call that must succeed."""
-        answer, text = await self._asked(method, path, options)
-        assert answer.status < 400, text
-        assert "Gateway-Error" not in answer.headers, text
-        return json.loads(text) if answer.headers.get("Content-Type", "").startswith("application/json") else text
+        response, text = await self._asked(method, path, options)
+        assert response.status < 400, text
+        assert "Gateway-Error" not in response.headers, text
+        return json.loads(text) if response.headers.get("Content-Type", "").startswith("application/json") else text
 
     async def _asked(self, method: str, path: str, options: dict[str, Any]) -> tuple[aiohttp.ClientResponse, str]:
         headers = options.pop("headers", self.gateway.headers)
         url = path if path.startswith("http") else self.gateway.url + path
-        async with self.gateway.http.request(method, url, headers=headers, **options) as answer:
-            return answer, await answer.text()
+        async with self.gateway.http.request(method, url, headers=headers, **options) as response:
+            return response, await response.text()
 
     def on_behalf(self, integration: str, connection_id: str = "c1", **more: str) -> dict[str, Any]:
         """Return the options of a proxied call."""
@@ -88,11 +88,11 @@ class Stage:
         """Send bytes that no client library would send."""
         reader, writer = await asyncio.open_connection("127.0.0.1", int(self.gateway.url.rpartition(":")[2]))
         writer.write(f"{head}\r\nHost: gw\r\nConnection: close\r\n\r\n".encode())
-        answer = parsed(await reader.read())
+        response = parsed(await reader.read())
         writer.close()
-        assert (answer.status, answer.headers.get("gateway-error")) == (status, code)
+        assert (response.status, response.headers.get("gateway-error")) == (status, code)
         if code is not None:
-            assert answer.error["code"] == code
+            assert response.error["code"] == code
             self.seen.add(code)
 
     async def key(self, integration: str, connection_id: str = "c1", **more: Any) -> None:

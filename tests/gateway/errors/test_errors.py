@@ -60,7 +60,7 @@ def _as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "stage" in request.fixturenames:
         stage: Stage = request.getfixturevalue("stage")
-        stage.tracker.answer, stage.tracker.callback_extra = None, {}
+        stage.tracker.response, stage.tracker.callback_extra = None, {}
         stage.gateway.runtime.serving = True
 
 
@@ -140,8 +140,8 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     path = "/oauth/connect/tracker?connect_session_token="
     once = await stage.gateway.session_token(single_use=True)
-    async with stage.gateway.http.get(stage.gateway.url + path + once, allow_redirects=False) as answer:
-        assert answer.status == 302
+    async with stage.gateway.http.get(stage.gateway.url + path + once, allow_redirects=False) as response:
+        assert response.status == 302
     stage.gateway.http.cookie_jar.clear()  # as in another browser
     result = await stage.refused("connect_session_in_use", 403, "GET", path + once, headers={})
     assert "new link" in result["message"]
@@ -154,8 +154,8 @@ async def _(stage: Stage) -> None:
         f"{gateway.url}/connect?session_token={await gateway.session_token()}", headers=BROWSER
     ) as page:
         address = f"{str(page.url).partition('/i/')[0]}/i/tracker"
-    async with gateway.http.post(address, data={}) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+    async with gateway.http.post(address, data={}) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     stage.seen.add("not_confirmed")
     assert (await submit(gateway.http, address)).status == 200
 
@@ -182,8 +182,8 @@ async def _(stage: Stage) -> None:
     for _ in range(2):
         await stage.fine("POST", typed, headers={}, json={"apiKey": "k"})
     path = session["poll_url"].removeprefix(stage.gateway.url) + "/complete"
-    answer = await stage.refused("connection_id_required", 409, "POST", path, json={"code_verifier": verifier})
-    for one in answer["payload"]["pending"]:
+    response = await stage.refused("connection_id_required", 409, "POST", path, json={"code_verifier": verifier})
+    for one in response["payload"]["pending"]:
         body = {"code_verifier": verifier, "connection_id": one["connection_id"]}
         await stage.fine("POST", path, json=body)
 
@@ -222,27 +222,27 @@ def granted() -> web.Response:
 
 @plays("missing_client_id")
 async def _(stage: Stage) -> None:
-    stage.tracker.answer = granted()
+    stage.tracker.response = granted()
     await stage.refused("missing_client_id", 400, "POST", **await machine(stage, {"client_secret": "s"}))
     await stage.fine("POST", **await machine(stage, GOOD))
-    stage.tracker.answer = None
+    stage.tracker.response = None
 
 
 @plays("missing_client_secret")
 async def _(stage: Stage) -> None:
-    stage.tracker.answer = granted()
+    stage.tracker.response = granted()
     await stage.refused("missing_client_secret", 400, "POST", **await machine(stage, {"client_id": "i"}))
     await stage.fine("POST", **await machine(stage, GOOD))
-    stage.tracker.answer = None
+    stage.tracker.response = None
 
 
 @plays("client_credentials_fetch_error")
 async def _(stage: Stage) -> None:
-    stage.tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    stage.tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     await stage.refused("client_credentials_fetch_error", 400, "POST", **await machine(stage, GOOD))
-    stage.tracker.answer = granted()  # with the client that the provider knows
+    stage.tracker.response = granted()  # with the client that the provider knows
     await stage.fine("POST", **await machine(stage, GOOD))
-    stage.tracker.answer = None
+    stage.tracker.response = None
 
 
 @plays("bad_framing")
@@ -289,8 +289,8 @@ async def _(stage: Stage) -> None:
 
 @plays("invalid_body")
 async def _(stage: Stage) -> None:
-    answer = await stage.refused("invalid_body", 400, "PATCH", ONE, json={"tgas": {}, "tags": {"a": "b"}})
-    wrong = answer["errors"][0]["path"][0]
+    response = await stage.refused("invalid_body", 400, "PATCH", ONE, json={"tgas": {}, "tags": {"a": "b"}})
+    wrong = response["errors"][0]["path"][0]
     body = {name: value for name, value in {"tgas": {}, "tags": {"a": "b"}}.items() if name != wrong}
     await stage.fine("PATCH", ONE, json=body)
 
@@ -371,8 +371,8 @@ async def _(stage: Stage) -> None:
     await stage.reload()
     held = {"type": "API_KEY", "apiKey": "k"}
     body = {"provider_config_key": "passing", "credentials": held}
-    answer = await stage.refused("unknown_provider_template", 404, "POST", "/connections", json=body)
-    assert "Put its entry back" in answer["message"]
+    response = await stage.refused("unknown_provider_template", 404, "POST", "/connections", json=body)
+    assert "Put its entry back" in response["message"]
     await stage.fine("GET", "/integrations/passing")
     (folder / "catalog" / "passing.yaml").write_text(entry)
     await stage.reload()
@@ -395,8 +395,8 @@ async def _(stage: Stage) -> None:
     grant = stage.tracker.grant()
     held = {"type": "OAUTH2", "access_token": grant["access_token"]}
     body = {"provider_config_key": "tracker", "credentials": held, "connection_config": {"subdomain": "nowhere"}}
-    answer = await stage.refused("connection_validation_failed", 400, "POST", "/connections", json=body)
-    assert "acme" in answer["message"]
+    response = await stage.refused("connection_validation_failed", 400, "POST", "/connections", json=body)
+    assert "acme" in response["message"]
     await stage.fine("POST", "/connections", json={**body, "connection_config": {"subdomain": "acme"}})
 
 
@@ -428,8 +428,8 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     held = {"type": "API_KEY", "apiKey": "k"}
     body = {"provider_config_key": "regional", "connection_id": "c1", "credentials": held}
-    answer = await stage.refused("unresolved_setting", 400, "POST", "/connections", json=body)
-    assert "region" in answer["message"]
+    response = await stage.refused("unresolved_setting", 400, "POST", "/connections", json=body)
+    assert "region" in response["message"]
     await stage.fine("POST", "/connections", json={**body, "connection_config": {"region": "eu"}})
     await stage.fine("GET", "/proxy/x", **stage.on_behalf("regional"))
 
@@ -473,9 +473,9 @@ async def _(stage: Stage) -> None:
 
 @plays("token_request_failed")
 async def _(stage: Stage) -> None:
-    stage.tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    stage.tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     await stage.refused("token_request_failed", 400, "GET", await authorized(stage), headers={})
-    stage.tracker.answer = None
+    stage.tracker.response = None
     await stage.fine("GET", await authorized(stage), headers={})
 
 
@@ -500,12 +500,12 @@ async def _(stage: Stage) -> None:
 @plays("token_endpoint_unavailable")
 async def _(stage: Stage) -> None:
     await expired(stage, "waiting")
-    stage.tracker.answer = web.Response(status=503)
+    stage.tracker.response = web.Response(status=503)
     result = await stage.refused(
         "token_endpoint_unavailable", 503, "GET", "/proxy/x", **stage.on_behalf("tracker", "waiting")
     )
     assert result["payload"]["retry_at"]
-    stage.tracker.answer = None
+    stage.tracker.response = None
     await stage.fine("GET", "/connections/waiting?provider_config_key=tracker&force_refresh=true")
     await stage.fine("GET", "/proxy/x", **stage.on_behalf("tracker", "waiting"))
 
@@ -529,12 +529,12 @@ async def _(stage: Stage) -> None:
     declared = stage.gateway.document["environments"]["dev"]["integrations"]["keyed"]
     declared["allowed_origins"] = [stage.tracker.url]
     await stage.reload()
-    answer = await stage.gateway.http.get(f"{stage.gateway.url}/proxy/x", **stage.on_behalf("keyed", **wish))
-    assert (answer.status, "Gateway-Error" in answer.headers) == (
+    response = await stage.gateway.http.get(f"{stage.gateway.url}/proxy/x", **stage.on_behalf("keyed", **wish))
+    assert (response.status, "Gateway-Error" in response.headers) == (
         403,
         False,
     )  # the provider's own answer: the call reached the provider
-    answer.close()
+    response.close()
 
 
 @plays("upstream_unreachable")

@@ -79,13 +79,13 @@ async def test_a_checkpoint_is_sent_until_it_is_taken_and_a_newer_one_takes_its_
     made = keeper(
         store, telling.runtime.generation.egress, checkpoint_url=receiver.url + "/audit", checkpoint_records=1
     )
-    receiver.answer = lambda _path, _body: web.Response(status=503)
+    receiver.response = lambda _path, _body: web.Response(status=503)
     await note(store)
     await made.once()
     await made.once()
     await note(store)
     await made.once()
-    receiver.answer = lambda _path, _body: web.Response(status=204)
+    receiver.response = lambda _path, _body: web.Response(status=204)
     await made.once()
     await made.once()
     sent = [json.loads(got.body)["data"]["sequence"] for got in receiver.got if got.path == "/audit"]

@@ -30,18 +30,18 @@ def taking(_path: str, _body: bytes) -> web.Response:
 async def test_a_receiver_that_was_down_gets_each_event_once_in_order_and_can_verify_it(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    receiver.answer = failing()
+    receiver.response = failing()
     for name in ("c1", "c2"):
         await telling.imported(tracker.grant(), name)
     for outage in (OUTAGE, None, OUTAGE, None):
-        tracker.answer = outage
+        tracker.response = outage
         await renew(telling, "c1")
     await telling.json("DELETE", "/connections/c2?provider_config_key=tracker", expect=200)
     for _ in range(6):  # the receiver stays down for an hour
         later(600)
         await on(telling)
     assert receiver.taken == []
-    receiver.answer = taking
+    receiver.response = taking
     later(1100)
     telling.runtime.deliverer.wake()
     got = await receiver.until_taken(7)
@@ -83,7 +83,7 @@ def verified_at_sending(library: Webhook, one: Any) -> None:
 async def test_a_later_event_of_a_connection_waits_for_the_one_before_and_others_do_not(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    receiver.answer = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
+    receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
     await telling.imported(tracker.grant(), "c1")
     await settled(telling, 1)
     await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
@@ -93,7 +93,7 @@ async def test_a_later_event_of_a_connection_waits_for_the_one_before_and_others
     await on(telling)
     assert receiver.events() == [("c2", "connection.created")]
     assert {one.event["event"] for one in receiver.got if one.event["connectionId"] == "c1"} == {"connection.created"}
-    receiver.answer = taking
+    receiver.response = taking
     later(120)
     telling.runtime.deliverer.wake()
     await receiver.until_taken(3)
@@ -124,7 +124,7 @@ async def test_a_target_that_hangs_holds_up_no_other(
 async def test_an_event_is_given_up_after_a_day_and_kept(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    receiver.answer = failing(500)
+    receiver.response = failing(500)
     await telling.imported(tracker.grant())
     await settled(telling, 1)
     for _ in range(27):
@@ -140,10 +140,10 @@ async def test_an_event_is_given_up_after_a_day_and_kept(
     assert await log_of(telling) == []
 
 
-async def test_receiver_that_answers_410_gets_no_more_events(
+async def test_receiver_that_returns_410_gets_no_more_events(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    receiver.answer = failing(410)
+    receiver.response = failing(410)
     await telling.imported(tracker.grant())
     found = await settled(telling, 1)
     assert (found.state, found.attempts) == (DeliveryState.DEAD, 1)
@@ -152,7 +152,7 @@ async def test_receiver_that_answers_410_gets_no_more_events(
 async def test_retry_after_is_honoured(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    receiver.answer = failing(429, **{"Retry-After": "900"})
+    receiver.response = failing(429, **{"Retry-After": "900"})
     await telling.imported(tracker.grant())
     found = await settled(telling, 1)
     assert found.due_at is not None
@@ -160,7 +160,7 @@ async def test_retry_after_is_honoured(
     later(800)
     await on(telling)
     assert len(receiver.got) == 1
-    receiver.answer = taking
+    receiver.response = taking
     later(110)
     await on(telling)
     assert len(receiver.taken) == 1
@@ -227,14 +227,14 @@ async def test_a_reload_sends_what_waits_to_the_new_address(
 ) -> None:
     import gateway
 
-    receiver.answer = failing()
+    receiver.response = failing()
     await telling.imported(tracker.grant())
     await settled(telling, 1)
     changed = telling.document | {"environments": {"dev": dict(telling.document["environments"]["dev"])}}
     changed["environments"]["dev"]["webhook_url"] = f"{receiver.url}/moved"
     changed["catalog"] = [str(tmp_path / "catalog")]
     changed["store"] = telling.document["store"] | {"url": f"sqlite:///{tmp_path}/gateway.db"}
-    receiver.answer = taking
+    receiver.response = taking
     assert await gateway.reload(telling.app, changed)
     later(10)
     telling.runtime.deliverer.wake()

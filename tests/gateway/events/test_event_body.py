@@ -17,13 +17,13 @@ async def test_the_life_of_a_connection_is_reported_event_by_event(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     await telling.imported(tracker.grant())
-    tracker.answer = OUTAGE
+    tracker.response = OUTAGE
     await renew(telling)
-    tracker.answer = None
+    tracker.response = None
     await renew(telling)
-    tracker.answer = GONE
+    tracker.response = GONE
     await renew(telling)
-    tracker.answer = None
+    tracker.response = None
     await telling.imported(tracker.grant())
     await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(6)
@@ -39,10 +39,10 @@ async def test_flapping_provider_causes_one_event_per_change(
 ) -> None:
     await telling.imported(tracker.grant())
     for _ in range(3):
-        tracker.answer = OUTAGE
+        tracker.response = OUTAGE
         for _ in range(4):  # repeated failures are one change
             await renew(telling)
-        tracker.answer = None
+        tracker.response = None
         for _ in range(2):
             await renew(telling)
     await receiver.until_taken(7)
@@ -54,7 +54,7 @@ async def test_flapping_provider_causes_one_event_per_change(
 async def test_second_refusal_sends_no_event(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
     await telling.imported(tracker.grant())
     for code in ("invalid_grant", "token_revoked", "invalid_client"):
-        tracker.answer = web.json_response({"error": code}, status=400)
+        tracker.response = web.json_response({"error": code}, status=400)
         await renew(telling)
     await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(3)
@@ -68,7 +68,7 @@ async def test_the_body_is_that_of_the_contract_with_our_two_members(
 ) -> None:
     user = {"id": "u1", "email": "jo@example.com", "display_name": "Jö", "tags": {"plan": "pro"}}
     await telling.imported(tracker.grant(), end_user=user, tags={"Team": "blue"})
-    tracker.answer = GONE
+    tracker.response = GONE
     await renew(telling)
     created, ended = [one.event for one in await receiver.until_taken(2)]
     assert created.pop("timestamp").endswith("Z")
@@ -106,9 +106,9 @@ async def test_no_event_holds_a_credential(telling: RunningGateway, tracker: Tra
     await telling.imported(grants[0])
     for status in (503, 400):  # a provider that repeats the tokens it was sent
         words = f"what of {grants[0]['refresh_token']} and {grants[0]['access_token']}?"
-        tracker.answer = web.json_response({"error": "invalid_grant", "error_description": words}, status=status)
+        tracker.response = web.json_response({"error": "invalid_grant", "error_description": words}, status=status)
         await renew(telling)
-    tracker.answer = None
+    tracker.response = None
     await telling.imported(grants[1])
     await renew(telling)
     await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
@@ -174,15 +174,15 @@ async def test_no_event_is_stored_without_a_webhook_url(running: RunningGateway,
     assert await running.runtime.store.event_log.list(EventFilter(environment="dev")) == []
 
 
-@pytest.mark.parametrize("answer", [301, 307, 404, 429, 500])
+@pytest.mark.parametrize("response", [301, 307, 404, 429, 500])
 async def test_failed_delivery_is_repeated_with_the_same_id_and_redirects_are_not_followed(
-    answer: int, telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    response: int, telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     elsewhere = {"Location": f"{receiver.url}/elsewhere"}
-    receiver.answer = lambda _path, _body: web.Response(status=answer, headers=elsewhere)
+    receiver.response = lambda _path, _body: web.Response(status=response, headers=elsewhere)
     await telling.imported(tracker.grant())
     await receiver.until(lambda: receiver.got)
-    receiver.answer = lambda _path, _body: web.Response(status=200)
+    receiver.response = lambda _path, _body: web.Response(status=200)
     await settled(telling, 1)
     later(10)
     telling.runtime.deliverer.wake()

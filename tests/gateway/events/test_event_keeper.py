@@ -71,8 +71,8 @@ async def test_each_way_to_connect_is_reported_once(
 ) -> None:
     wish = {"display_name": "agent", "scopes": ["environment:proxy", "environment:connect_sessions:write"]}
     reply = await telling.json("POST", "/environment/api-keys", json=wish, expect=200)
-    async with telling.proxied("c1", headers={"Authorization": f"Bearer {reply['data']['secret']}"}) as answer:
-        link = (await answer.json())["error"]["payload"]["connect_url"]
+    async with telling.proxied("c1", headers={"Authorization": f"Bearer {reply['data']['secret']}"}) as response:
+        link = (await response.json())["error"]["payload"]["connect_url"]
     assert (await arrive(telling, link.partition("session_token=")[2]))[0] == 200
     body = {"connection_id": "c1", "integration_id": "tracker"}
     reply = await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
@@ -146,7 +146,7 @@ async def test_a_key_that_the_configuration_names_is_not_rotated_here(
 async def test_metrics_show_attempts_and_pending_deliveries(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    receiver.answer = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
+    receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
     for name in ("c1", "c2"):
         await telling.imported(tracker.grant(), name)
     await receiver.until(lambda: len(receiver.got) >= 2)
@@ -173,7 +173,7 @@ async def command(gateway: RunningGateway, *words: str) -> tuple[int, str, str]:
 async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    receiver.answer = lambda _path, _body: web.Response(status=410)
+    receiver.response = lambda _path, _body: web.Response(status=410)
     await telling.imported(tracker.grant())
     await settled(telling, 1)
     code, out, _ = await command(telling, "list", "--state", "dead", "--json")
@@ -185,7 +185,7 @@ async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
     assert "410" in out
     code, out, _ = await command(telling, "show", one["id"], "--json")
     assert json.loads(json.loads(out)["body"]) == receiver.got[0].event
-    receiver.answer = lambda _path, _body: web.Response(status=200)
+    receiver.response = lambda _path, _body: web.Response(status=200)
     code, out, _ = await command(telling, "replay", "--dead")
     assert (code, out.split()[0]) == (0, "1")
     (again,) = await receiver.until_taken(1)

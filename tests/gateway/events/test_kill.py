@@ -26,12 +26,12 @@ async def test_an_event_that_was_taken_when_the_process_was_killed_comes_again_u
             process.kill_all()
             return web.Response(status=200)
 
-        receiver.answer = kill
+        receiver.response = kill
         connecting = asyncio.create_task(process.connect())
         await receiver.until_taken(1)
         await process.process.wait()
         await asyncio.gather(connecting, return_exceptions=True)
-    receiver.answer = lambda _path, _body: web.Response(status=200)
+    receiver.response = lambda _path, _body: web.Response(status=200)
     files.document["server"] = {}
     gateway = RunningGateway(tmp_path, files.document)
     await gateway.start()

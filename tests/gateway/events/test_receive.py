@@ -53,9 +53,9 @@ def signature(body: bytes, secret: str = SECRET) -> str:
 
 async def post(gateway: RunningGateway, path: str, body: bytes, **headers: str) -> tuple[int, Any]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with gateway.http.post(gateway.url + path, data=io.BytesIO(body), headers=named) as answer:
-        text = await answer.text()
-        return answer.status, json.loads(text) if text else None
+    async with gateway.http.post(gateway.url + path, data=io.BytesIO(body), headers=named) as response:
+        text = await response.text()
+        return response.status, json.loads(text) if text else None
 
 
 async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
@@ -67,8 +67,8 @@ async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
     await receiver.until_taken(3)
     body = json.dumps(ISSUE).encode()
     headers = {"X_Hub_Signature": signature(body), "Content_Type": "application/json", "X_Atlassian_Id": "1"}
-    status, answer = await post(hooked, ADDRESS, body, **headers, Cookie="a=b", User_Agent="Atlassian")
-    assert (status, answer) == (200, {"status": "success"})
+    status, response = await post(hooked, ADDRESS, body, **headers, Cookie="a=b", User_Agent="Atlassian")
+    assert (status, response) == (200, {"status": "success"})
     got = (await receiver.until_taken(5))[3:]
     assert {(one.event["connectionId"], one.path) for one in got} == {("a1", "/events"), ("a2", "/own")}
     for one in got:
@@ -93,8 +93,8 @@ async def test_without_a_secret_nothing_is_accepted(hooked: RunningGateway, rece
     signed = [{"X-Hub-Signature": one, "X-Hub-Signature-256": one} for one in (signature(b"{}"), signature(b"{}", ""))]
     for sent in ({}, *signed):
         with capture_logs() as logged:
-            async with hooked.http.post(f"{hooked.url}/webhook/dev/{path}", data=b"{}", headers=sent) as answer:
-                assert (answer.status, answer.headers["Gateway-Error"]) == (401, "invalid_webhook_signature")
+            async with hooked.http.post(f"{hooked.url}/webhook/dev/{path}", data=b"{}", headers=sent) as response:
+                assert (response.status, response.headers["Gateway-Error"]) == (401, "invalid_webhook_signature")
         (why,) = [line["reason"] for line in logged if line["event"] == "webhook_refused"]
         assert "webhook_secret" in why
         assert "allow_unsigned_webhooks" in why
@@ -175,14 +175,14 @@ async def test_one_integration_cannot_fill_the_queue_of_another(
     await gateway.start()
     try:
         body = b"[%b]" % (b" " * 2048)
-        answers = [await post(gateway, "/webhook/dev/flood", body) for _ in range(5)]
-        taken = [status for status, _ in answers].index(503)
+        responses = [await post(gateway, "/webhook/dev/flood", body) for _ in range(5)]
+        taken = [status for status, _ in responses].index(503)
         assert 1 <= taken <= 3
-        assert {status for status, _ in answers[taken:]} == {503}
-        assert answers[taken][1]["error"]["code"] == "busy"
-        assert "'flood'" in answers[taken][1]["error"]["message"]
-        async with gateway.http.post(f"{gateway.url}/webhook/dev/flood", data=body) as answer:
-            assert answer.headers["Retry-After"] == "60"
+        assert {status for status, _ in responses[taken:]} == {503}
+        assert responses[taken][1]["error"]["code"] == "busy"
+        assert "'flood'" in responses[taken][1]["error"]["message"]
+        async with gateway.http.post(f"{gateway.url}/webhook/dev/flood", data=body) as response:
+            assert response.headers["Retry-After"] == "60"
         signed = signature(body)
         assert (await post(gateway, ADDRESS, body, X_Hub_Signature=signed))[0] == 200
         receiver.hold.set()
@@ -232,9 +232,9 @@ async def test_what_is_for_no_connection_goes_out_once_as_it_came(hooked: Runnin
 async def test_a_forgery_is_refused_in_the_shape_of_the_contract(
     sent: dict[str, str], code: str, words: str, hooked: RunningGateway, receiver: Receiver
 ) -> None:
-    async with hooked.http.post(hooked.url + ADDRESS, data=b"{}", headers=sent) as answer:
-        assert (answer.status, await answer.json()) == (401, {"error": words})
-        assert answer.headers["Gateway-Error"] == code
+    async with hooked.http.post(hooked.url + ADDRESS, data=b"{}", headers=sent) as response:
+        assert (response.status, await response.json()) == (401, {"error": words})
+        assert response.headers["Gateway-Error"] == code
     assert await post(hooked, ADDRESS, b"{ }", X_Hub_Signature=signature(b"{ }")) == (200, {"status": "success"})
     await receiver.until_taken(1)
     assert [one.body for one in receiver.got] == [b"{ }"]
@@ -276,17 +276,17 @@ async def test_a_webhook_that_cannot_be_checked_or_has_no_listener_is_reported(
 async def test_a_stranger_learns_no_names_of_environments_or_integrations(hooked: RunningGateway) -> None:
     """For all tried headers, the answers differ only in their date and request id."""
     for sent in ({}, {"X-Hub-Signature": "sha256=00"}, {"X-Nothing-Signature": "00"}):
-        answers = set()
+        responses = set()
         for path in (ADDRESS, "/webhook/dev/unsigned", "/webhook/prod/tracker", "/webhook/dev/nothing", "/webhook/x/y"):
-            async with hooked.http.post(hooked.url + path, data=b"{}", headers=sent) as answer:
-                fields = dict(answer.headers)
+            async with hooked.http.post(hooked.url + path, data=b"{}", headers=sent) as response:
+                fields = dict(response.headers)
                 fields = {name: fields[name] for name in fields.keys() - {"Date", "Gateway-Request-Id"}}
-                answers.add((answer.status, await answer.read(), tuple(sorted(fields.items()))))
-        assert len(answers) == 1
+                responses.add((response.status, await response.read(), tuple(sorted(fields.items()))))
+        assert len(responses) == 1
     asked = set()
     for path in (ADDRESS, "/webhook/prod/tracker", "/webhook/dev/nothing"):
-        async with hooked.http.get(f"{hooked.url}{path}?hub.challenge=1") as answer:
-            asked.add((answer.status, await answer.read()))
+        async with hooked.http.get(f"{hooked.url}{path}?hub.challenge=1") as response:
+            asked.add((response.status, await response.read()))
     assert len(asked) == 1
 
 
@@ -310,7 +310,7 @@ async def test_a_provider_that_asks_whether_anybody_is_there_gets_its_word_back(
 
 
 @pytest.mark.parametrize(
-    ("query", "answer"),
+    ("query", "response"),
     [
         (f"hub.mode=subscribe&hub.challenge=115&hub.verify_token={SECRET}", (200, "115")),
         ("hub.mode=subscribe&hub.challenge=115&hub.verify_token=guessed", (404, None)),
@@ -318,11 +318,11 @@ async def test_a_provider_that_asks_whether_anybody_is_there_gets_its_word_back(
     ],
 )
 async def test_a_challenge_is_echoed_to_who_knows_the_token(
-    query: str, answer: tuple[int, str | None], hooked: RunningGateway
+    query: str, response: tuple[int, str | None], hooked: RunningGateway
 ) -> None:
     async with hooked.http.get(f"{hooked.url}/webhook/dev/hub?{query}") as got:
         text = await got.text() if got.status == 200 else None
-        assert (got.status, text) == answer
+        assert (got.status, text) == response
     async with hooked.http.get(f"{hooked.url}/webhook/dev/plain?{query}") as got:
         assert got.status == 404
 
@@ -330,8 +330,8 @@ async def test_a_challenge_is_echoed_to_who_knows_the_token(
 async def test_more_than_five_mebibytes_are_refused(hooked: RunningGateway, receiver: Receiver) -> None:
     large = b" " * (5 << 20)
     assert (await post(hooked, ADDRESS, large, X_Hub_Signature=signature(large)))[0] == 200
-    status, answer = await post(hooked, ADDRESS, large + b" ")
-    assert (status, answer["error"]["code"]) == (413, "body_too_large")
+    status, response = await post(hooked, ADDRESS, large + b" ")
+    assert (status, response["error"]["code"]) == (413, "body_too_large")
     (one,) = await receiver.until_taken(1)
     assert one.body == large
 

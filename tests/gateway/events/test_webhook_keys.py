@@ -54,7 +54,7 @@ def test_only_identical_key_requests_are_shared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "kids"),
+    ("response", "kids"),
     [
         ({"keys": [{"kid": "a", "kty": "RSA"}, {"kid": "b", "use": "enc"}, {"kty": "RSA"}, 7]}, {"a"}),
         ({"key": {"kid": "a", "expired_at": None}}, {"a"}),
@@ -64,8 +64,8 @@ def test_only_identical_key_requests_are_shared() -> None:
         (None, set()),
     ],
 )
-def test_usable_keys_are_found_by_their_id(answer: Any, kids: set[str]) -> None:
-    assert set(keys_in(json.dumps(answer).encode())) == kids
+def test_usable_keys_are_found_by_their_id(response: Any, kids: set[str]) -> None:
+    assert set(keys_in(json.dumps(response).encode())) == kids
 
 
 def test_a_certificate_needs_no_id() -> None:

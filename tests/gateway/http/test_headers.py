@@ -11,7 +11,7 @@ from gateway.http.headers import (
     SITE_WIDE,
     TO_US,
     Fields,
-    MalformedAnswer,
+    MalformedResponse,
     decoded_fields,
     from_wire,
     plain,
@@ -75,14 +75,14 @@ def test_bytes_survive_being_text(raw: list[tuple[bytes, bytes]]) -> None:
 
 
 @given(st.lists(st.tuples(st.one_of(TOKENS, st.sampled_from(sorted(SITE_WIDE))), VALUES), max_size=12))
-def test_an_answers_other_fields_pass_in_order(fields: Fields) -> None:
+def test_a_responses_other_fields_pass_in_order(fields: Fields) -> None:
     dropped = SITE_WIDE | HOP_BY_HOP | FRAMING
     assert response_fields(fields) == [field for field in fields if plain(field[0]) not in dropped]
 
 
 @pytest.mark.parametrize("value", ["a\rb", "a\nb", "a\0b", "\x7f"])
-def test_control_characters_in_an_answer_are_no_header(value: str) -> None:
-    with pytest.raises(MalformedAnswer):
+def test_control_characters_in_a_response_are_no_header(value: str) -> None:
+    with pytest.raises(MalformedResponse):
         response_fields([("X", value)])
 
 

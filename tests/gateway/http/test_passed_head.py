@@ -19,12 +19,12 @@ OURS = "Authorization, Connection-Id, Provider-Config-Key, Base-Url-Override"
         ([("Vary", " ,, ")], OURS),
     ],
 )
-def test_an_answer_varies_by_what_chose_its_credential(theirs: Fields, vary: str) -> None:
+def test_a_response_varies_by_what_chose_its_credential(theirs: Fields, vary: str) -> None:
     fields = guarded([("X-A", "1"), *theirs], by_headers=True)
     assert fields == [("X-A", "1"), *NOT_RENDERED, ("Vary", vary)]
 
 
-def test_capability_answer_keeps_the_providers_vary() -> None:
+def test_capability_response_keeps_the_providers_vary() -> None:
     theirs: Fields = [("Vary", "Accept-Encoding"), ("X-A", "1"), ("Vary", "Origin")]
     fields = guarded(theirs, by_headers=False)
     assert fields == [("X-A", "1"), ("Vary", "Accept-Encoding"), ("Vary", "Origin"), *NOT_RENDERED]

@@ -65,7 +65,7 @@ def test_every_value_that_leaves_was_sent_and_none_twice(fields: Fields) -> None
 
 
 @given(FIELDS)
-def test_filtering_an_answer_twice_is_filtering_it_once(fields: Fields) -> None:
+def test_filtering_a_response_twice_is_filtering_it_once(fields: Fields) -> None:
     once = response_fields(fields)
     assert response_fields(once) == once
     rest = iter(fields)
@@ -73,7 +73,7 @@ def test_filtering_an_answer_twice_is_filtering_it_once(fields: Fields) -> None:
 
 
 @given(FIELDS)
-def test_a_decoded_answer_has_no_trace_of_its_coding_and_no_strong_validator(fields: Fields) -> None:
+def test_a_decoded_response_has_no_trace_of_its_coding_and_no_strong_validator(fields: Fields) -> None:
     decoded = decoded_fields([*fields, ("Content-Encoding", "gzip"), ("eTag", '"x"')])
     names = {name.lower() for name, _ in decoded}
     assert "content-encoding" not in names

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateway.http.headers import MalformedAnswer
+from gateway.http.headers import MalformedResponse
 from gateway.http.tool_list_filter import MOST_EVENT, StreamEventFilter, filtered_json
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("get_issue", "delete_issue", "search")]
-ANSWER: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS, "nextCursor": "c"}}
+RESPONSE: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS, "nextCursor": "c"}}
 
 
 def shows(name: str) -> bool:
@@ -22,7 +22,7 @@ def names_in(text: bytes) -> list[str]:
 
 
 def test_only_tools_that_may_be_called_are_left() -> None:
-    left = filtered_json(json.dumps(ANSWER).encode(), shows)
+    left = filtered_json(json.dumps(RESPONSE).encode(), shows)
     assert names_in(left) == ["get_issue", "search"]
     assert json.loads(left)["result"]["nextCursor"] == "c"
 
@@ -31,7 +31,7 @@ def test_what_has_no_list_or_only_allowed_tools_keeps_its_bytes() -> None:
     for value in ({"jsonrpc": "2.0", "id": 1, "error": {"code": -1}}, {"a": 1.50}, [], "x", {"result": {"tools": 3}}):
         raw = json.dumps(value, indent=2).encode()
         assert filtered_json(raw, shows) == raw
-    raw = json.dumps(ANSWER, indent=3).encode()
+    raw = json.dumps(RESPONSE, indent=3).encode()
     assert filtered_json(raw, lambda _: True) == raw
     assert filtered_json(b"", shows) == b""
 
@@ -41,14 +41,14 @@ def test_items_without_a_plain_name_are_left_out() -> None:
     assert names_in(filtered_json(json.dumps({"result": {"tools": odd}}).encode(), shows)) == ["search"]
 
 
-def test_every_answer_of_a_batch_is_filtered() -> None:
-    left = json.loads(filtered_json(json.dumps([ANSWER, ANSWER]).encode(), shows))
+def test_every_response_of_a_batch_is_filtered() -> None:
+    left = json.loads(filtered_json(json.dumps([RESPONSE, RESPONSE]).encode(), shows))
     assert [len(one["result"]["tools"]) for one in left] == [2, 2]
 
 
 @pytest.mark.parametrize("body", [b'{"result":{"tools":[],"tools":[{"name":"x"}]}}', b"{", b"\xff", b"<html>"])
 def test_a_list_that_can_be_read_in_two_ways_is_refused(body: bytes) -> None:
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponse):
         filtered_json(body, shows)
 
 
@@ -65,8 +65,8 @@ def test_events_are_filtered_in_whatever_pieces_they_come(line: str) -> None:
             "",
             "id: 7",
             "event: message",
-            f"data: {json.dumps(ANSWER)[:17]}",
-            f"data:{json.dumps(ANSWER)[17:]}",
+            f"data: {json.dumps(RESPONSE)[:17]}",
+            f"data:{json.dumps(RESPONSE)[17:]}",
             "",
             "data",
             "",
@@ -99,21 +99,21 @@ def test_an_event_without_end_is_refused() -> None:
     piece = b"data: " + b"x" * 65_536
     for _ in range(MOST_EVENT // len(piece)):
         assert events.feed(piece) == b""
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponse):
         events.feed(piece)
 
 
 def test_an_event_that_can_be_read_in_two_ways_is_refused() -> None:
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponse):
         StreamEventFilter(shows).feed(b'data: {"result":{"tools":[],"tools":[{"name":"x"}]}}\n\n')
 
 
 def test_a_byte_order_mark_hides_no_list() -> None:
-    stream = b"\xef\xbb\xbfdata: " + json.dumps(ANSWER).encode() + b"\n\n"
+    stream = b"\xef\xbb\xbfdata: " + json.dumps(RESPONSE).encode() + b"\n\n"
     assert b"delete_issue" not in StreamEventFilter(shows).feed(stream)
 
 
 @pytest.mark.parametrize("event", [b"a\n" * 60_000, b"data: [" + b"[]," * 200_000 + b"1]\n"])
 def test_an_event_that_takes_too_long_to_read_is_refused(event: bytes) -> None:
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponse):
         StreamEventFilter(shows).feed(event + b"\n")

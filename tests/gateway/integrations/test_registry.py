@@ -49,7 +49,7 @@ def test_loading_replaces_all_integrations_and_each_write_is_counted() -> None:
     assert managed.changes == 2
 
 
-def test_an_unknown_key_is_answered_with_the_nearest() -> None:
+def test_an_unknown_key_shows_the_nearest() -> None:
     found = Integrations([one("github")], ManagedIntegrations())
     with pytest.raises(NotFound, match="Did you mean 'github'") as refused:
         found.get("dev", "githb")

@@ -94,8 +94,8 @@ async def by_proxy(door: Agents, key: str, method: str, path: str, body: bytes |
     if body:
         headers["Content-Type"] = "application/json"
     url = URL(f"{door.running.url}/proxy{path}", encoded=True)
-    async with door.running.http.request(method, url, data=body or None, headers=headers) as answer:
-        await answer.read()
+    async with door.running.http.request(method, url, data=body or None, headers=headers) as response:
+        await response.read()
     return left(door, before)
 
 
@@ -115,7 +115,7 @@ async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
     async def short(_request: web.Request) -> web.Response:
         return web.Response(status=204)
 
-    door.provider.answering = short
+    door.provider.responding = short
     draw = random.Random(SEED)
     sent = refused = of_tools = by_body = 0
     for _ in range(KEYS):

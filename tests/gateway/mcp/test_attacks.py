@@ -137,17 +137,17 @@ async def test_no_result_holds_the_credential(door: Agents) -> None:
     key = await door.key(READ)
     listed = await door.tell(key, "tools/list")
     shown = await door.call(key, "get_issue", {"issue": "1"})
-    door.provider.answering = echo
+    door.provider.responding = echo
     redirected = await door.call(key, "get_issue", {"issue": "1"})
     assert "key-of-c1" not in json.dumps([listed, shown, redirected])
     assert len(door.provider.calls) == 2
 
 
-async def test_a_revoked_key_opens_neither_tools_nor_kept_answers(door: Agents) -> None:
+async def test_a_revoked_key_opens_neither_tools_nor_kept_responses(door: Agents) -> None:
     async def binary(_request: web.Request) -> web.Response:
         return web.Response(body=b"\xff" * 64, content_type="application/octet-stream")
 
-    door.provider.answering = binary
+    door.provider.responding = binary
     key = await door.key(READ)
     (link,) = [
         b for b in (await door.call(key, "get_issue", {"issue": "1"}))["content"] if b["type"] == "resource_link"
@@ -155,10 +155,10 @@ async def test_a_revoked_key_opens_neither_tools_nor_kept_answers(door: Agents) 
     (shown,) = (await door.running.json("GET", "/environment/api-keys"))["data"]
     await door.running.json("DELETE", f"/environment/api-keys/{shown['id']}", expect=200)
     for method, params in (("tools/list", {}), ("resources/read", {"uri": link["uri"]})):
-        assert (await door.answered(key, method, **params))[0] == 401
+        assert (await door.responded(key, method, **params))[0] == 401
 
 
-async def test_an_address_of_a_kept_answer_cannot_be_made(door: Agents) -> None:
+async def test_an_address_of_a_kept_response_cannot_be_made(door: Agents) -> None:
     key = await door.key(READ)
     for uri in (
         "gateway://answers/1",
@@ -197,14 +197,14 @@ def test_an_expression_that_would_fill_the_memory_is_refused_before_it_runs(expr
         parsed(expression)
 
 
-def test_an_answer_of_more_values_than_bytes_can_say_is_a_text() -> None:
+def test_a_response_of_more_values_than_bytes_can_say_is_a_text() -> None:
     body = b"[" + b"[]," * 1_000_000 + b"1]"
     shaped = provider_result(200, "OK", "application/json", body, None, 1000)
     assert "structuredContent" not in shaped.result
     assert shaped.keep
 
 
-def test_an_answer_of_millions_of_values_is_not_multiplied() -> None:
+def test_a_response_of_millions_of_values_is_not_multiplied() -> None:
     body = b"[" + b"1," * 2_000_000 + b"1]"
     with pytest.raises(UnfitExpression, match="too large"):
         selected(parsed("[*].{a:@,b:@,c:@,d:@,e:@,f:@}"), [1], values_in(body))
@@ -271,7 +271,7 @@ def test_comparisons_and_texts_of_ordinary_size_are_allowed(expression: str, val
     assert selected(parsed(expression), {"l": ["a", "b"]}, 10) == value
 
 
-async def test_a_huge_answer_takes_no_more_memory_than_a_bound(door: Agents) -> None:
+async def test_a_huge_response_takes_no_more_memory_than_a_bound(door: Agents) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
@@ -279,7 +279,7 @@ async def test_a_huge_answer_takes_no_more_memory_than_a_bound(door: Agents) -> 
             await response.write(b"[" + b" " * 65535)
         return response
 
-    door.provider.answering = endless
+    door.provider.responding = endless
     key = await door.key(READ)
     tracemalloc.start()
     try:
@@ -357,7 +357,7 @@ async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
 
     key = await door.key(READ)
     door.running.runtime.call_queue.record = noted.put_nowait  # type: ignore[method-assign]
-    door.provider.answering = silent
+    door.provider.responding = silent
     call = asyncio.create_task(door.call(key, "get_issue", {"issue": "1"}))
     async with asyncio.timeout(PATIENCE_S):
         await begun.wait()
@@ -378,9 +378,9 @@ async def test_a_capability_leads_to_its_door_on_a_warm_connection_too(door: Age
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"
     for _ in range(3):
-        async with door.running.http.get(f"{door.running.url}{path}/issue/1") as answer:
-            assert answer.status == 200
-            await answer.read()
+        async with door.running.http.get(f"{door.running.url}{path}/issue/1") as response:
+            assert response.status == 200
+            await response.read()
     taken = door.running.fast_path.taken
     assert taken > 0
     assert list(await door.tools("unused", path=f"{path}/mcp")) == ["get_issue"]
@@ -394,7 +394,7 @@ async def test_a_vendors_mcp_server_behind_a_capability_stays_the_vendors(
     monkeypatch.setattr("gateway.mcp.lazy_endpoint.MCP_MODES", "API_")  # as if the mode of `lane` were MCP_OAUTH2
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    _, body = await door.answered("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
+    _, body = await door.responded("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
     assert body["path"] == "/base/v1/mcp"
 
 
@@ -405,16 +405,16 @@ async def test_a_vendors_mcp_server_behind_a_capability_stays_the_vendors(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/\xff\r\nContent-Length: 3",
     ],
 )
-async def test_binary_answer_causes_no_internal_error(door: Agents, head: bytes) -> None:
-    async def answering(request: web.Request) -> web.StreamResponse:
+async def test_binary_response_causes_no_internal_error(door: Agents, head: bytes) -> None:
+    async def responding(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.write(head + b"\r\nConnection: close\r\n\r\n" + b"\0" * int(head[-1:]))
         request.transport.close()
         return web.Response()
 
-    door.provider.answering = answering
+    door.provider.responding = responding
     key = await door.key("GET /base/v1/**")
-    status, body = await door.answered(key, "tools/call", name="call_api", arguments={"method": "GET", "path": "/x"})
+    status, body = await door.responded(key, "tools/call", name="call_api", arguments={"method": "GET", "path": "/x"})
     assert (status, body["result"]["isError"]) == (200, False), body
 
 

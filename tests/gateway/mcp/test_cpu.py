@@ -20,10 +20,10 @@ PAGE = json.dumps({"items": [{"key": f"A-{n}", "summary": "an issue with a title
 async def test_a_call_costs_no_multiple_of_the_same_post(tmp_path: Path) -> None:
     async with agents(tmp_path) as door:
 
-        async def answer(_: web.Request) -> web.Response:
+        async def page(_: web.Request) -> web.Response:
             return web.Response(text=PAGE, content_type="application/json")
 
-        door.provider.answering = answer
+        door.provider.responding = page
         key = await door.key("POST /base/v1/issue/{issue}/comment as comment")
         body = {"text": "x" * 600}
         names = {"Provider-Config-Key": "lane", "Connection-Id": "c1"}

@@ -49,7 +49,7 @@ def cursor_in(result: Any) -> str | None:
 @pytest.mark.parametrize("max_bytes", [400, 100_000])
 async def test_the_cursors_bring_each_item_once(paginate: dict[str, Any], max_bytes: int, tmp_path: Path) -> None:
     async with agents(tmp_path, paginate=paginate) as door:
-        door.provider.answering = pages
+        door.provider.responding = pages
         key = await door.key("GET /base/v1/items as list_items")
         assert "cursor" in (await door.tools(key))["list_items"]["inputSchema"]["properties"]
         arguments: dict[str, Any] = {"query": {"limit": PAGE, "sort": "id"}, "max_bytes": max_bytes}
@@ -70,7 +70,7 @@ async def test_the_cursors_bring_each_item_once(paginate: dict[str, Any], max_by
 
 async def test_a_cursor_is_of_its_key_and_call_alone(tmp_path: Path) -> None:
     async with agents(tmp_path, paginate=CURSOR) as door:
-        door.provider.answering = pages
+        door.provider.responding = pages
         rules = ("GET /base/v1/items as list_items", "GET /base/v1/others as list_others")
         key, other = await door.key(*rules), await door.key(*rules)
         cursor = cursor_in(await door.call(key, "list_items", {"query": {"limit": PAGE}}))
@@ -98,7 +98,7 @@ async def test_a_link_to_another_host_is_not_followed(tmp_path: Path) -> None:
         return web.json_response({"items": ITEMS, "meta": {"url": "https://attacker.example/base/v1/items?start=20"}})
 
     async with agents(tmp_path, paginate=BODY_LINK) as door:
-        door.provider.answering = elsewhere
+        door.provider.responding = elsewhere
         result = await door.call(await door.key("GET /base/v1/items as list_items"), "list_items", {})
         assert (result["isError"], cursor_in(result)) == (False, None)
 
@@ -109,7 +109,7 @@ async def test_a_page_behind_is_decided_as_any_call(tmp_path: Path) -> None:
         return web.json_response({"items": ITEMS, "meta": {"url": there}})
 
     async with agents(tmp_path, paginate=BODY_LINK) as door:
-        door.provider.answering = outside
+        door.provider.responding = outside
         key = await door.key("GET /base/v1/items as list_items")
         cursor = cursor_in(await door.call(key, "list_items", {}))
         door.provider.calls.clear()
@@ -121,7 +121,7 @@ async def test_a_page_behind_is_decided_as_any_call(tmp_path: Path) -> None:
 
 async def test_a_selected_page_goes_on_where_nothing_was_cut(tmp_path: Path) -> None:
     async with agents(tmp_path, paginate=CURSOR) as door:
-        door.provider.answering = pages
+        door.provider.responding = pages
         key = await door.key("GET /base/v1/items as list_items")
         arguments: dict[str, Any] = {"select": "items[].id"}
         seen: list[int] = []

@@ -12,7 +12,7 @@ from pytest_aiohttp.plugin import AiohttpClient
 from gateway import create_app
 from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
-from gateway.mcp.tool_provider_call import MOST_ANSWER
+from gateway.mcp.tool_provider_call import MOST_RESPONSE
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import CONNECT, Agents, text_of
 
@@ -71,7 +71,7 @@ async def test_a_key_without_rules_lists_the_raw_api_alone(door: Agents) -> None
 
 async def test_a_key_of_gateway_yaml_does_not_open_the_door(door: Agents) -> None:
     key = door.running.headers["Authorization"].removeprefix("Bearer ")
-    status, body = await door.answered(key, "tools/list")
+    status, body = await door.responded(key, "tools/list")
     assert (status, body["error"]["code"], body["error"]["payload"]["rule"]) == (403, "forbidden", "key")
 
 
@@ -145,7 +145,7 @@ async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(door: Ag
         challenge = 'Bearer error="insufficient_scope", scope="admin"'
         return web.json_response({"error": "no"}, status=403, headers={"WWW-Authenticate": challenge})
 
-    door.provider.answering = refusing
+    door.provider.responding = refusing
     key = await door.key("GET /base/v1/me", scopes=["environment:proxy", CONNECT])
     result = await door.call(key, "get_me")
     assert (result["isError"], result["structuredContent"]["status"]) == (True, 403)
@@ -188,11 +188,11 @@ async def test_the_state_of_a_retry_is_for_its_key_and_call_alone(door: Agents) 
         assert error["code"] == mcp.INVALID_PARAMS
 
 
-async def test_an_answer_of_the_provider_that_is_an_error_is_one(door: Agents) -> None:
+async def test_a_response_of_the_provider_that_is_an_error_is_one(door: Agents) -> None:
     async def no(_request: web.Request) -> web.Response:
         return web.json_response({"why": "no such issue"}, status=404)
 
-    door.provider.answering = no
+    door.provider.responding = no
     key = await door.key(*RULES)
     result = await door.call(key, "get_issue", {"issue": "x"})
     assert result["isError"] is True
@@ -200,13 +200,13 @@ async def test_an_answer_of_the_provider_that_is_an_error_is_one(door: Agents) -
     assert "404 Not Found" in text_of(result)
 
 
-async def test_a_large_answer_is_cut_to_whole_items_and_the_rest_is_behind_a_link(door: Agents) -> None:
+async def test_a_large_response_is_cut_to_whole_items_and_the_rest_is_behind_a_link(door: Agents) -> None:
     issues = [{"id": n, "text": "x" * 1000} for n in range(1000)]
 
     async def large(_request: web.Request) -> web.Response:
         return web.json_response({"total": 1000, "issues": issues})
 
-    door.provider.answering = large
+    door.provider.responding = large
     key = await door.key(*RULES)
     result = await door.call(key, "search_issues")
     shown = result["structuredContent"]["issues"]
@@ -229,24 +229,24 @@ async def test_a_worker_that_does_not_have_the_whole_fetches_it_again(
     async def large(_request: web.Request) -> web.Response:
         return web.Response(body=b"\x00\xff" * 100, content_type="application/octet-stream")
 
-    door.provider.answering = large
+    door.provider.responding = large
     key = await door.key(*RULES)
     (link,) = [b for b in (await door.call(key, "search_issues"))["content"] if b["type"] == "resource_link"]
-    monkeypatch.setattr("gateway.mcp.kept_answers.KeptAnswers.get", lambda *_: None)
+    monkeypatch.setattr("gateway.mcp.kept_responses.KeptResponses.get", lambda *_: None)
     read = await door.tell(key, "resources/read", uri=link["uri"])
     assert read["contents"][0]["mimeType"] == "application/octet-stream"
     assert len(door.provider.calls) == 2
 
 
-async def test_answer_above_the_memory_limit_is_dropped(door: Agents) -> None:
+async def test_response_above_the_memory_limit_is_dropped(door: Agents) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        for _ in range(MOST_ANSWER // 65536 + 1600):
+        for _ in range(MOST_RESPONSE // 65536 + 1600):
             await response.write(b" " * 65536)
         return response
 
-    door.provider.answering = endless
+    door.provider.responding = endless
     key = await door.key(*RULES)
     result = await door.call(key, "search_issues")
     assert result["isError"] is True
@@ -254,7 +254,7 @@ async def test_answer_above_the_memory_limit_is_dropped(door: Agents) -> None:
     assert door.running.runtime.page_memory.reserved == 0
 
 
-async def test_an_answer_that_breaks_off_is_not_shown(door: Agents) -> None:
+async def test_a_response_that_breaks_off_is_not_shown(door: Agents) -> None:
     async def broken(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "100"})
         await response.prepare(request)
@@ -263,7 +263,7 @@ async def test_an_answer_that_breaks_off_is_not_shown(door: Agents) -> None:
         request.transport.close()
         return response
 
-    door.provider.answering = broken
+    door.provider.responding = broken
     result = await door.call(await door.key(*RULES), "search_issues")
     assert result["isError"] is True
     assert "half" not in json.dumps(result)
@@ -278,7 +278,7 @@ async def test_rate_and_budget_are_counted_as_for_a_proxied_call(door: Agents) -
     await door.tools(key)
     assert len(door.provider.calls) == 2
     assert (await door.call(key, "search_issues"))["structuredContent"]["error"]["payload"]["rule"] == "budget"
-    status, body = await door.answered(key, "tools/list")
+    status, body = await door.responded(key, "tools/list")
     assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
 
 
@@ -307,9 +307,9 @@ async def test_other_methods_of_http_are_405_and_notifications_202(door: Agents)
     key = await door.key(*RULES)
     bearer = {"Authorization": f"Bearer {key}"}
     for method in ("GET", "DELETE"):
-        async with door.running.http.request(method, f"{door.running.url}/mcp", headers=bearer) as answer:
-            assert answer.status == 405
-            assert "POST" in answer.headers["Allow"]
+        async with door.running.http.request(method, f"{door.running.url}/mcp", headers=bearer) as response:
+            assert response.status == 405
+            assert "POST" in response.headers["Allow"]
     note = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
     assert await door.posted(note, bearer) == (202, None)
 
@@ -332,10 +332,10 @@ async def test_a_capability_has_the_door_below_its_address(door: Agents) -> None
     assert list(await door.tools("unused", path=f"{path}/mcp")) == ["search_issues"]
     result = await door.call("unused", "search_issues", {"query": {"a": 1}}, path=f"{path}/mcp")
     assert result["structuredContent"]["path"] == "/base/v1/search?a=1"
-    async with door.running.http.get(f"{door.running.url}{path}/mcp") as answer:
-        assert answer.status == 405
-    async with door.running.http.get(f"{door.running.url}{path}/search") as answer:
-        assert answer.status == 200
+    async with door.running.http.get(f"{door.running.url}{path}/mcp") as response:
+        assert response.status == 405
+    async with door.running.http.get(f"{door.running.url}{path}/search") as response:
+        assert response.status == 200
 
 
 @pytest.mark.parametrize("path", ["/a\r\nX-Evil: 1", "/a b", "/é", "//x", "/a/../b", "/%2e%2e/x", "search"])
@@ -352,8 +352,8 @@ async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents, aiohtt
     host.add_subapp("/gateway", create_app(parse(door.running.document, base=door.running.folder, environ={})))
     client = await aiohttp_client(host)
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues", "arguments": {}}}
-    async with client.post("/gateway/mcp", json=call, headers={"Authorization": f"Bearer {key}"}) as answer:
-        result = (await answer.json())["result"]
+    async with client.post("/gateway/mcp", json=call, headers={"Authorization": f"Bearer {key}"}) as response:
+        result = (await response.json())["result"]
     assert result["structuredContent"]["path"] == "/base/v1/search"
 
 

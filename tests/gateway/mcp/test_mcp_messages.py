@@ -73,7 +73,7 @@ def test_headers_that_say_something_else_than_the_body_are_refused(headers: list
     assert mcp.error_reply(fault, None, 1).status == 400
 
 
-def test_an_unknown_revision_is_answered_with_those_that_there_are() -> None:
+def test_an_unknown_revision_shows_those_that_there_are() -> None:
     message = modern()
     message["params"]["_meta"] = {**META, mcp.META_VERSION: "2031-01-01"}
     fault = refused(message, routed(version="2031-01-01"))
@@ -107,7 +107,7 @@ def test_initialize_with_an_unknown_revision_gets_the_newest_that_has_a_handshak
     assert mcp.negotiated({"protocolVersion": ["2025-06-18"]}) == "2025-11-25"
 
 
-def test_notifications_and_answers_want_no_answer() -> None:
+def test_notifications_and_responses_want_no_response() -> None:
     assert read({"jsonrpc": "2.0", "method": "notifications/initialized"}) == RpcNotification(
         "notifications/initialized"
     )
@@ -188,7 +188,7 @@ def test_an_error_of_a_method_is_a_404_since_2026_and_a_200_before() -> None:
     ("accept", "taken"),
     [(None, True), ("*/*", True), ("text/event-stream, application/json;q=0.9", True), ("text/event-stream", False)],
 )
-def test_an_answer_is_json_or_none(accept: str | None, taken: bool) -> None:
+def test_a_response_is_json_or_none(accept: str | None, taken: bool) -> None:
     assert mcp.accepts_json(accept) is taken
 
 

@@ -207,7 +207,7 @@ async def test_list_calls_and_proxy_agree_on_operations_too(door: Agents, tmp_pa
     async def short(_request: web.Request) -> web.Response:
         return web.Response(status=204)
 
-    door.provider.answering = short
+    door.provider.responding = short
     operations(tmp_path)
     draw = random.Random(54)
     templates = [line.split("\t") for line in LANE]

@@ -51,8 +51,8 @@ async def test_it_can_be_called_through_a_gateway_that_was_running_all_the_time(
     peer.add("c1", oauth(1, access_token=grant["access_token"]), connection_config=SITE)
     assert (await running.proxied("c1")).status == 404
     await place.imported(peer)
-    async with running.proxied("c1") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1") as response:
+        assert response.status == 200
 
 
 async def test_a_dry_run_reads_everything_and_changes_nothing(place: Place, peer: FakePeer) -> None:
@@ -145,8 +145,8 @@ async def test_an_expiry_that_cannot_be_read_counts_as_now_so_that_the_token_is_
     peer.add("c1", oauth(1, expires_at=odd, refresh_token=grant["refresh_token"]), connection_config=SITE)
     ran = await place.imported(peer)
     assert any("expires_at could not be read" in note for note in ran.report["notes"])
-    async with running.proxied("c1") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1") as response:
+        assert response.status == 200
     assert [one["grant_type"] for one in tracker.token_requests] == ["refresh_token"]
 
 

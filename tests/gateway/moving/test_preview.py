@@ -66,14 +66,14 @@ async def test_another_client_here_or_a_secret_that_cannot_be_read_there_is_repo
     place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
 ) -> None:
     peer.integrations = {"tracker": {"provider": "tracker", "credentials": CLIENT}}
-    answer = (await place.imported(peer, "--preview", code=1)).report["integrations"][0]
-    assert answer["verdict"] == "needs_something"
-    assert "another client ID" in answer["todo"][0]
+    response = (await place.imported(peer, "--preview", code=1)).report["integrations"][0]
+    assert response["verdict"] == "needs_something"
+    assert "another client ID" in response["todo"][0]
     peer.integrations = {"new": {"provider": "tracker", "credentials": CLIENT}}
     peer.scopes.discard("integration_credentials")
-    answer = (await place.imported(peer, "--preview", code=1)).report["integrations"][0]
-    assert answer["verdict"] == "needs_something"
-    assert "read_credentials" in answer["todo"][0]
+    response = (await place.imported(peer, "--preview", code=1)).report["integrations"][0]
+    assert response["verdict"] == "needs_something"
+    assert "read_credentials" in response["todo"][0]
 
 
 async def test_the_doctor_says_the_same(place: Place, peer: FakePeer) -> None:

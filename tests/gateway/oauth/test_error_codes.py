@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.oauth.error_codes import GRANT_GONE
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable, read_answer
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, read_response
 from tests.fakes.providers import provider
 
 JSON = {"Content-Type": "application/json"}
@@ -54,10 +54,10 @@ PASSING: dict[str, Any] = {
 }
 
 
-def fault_of(status: int, answer: Any) -> TokenRefused | TokenUnavailable:
-    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+def fault_of(status: int, response: Any) -> TokenRefused | TokenUnavailable:
+    body = response if isinstance(response, bytes) else json.dumps(response).encode()
     with pytest.raises((TokenRefused, TokenUnavailable)) as raised:
-        read_answer(provider(), status, JSON, body)
+        read_response(provider(), status, JSON, body)
     assert isinstance(raised.value, TokenRefused | TokenUnavailable)
     return raised.value
 
@@ -65,14 +65,14 @@ def fault_of(status: int, answer: Any) -> TokenRefused | TokenUnavailable:
 @pytest.mark.parametrize("shape", GONE)
 @pytest.mark.parametrize("status", [400, 401, 403])
 def test_a_grant_that_is_gone_is_recognised_in_each_shape(shape: str, status: int) -> None:
-    answer, code = GONE[shape]
-    fault = fault_of(status, answer)
+    response, code = GONE[shape]
+    fault = fault_of(status, response)
     assert isinstance(fault, TokenRefused)
     assert fault.code == code
     assert code in GRANT_GONE
 
 
-@pytest.mark.parametrize("shape", [name for name, (answer, _) in GONE.items() if isinstance(answer, dict)])
+@pytest.mark.parametrize("shape", [name for name, (response, _) in GONE.items() if isinstance(response, dict)])
 def test_it_is_recognised_with_status_200_too(shape: str) -> None:
     fault = fault_of(200, GONE[shape][0])
     assert isinstance(fault, TokenRefused)
@@ -96,9 +96,9 @@ def test_an_unknown_error_with_status_200_counts(shape: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "answer"),
+    ("status", "response"),
     [
-        *((400, answer) for answer in PASSING.values()),
+        *((400, response) for response in PASSING.values()),
         *((status, {"error": "invalid_grant"}) for status in (408, 425, 429, 500, 502, 503, 504)),
         (404, {"message": "Not found"}),
         (302, b""),
@@ -106,12 +106,12 @@ def test_an_unknown_error_with_status_200_counts(shape: str) -> None:
         (200, {"message": "odd"}),
     ],
 )
-def test_an_outage_a_limit_and_a_wrong_address_never_count(status: int, answer: Any) -> None:
-    fault = fault_of(status, answer)
+def test_an_outage_a_limit_and_a_wrong_address_never_count(status: int, response: Any) -> None:
+    fault = fault_of(status, response)
     assert isinstance(fault, TokenUnavailable)
     assert fault.refused_with is None
 
 
 def test_a_token_beside_an_error_is_a_token() -> None:
     body = json.dumps({"access_token": "a", "errors": [], "message": "Invalid refresh token"}).encode()
-    assert read_answer(provider(), 200, JSON, body)["access_token"] == "a"
+    assert read_response(provider(), 200, JSON, body)["access_token"] == "a"

@@ -86,8 +86,8 @@ async def test_a_caller_chooses_the_nonce_or_leaves_it_out(
     defaults = {"tracker": {"authorization_params": {"nonce": given}}}
     token = await openid.session_token(integrations_config_defaults=defaults)
     tracker.token_extra = {"id_token": id_token({"nonce": "mine"})}
-    answer = await depart(openid, token)
-    answer.release()
+    response = await depart(openid, token)
+    response.release()
     status, _ = await arrive(openid, token)
     assert status == 200
     assert tracker.authorize_query.get("nonce") == sent

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from gateway.openapi.answer_examples import example
 from gateway.openapi.docs_page import OperationView, groups
 from gateway.openapi.openapi_document import component_name, components
 from gateway.openapi.operations import OPERATIONS, Endpoint
+from gateway.openapi.response_examples import example
 
-SHAPES = sorted({component_name(one.answer): one.answer for one in OPERATIONS if one.answer is not None}.items())
+SHAPES = sorted({component_name(one.response): one.response for one in OPERATIONS if one.response is not None}.items())
 
 
 @cache
@@ -27,7 +27,7 @@ def shown() -> list[tuple[str, list[OperationView]]]:
 
 
 @pytest.mark.parametrize(("name", "shape"), SHAPES, ids=[name for name, _ in SHAPES])
-def test_the_example_of_an_answer_has_its_shape(name: str, shape: type) -> None:
+def test_the_example_of_a_response_has_its_shape(name: str, shape: type) -> None:
     found = example(name, defined())
     TypeAdapter(shape).validate_python(json.loads(json.dumps(found)))
 
@@ -48,4 +48,4 @@ def test_every_operation_shows_what_it_takes_and_gives() -> None:
     for _, operations in shown():
         for one in operations:
             assert (one.sent is not None) == (one.operation.body is not None), one.operation.id
-            assert (one.answered is not None) == (one.operation.answer is not None), one.operation.id
+            assert (one.responded is not None) == (one.operation.response is not None), one.operation.id

@@ -103,7 +103,7 @@ def test_no_member_has_null_as_its_default() -> None:
     assert [one for one in schemas(description()) if one.get("default", ...) is None] == []
 
 
-def test_errors_share_one_schema_and_each_status_has_one_answer_of_a_kind() -> None:
+def test_errors_share_one_schema_and_each_status_has_one_response_of_a_kind() -> None:
     shared = description()["components"]["responses"]
     statuses = {status for one in OPERATIONS for status in status_codes(one)}
     kinds = {name: re.fullmatch(r"Error(\d{3})(Page|Text)?", name) for name in shared}
@@ -115,27 +115,30 @@ def test_errors_share_one_schema_and_each_status_has_one_answer_of_a_kind() -> N
         assert set(response["content"]) <= {"application/json", "text/html"}
 
 
-def test_every_operation_says_which_codes_it_answers_with() -> None:
+def test_every_operation_says_which_codes_it_returns() -> None:
     for one in OPERATIONS:
-        answers = description()["paths"][one.path]["get" if one.method == "*" else one.method.lower()]["responses"]
+        responses = description()["paths"][one.path]["get" if one.method == "*" else one.method.lower()]["responses"]
         for status, codes in status_codes(one).items():
-            result = answers["default" if one.method == "*" else str(status)]["description"]
+            result = responses["default" if one.method == "*" else str(status)]["description"]
             assert [code for code in codes if f"`{code}`" not in result] == [], (one.method, one.path, status)
 
 
-def test_a_proxied_call_answers_with_anything_at_any_status() -> None:
+def test_a_proxied_call_responds_with_anything_at_any_status() -> None:
     proxied = [one for one in OPERATIONS if one.method == "*"]
     assert proxied
     for one in proxied:
         for method in ANY:
-            answers = description()["paths"][one.path][method]["responses"]
+            responses = description()["paths"][one.path][method]["responses"]
             # The provider's statuses are arbitrary, so no schema applies.
-            assert sorted(answers) == ["2XX", "default"]
-            for answer in answers.values():
-                assert answer["content"]["*/*"] == {}
+            assert sorted(responses) == ["2XX", "default"]
+            for response in responses.values():
+                assert response["content"]["*/*"] == {}
                 # openapi-python-client does not know */*, but reads this as bytes.
-                assert answer["content"]["application/octet-stream"]["schema"] == {"type": "string", "format": "binary"}
-            assert "Gateway-Error" in answers["default"]["headers"]
+                assert response["content"]["application/octet-stream"]["schema"] == {
+                    "type": "string",
+                    "format": "binary",
+                }
+            assert "Gateway-Error" in responses["default"]["headers"]
 
 
 USE = """

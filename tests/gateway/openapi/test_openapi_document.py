@@ -84,23 +84,23 @@ def test_every_code_is_reported_at_some_operation() -> None:
 
 
 async def test_openapi_document_is_public_and_has_an_entity_tag(running: RunningGateway) -> None:
-    async with running.http.get(f"{running.url}/openapi.json", headers={"Origin": "https://x.example"}) as answer:
-        assert answer.status == 200
-        assert answer.headers["Access-Control-Allow-Origin"] == "*"
-        body, tag = await answer.json(), answer.headers["ETag"]
+    async with running.http.get(f"{running.url}/openapi.json", headers={"Origin": "https://x.example"}) as response:
+        assert response.status == 200
+        assert response.headers["Access-Control-Allow-Origin"] == "*"
+        body, tag = await response.json(), response.headers["ETag"]
     assert body["openapi"] == "3.1.0"
     assert body["servers"] == [{"url": running.url}]
     assert "s3cret" not in str(body)
     assert running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] not in str(body)
-    async with running.http.get(f"{running.url}/openapi.json", headers={"If-None-Match": tag}) as answer:
-        assert (answer.status, await answer.read()) == (304, b"")
+    async with running.http.get(f"{running.url}/openapi.json", headers={"If-None-Match": tag}) as response:
+        assert (response.status, await response.read()) == (304, b"")
 
 
 async def test_the_page_needs_nothing_from_elsewhere(running: RunningGateway) -> None:
-    async with running.http.get(f"{running.url}/docs") as answer:
-        text = await answer.text()
-        policy = answer.headers["Content-Security-Policy"]
-    assert answer.status == 200
+    async with running.http.get(f"{running.url}/docs") as response:
+        text = await response.text()
+        policy = response.headers["Content-Security-Policy"]
+    assert response.status == 200
     nonce = re.search(r"style-src 'nonce-([^']+)'", policy)
     assert nonce is not None
     assert f'nonce="{nonce[1]}"' in text
@@ -109,8 +109,8 @@ async def test_the_page_needs_nothing_from_elsewhere(running: RunningGateway) ->
     text = text.replace(f'<script nonce="{nonce[1]}">', "", 2)
     assert f"script-src 'nonce-{nonce[1]}'" in policy
     assert not re.search(r"<script|<link|<img|src=|@import|url\(| style=| on\w+=", text)
-    async with running.http.get(f"{running.url}/connect/assets/icon.svg") as answer:
-        assert (answer.status, answer.content_type) == (200, "image/svg+xml")
+    async with running.http.get(f"{running.url}/connect/assets/icon.svg") as response:
+        assert (response.status, response.content_type) == (200, "image/svg+xml")
     assert "prefers-color-scheme: dark" in text
     for one in OPERATIONS:
         assert (f'id="{one.id}"' in text) != one.internal, one.id
@@ -149,9 +149,9 @@ async def test_parameters_that_are_reported_are_known_and_no_others(running: Run
         for params in (result, {"bogus": "1"}):
             async with running.http.request(
                 one.method, running.url + path, params=params, headers=running.headers, json={}
-            ) as answer:
-                answered = await answer.json()
-            issues = answered.get("error", {}).get("errors", ()) if isinstance(answered, dict) else ()
+            ) as response:
+                responded = await response.json()
+            issues = responded.get("error", {}).get("errors", ()) if isinstance(responded, dict) else ()
             unknown = {issue["path"][0] for issue in issues if issue["code"] == "unrecognized_keys"}
             assert unknown & {"bogus", *result} == params.keys() & {"bogus"}, (one.method, one.path)
 
@@ -161,12 +161,12 @@ async def test_parameters_that_are_reported_are_known_and_no_others(running: Run
 async def test_any_json_but_the_right_one_is_refused(shared: RunningGateway, path: str) -> None:
     for body in ("[]", "1", '"x"', "null", "{}"):
         headers = {**shared.headers, "Content-Type": "application/json"}
-        async with shared.http.post(shared.url + path, data=body, headers=headers) as answer:
-            assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_body"), body
+        async with shared.http.post(shared.url + path, data=body, headers=headers) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_body"), body
     for kind, status, code in (("text/plain", 415, "invalid_content_type"), ("application/json", 400, "invalid_json")):
         headers = {**shared.headers, "Content-Type": kind}
-        async with shared.http.post(shared.url + path, data="{", headers=headers) as answer:
-            assert (answer.status, (await answer.json())["error"]["code"]) == (status, code)
+        async with shared.http.post(shared.url + path, data="{", headers=headers) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (status, code)
 
 
 def test_every_auth_mode_says_what_an_import_takes() -> None:

@@ -116,7 +116,9 @@ def schema(beside: GatewayThread) -> Any:
 
 
 @pytest.mark.parametrize(("one", "mode"), CASES, ids=[f"{one.method} {one.path} {mode.value}" for one, mode in CASES])
-def test_every_answer_is_as_it_is_reported(beside: GatewayThread, schema: Any, one: Any, mode: GenerationMode) -> None:
+def test_every_response_is_as_it_is_reported(
+    beside: GatewayThread, schema: Any, one: Any, mode: GenerationMode
+) -> None:
     operation = schema[one.path][one.method]
     calls = 0
 
@@ -133,9 +135,11 @@ def test_every_answer_is_as_it_is_reported(beside: GatewayThread, schema: Any, o
         nonlocal calls
         calls += 1
         headers = beside.gateway.headers if one.who == "key" else {}
-        answer = case.call_and_validate(base_url=beside.gateway.url, headers=headers, checks=CHECKS, timeout=PATIENCE_S)
-        code = answer.headers.get("gateway-error", [None])[0]
-        assert code is None or code in status_codes(one)[answer.status_code]
+        response = case.call_and_validate(
+            base_url=beside.gateway.url, headers=headers, checks=CHECKS, timeout=PATIENCE_S
+        )
+        code = response.headers.get("gateway-error", [None])[0]
+        assert code is None or code in status_codes(one)[response.status_code]
 
     called()
     assert calls

@@ -34,8 +34,8 @@ async def link(running: RunningGateway, **session: Any) -> tuple[str, str]:
 
 
 async def opened(running: RunningGateway, http: aiohttp.ClientSession, token: str) -> str:
-    async with http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as answer:
-        return str(answer.url)
+    async with http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as response:
+        return str(response.url)
 
 
 async def connections(running: RunningGateway) -> list[Any]:
@@ -56,18 +56,18 @@ async def test_a_browser_is_shown_for_whom_before_it_leaves(
     assert "For Ada Lovelace" in unescape(html)
     assert "authorize" not in tracker.calls
     consent = await to_consent(running.http, str(page.url), {"asked": hidden_in(html)["asked"]})
-    async with running.http.get(consent, headers=BROWSER) as answer:
-        assert (answer.status, "is connected" in await answer.text()) == (200, True)
-        assert "code=" not in str(answer.url)
+    async with running.http.get(consent, headers=BROWSER) as response:
+        assert (response.status, "is connected" in await response.text()) == (200, True)
+        assert "code=" not in str(response.url)
     assert len(await connections(running)) == 1
 
 
 async def test_program_without_cookies_is_redirected(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token(end_user=ADA)
     address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with running.http.get(address, allow_redirects=False) as answer:
-        assert answer.status == 302
-        assert answer.headers["Location"].startswith(f"{tracker.url}/authorize?")
+    async with running.http.get(address, allow_redirects=False) as response:
+        assert response.status == 302
+        assert response.headers["Location"].startswith(f"{tracker.url}/authorize?")
 
 
 async def test_what_the_address_said_is_kept_until_the_click(running: RunningGateway, tracker: Tracker) -> None:
@@ -105,11 +105,11 @@ async def test_form_not_shown_in_this_browser_is_refused(
 ) -> None:
     address, _ = await link(running)
     form = {} if confirmation is None else {"confirmation": confirmation}
-    async with running.http.post(f"{address}/i/tracker", data=form, allow_redirects=False) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
-        again = await answer.text()
+    async with running.http.post(f"{address}/i/tracker", data=form, allow_redirects=False) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
+        again = await response.text()
     assert hidden_in(again)["confirmation"]  # the page itself, where one click is enough
-    assert "gw-flow" not in str(answer.cookies)
+    assert "gw-flow" not in str(response.cookies)
     assert not tracker.calls
 
 
@@ -120,8 +120,8 @@ async def test_a_confirmation_of_another_browser_is_none(
     async with running.http.get(address, headers=BROWSER) as page:
         hidden = hidden_in(await page.text())
     await opened(running, bob, token)
-    async with bob.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+    async with bob.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     assert not tracker.calls
 
 
@@ -132,8 +132,8 @@ async def test_confirmation_is_valid_for_one_integration_only(running: RunningGa
     address, _ = await link(running, allowed_integrations=["tracker", "second"])
     async with running.http.get(f"{address}/i/tracker", headers=BROWSER) as page:
         hidden = hidden_in(await page.text())
-    async with running.http.post(f"{address}/i/second", data=hidden, allow_redirects=False) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+    async with running.http.post(f"{address}/i/second", data=hidden, allow_redirects=False) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
 
 
 async def test_two_tabs_of_one_browser_can_both_be_confirmed(running: RunningGateway) -> None:
@@ -143,8 +143,8 @@ async def test_two_tabs_of_one_browser_can_both_be_confirmed(running: RunningGat
         async with running.http.get(address, headers=BROWSER) as page:
             tabs.append(hidden_in(await page.text()))
     for hidden in tabs:
-        async with running.http.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as answer:
-            assert (answer.status, "/leave/" in answer.headers["Location"]) == (303, True)
+        async with running.http.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as response:
+            assert (response.status, "/leave/" in response.headers["Location"]) == (303, True)
 
 
 async def test_a_link_for_one_use_serves_the_browser_that_began(
@@ -153,21 +153,21 @@ async def test_a_link_for_one_use_serves_the_browser_that_began(
     address, token = await link(running, single_use=True)
     bobs = await opened(running, bob, token)  # viewing the page does not use up the link
     consent = await to_consent(running.http, address)
-    async with bob.get(bobs, headers=BROWSER) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
-        assert "another browser" in await answer.text()
+    async with bob.get(bobs, headers=BROWSER) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
+        assert "another browser" in await response.text()
     for path in ("/connect?session_token=", "/oauth/connect/tracker?connect_session_token="):
-        async with bob.get(f"{running.url}{path}{token}", headers=BROWSER) as answer:
-            assert answer.headers["Gateway-Error"] == "connect_session_in_use"
+        async with bob.get(f"{running.url}{path}{token}", headers=BROWSER) as response:
+            assert response.headers["Gateway-Error"] == "connect_session_in_use"
     async with bob.get(
         f"{running.url}/oauth/connect/tracker?connect_session_token={token}", allow_redirects=False
-    ) as answer:
-        assert answer.status == 403
-    async with running.http.get(consent, headers=BROWSER) as answer:
-        assert "is connected" in await answer.text()
-    async with running.http.get(address, headers=BROWSER) as answer:
-        assert "is already connected" in await answer.text()
-        assert "Connect another" not in await answer.text()
+    ) as response:
+        assert response.status == 403
+    async with running.http.get(consent, headers=BROWSER) as response:
+        assert "is connected" in await response.text()
+    async with running.http.get(address, headers=BROWSER) as response:
+        assert "is already connected" in await response.text()
+        assert "Connect another" not in await response.text()
     assert len(await connections(running)) == 1
 
 
@@ -182,8 +182,8 @@ async def test_one_of_several_browsers_that_confirm_at_once_goes_on(
             forms.append((http, hidden_in(await page.text())))
     statuses = []
     for http, hidden in forms:
-        async with http.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as answer:
-            statuses.append(answer.status)
+        async with http.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as response:
+            statuses.append(response.status)
     assert statuses == [303, 403]
 
 
@@ -194,11 +194,11 @@ async def test_unconfirmed_form_in_a_frame_is_accepted_only_from_its_own_origin(
     form = {"connect_session_token": token, "ws_client_id": "w"}
     address = f"{running.url}/connect/s/embedded/i/tracker"
     for headers in ({}, {"Origin": "null"}):
-        async with running.http.post(address, data=form, headers=headers, allow_redirects=False) as answer:
-            assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+        async with running.http.post(address, data=form, headers=headers, allow_redirects=False) as response:
+            assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     ours = {"Origin": "null", "Sec-Fetch-Site": "same-origin"}
-    async with running.http.post(address, data=form, headers=ours, allow_redirects=False) as answer:
-        assert (answer.status, "/leave/" in answer.headers["Location"]) == (303, True)
+    async with running.http.post(address, data=form, headers=ours, allow_redirects=False) as response:
+        assert (response.status, "/leave/" in response.headers["Location"]) == (303, True)
 
 
 async def test_the_page_says_which_agent_asks(running: RunningGateway) -> None:
@@ -210,8 +210,8 @@ async def test_the_page_says_which_agent_asks(running: RunningGateway) -> None:
     minted = await running.json("POST", "/environment/api-keys", json=wish)
     headers = {"Authorization": f"Bearer {minted['data']['secret']}"}
     wish = {"end_user": ADA}
-    async with running.http.post(f"{running.url}/connect/sessions", headers=headers, json=wish) as answer:
-        made = await answer.json()
+    async with running.http.post(f"{running.url}/connect/sessions", headers=headers, json=wish) as response:
+        made = await response.json()
     async with running.http.get(made["data"]["connect_link"], headers=BROWSER) as page:
         html = unescape(await page.text())
     assert "At the request of “invoice agent”" in html
@@ -253,10 +253,10 @@ async def test_the_address_of_the_provider_is_for_the_browser_that_began(
     running: RunningGateway, tracker: Tracker, bob: aiohttp.ClientSession
 ) -> None:
     address, token = await link(running)
-    answer = await submit(running.http, f"{address}/i/tracker")
-    leaving = str(answer.url)
+    response = await submit(running.http, f"{address}/i/tracker")
+    leaving = str(response.url)
     async with running.http.get(leaving, headers=BROWSER) as again:  # loaded again: the same authorization
-        assert re.findall(r"state=[^&]+", await again.text())[0] in await answer.text()
+        assert re.findall(r"state=[^&]+", await again.text())[0] in await response.text()
     await opened(running, bob, token)
     async with bob.get(leaving, headers=BROWSER) as page:
         assert tracker.url not in await page.text()

@@ -18,12 +18,12 @@ from tests.fakes.tracker import Tracker
 async def opened(running: RunningGateway, **session: Any) -> tuple[str, str]:
     """Return the browser's address after opening the link, and the session's token."""
     token = await running.session_token(**session)
-    async with running.http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as answer:
-        assert answer.status == 200
-        assert answer.history[0].status == 303
-        assert token not in str(answer.url)
-        assert token not in await answer.text()
-        return str(answer.url), token
+    async with running.http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as response:
+        assert response.status == 200
+        assert response.history[0].status == 303
+        assert token not in str(response.url)
+        assert token not in await response.text()
+        return str(response.url), token
 
 
 async def test_connect_page_does_not_show_the_entrys_evidence(tmp_path: Path) -> None:
@@ -32,22 +32,22 @@ async def test_connect_page_does_not_show_the_entrys_evidence(tmp_path: Path) ->
     await running.start()
     try:
         token = await running.session_token()
-        async with running.http.get(f"{running.url}/connect?session_token={token}") as answer:
-            text = await answer.text()
+        async with running.http.get(f"{running.url}/connect?session_token={token}") as response:
+            text = await response.text()
     finally:
         await running.stop()
-    assert answer.status == 200
+    assert response.status == 200
     assert "catalog" not in text
 
 
 async def test_the_token_goes_from_the_address_into_a_cookie_that_scripts_do_not_see(running: RunningGateway) -> None:
     token = await running.session_token()
     link = f"{running.url}/connect?session_token={token}"
-    async with running.http.get(link, headers=BROWSER, allow_redirects=False) as answer:
-        assert answer.status == 303
-        cookie = answer.headers["Set-Cookie"]
-        assert token not in answer.headers["Location"]
-        assert answer.headers["Referrer-Policy"] == "no-referrer"
+    async with running.http.get(link, headers=BROWSER, allow_redirects=False) as response:
+        assert response.status == 303
+        cookie = response.headers["Set-Cookie"]
+        assert token not in response.headers["Location"]
+        assert response.headers["Referrer-Policy"] == "no-referrer"
     assert re.match(r"gw-connect-[0-9a-f]{16}=nango_connect_session_", cookie)
     assert "HttpOnly" in cookie
     assert "SameSite=Lax" in cookie
@@ -56,8 +56,8 @@ async def test_the_token_goes_from_the_address_into_a_cookie_that_scripts_do_not
 async def test_every_page_is_for_its_reader_alone(running: RunningGateway) -> None:
     address, _ = await opened(running)
     for path in (address, f"{running.url}/connect?session_token=x", f"{running.url}/oauth/callback?state=x"):
-        async with running.http.get(path, headers=BROWSER) as answer:
-            policy = answer.headers["Content-Security-Policy"]
+        async with running.http.get(path, headers=BROWSER) as response:
+            policy = response.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "frame-ancestors 'none'" in policy
             assert "form-action 'self'" in policy
@@ -65,26 +65,26 @@ async def test_every_page_is_for_its_reader_alone(running: RunningGateway) -> No
             assert "unsafe" not in policy
             nonce = policy.partition("script-src 'nonce-")[2].partition("'")[0]
             assert len(nonce) >= 16
-            assert set(re.findall(r'nonce="([^"]+)"', await answer.text())) == {nonce}
-            assert answer.headers["Cache-Control"] == "no-store"
-            assert answer.headers["Referrer-Policy"] == "no-referrer"
-            assert answer.headers["X-Content-Type-Options"] == "nosniff"
-            assert "Access-Control-Allow-Origin" not in answer.headers
+            assert set(re.findall(r'nonce="([^"]+)"', await response.text())) == {nonce}
+            assert response.headers["Cache-Control"] == "no-store"
+            assert response.headers["Referrer-Policy"] == "no-referrer"
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert "Access-Control-Allow-Origin" not in response.headers
 
 
 async def test_two_links_in_one_browser_stay_apart(running: RunningGateway) -> None:
     ada, _ = await opened(running, end_user={"id": "a", "display_name": "Ada"})
     eve, _ = await opened(running, end_user={"id": "e", "display_name": "Eve"})
     for address, name in ((ada, "Ada"), (eve, "Eve")):
-        async with running.http.get(address) as answer:
-            assert f"For {name}" in await answer.text()
+        async with running.http.get(address) as response:
+            assert f"For {name}" in await response.text()
 
 
 async def test_an_address_without_its_cookie_shows_nothing(running: RunningGateway) -> None:
     address, _ = await opened(running)
-    async with aiohttp.ClientSession() as stranger, stranger.get(address) as answer:
-        assert answer.status == 401
-        assert "refuses cookies" in await answer.text()
+    async with aiohttp.ClientSession() as stranger, stranger.get(address) as response:
+        assert response.status == 401
+        assert "refuses cookies" in await response.text()
 
 
 async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGateway) -> None:
@@ -92,8 +92,8 @@ async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGatewa
     _, other = await opened(running)
     name = address.rpartition("/")[2]
     cookie = {"Cookie": f"gw-connect-{name}={other}"}
-    async with aiohttp.ClientSession() as stranger, stranger.get(address, headers=cookie) as answer:
-        assert answer.status == 401
+    async with aiohttp.ClientSession() as stranger, stranger.get(address, headers=cookie) as response:
+        assert response.status == 401
 
 
 async def test_the_form_leads_to_the_provider_and_its_window_to_us_alone(
@@ -102,9 +102,9 @@ async def test_the_form_leads_to_the_provider_and_its_window_to_us_alone(
     address, _ = await opened(running)
     consent = await to_consent(running.http, f"{address}/i/tracker", {"params[cloudId]": "cloud-2"})
     assert consent.startswith(f"{tracker.url}/authorize?")
-    async with running.http.get(consent) as answer:
-        text = await answer.text()
-        assert answer.status == 200
+    async with running.http.get(consent) as response:
+        text = await response.text()
+        assert response.status == 200
     assert "acme.tracker.example" in text  # fields that the form does not ask for are ignored
 
 
@@ -114,9 +114,9 @@ async def test_a_form_that_cannot_be_read_is_refused_with_a_page(shared: Running
     address, _ = await opened(shared)
     headers = {**BROWSER, "Content-Type": f"application/x-www-form-urlencoded; charset={charset}"}
     for path in (f"{address}/i/tracker", f"{shared.url}/oauth/site"):
-        async with shared.http.post(path, data=b"token=\xff\xfe1", headers=headers) as answer:
-            assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_body")
-            assert answer.content_type == "text/html"
+        async with shared.http.post(path, data=b"token=\xff\xfe1", headers=headers) as response:
+            assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_body")
+            assert response.content_type == "text/html"
 
 
 FOREIGN = [
@@ -131,9 +131,9 @@ FOREIGN = [
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_form_from_another_site_is_not_taken(shared: RunningGateway, headers: dict[str, str]) -> None:
     address, _ = await opened(shared)
-    async with shared.http.post(f"{address}/i/tracker", data={}, headers=headers) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "forbidden")
-        assert "Set-Cookie" not in answer.headers
+    async with shared.http.post(f"{address}/i/tracker", data={}, headers=headers) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (403, "forbidden")
+        assert "Set-Cookie" not in response.headers
 
 
 @pytest.mark.parametrize(
@@ -143,16 +143,16 @@ async def test_our_own_form_is_taken_although_it_sends_no_referrer(
     running: RunningGateway, headers: dict[str, str]
 ) -> None:
     address, _ = await opened(running)
-    answer = await submit(running.http, f"{address}/i/tracker", headers=headers)
-    assert answer.status == 200
-    assert "/leave/" in str(answer.url)
+    response = await submit(running.http, f"{address}/i/tracker", headers=headers)
+    assert response.status == 200
+    assert "/leave/" in str(response.url)
 
 
 async def framed(running: RunningGateway, token: str, origin: str | None) -> aiohttp.ClientResponse:
     headers = {"Authorization": f"Bearer {token}", **({"Gateway-Embedder": origin} if origin else {})}
-    answer = await running.http.get(f"{running.url}/connect/s/embedded", headers=headers)
-    await answer.read()
-    return answer
+    response = await running.http.get(f"{running.url}/connect/s/embedded", headers=headers)
+    await response.read()
+    return response
 
 
 async def test_registered_origins_alone_may_embed_it(running: RunningGateway) -> None:
@@ -163,9 +163,9 @@ async def test_registered_origins_alone_may_embed_it(running: RunningGateway) ->
     await running.stop()
     await running.start()
     running.url = f"http://127.0.0.1:{whole['server']['port']}"
-    async with running.http.get(f"{running.url}/connect?apiURL=x&theme=dark&lang=de") as answer:
-        policy = answer.headers["Content-Security-Policy"]
-        assert (answer.status, 'lang="de"' in await answer.text()) == (200, True)
+    async with running.http.get(f"{running.url}/connect?apiURL=x&theme=dark&lang=de") as response:
+        policy = response.headers["Content-Security-Policy"]
+        assert (response.status, 'lang="de"' in await response.text()) == (200, True)
     ancestors = policy.partition("frame-ancestors ")[2].partition(";")[0].split()
     assert ancestors == ["http://localhost:5173", "https://app.example.com", "https://other.example.com"]
     token = await running.session_token()
@@ -195,12 +195,12 @@ async def test_on_this_machine_alone_its_own_pages_may(running: RunningGateway) 
 
 async def test_a_provider_s_words_stay_text_wherever_they_stand(running: RunningGateway, tracker: Tracker) -> None:
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        state = answer.headers["Location"].partition("state=")[2].partition("&")[0]
+    async with running.http.get(begin, allow_redirects=False) as response:
+        state = response.headers["Location"].partition("state=")[2].partition("&")[0]
     words = "</script><img src=x onerror=alert(1)>\"'&"
     query = {"state": state, "error": "access_denied", "error_description": words, "error_uri": "javascript:alert(1)"}
-    async with running.http.get(f"{running.url}/oauth/callback", params=query) as answer:
-        html = await answer.text()
+    async with running.http.get(f"{running.url}/oauth/callback", params=query) as response:
+        html = await response.text()
     assert "<img src=x" not in html
     assert "</script><img" not in html
     assert 'href="javascript:' not in html
@@ -212,19 +212,19 @@ async def test_a_provider_s_words_stay_text_wherever_they_stand(running: Running
 
 async def test_a_window_s_last_page_says_how_it_went(running: RunningGateway, tracker: Tracker) -> None:
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
-    async with running.http.get(begin) as answer:
-        assert (answer.status, 'data-tells="success"' in await answer.text()) == (200, True)
+    async with running.http.get(begin) as response:
+        assert (response.status, 'data-tells="success"' in await response.text()) == (200, True)
     wrong = f"{running.url}/oauth/connect/nothing?connect_session_token={await running.session_token()}"
-    async with running.http.get(wrong, headers=BROWSER) as answer:
-        assert (answer.status, "unknown_config_key" in await answer.text()) == (400, True)
+    async with running.http.get(wrong, headers=BROWSER) as response:
+        assert (response.status, "unknown_config_key" in await response.text()) == (400, True)
 
 
 async def test_a_client_of_the_user_s_own_is_used_and_kept(running: RunningGateway, tracker: Tracker) -> None:
     own = {"oauth_client_id_override": "own-client", "oauth_client_secret_override": "own-secret-0123"}
     query = "".join(f"&credentials[{name}]={text}" for name, text in own.items())
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}{query}"
-    async with running.http.get(begin) as answer:
-        assert answer.status == 200
+    async with running.http.get(begin) as response:
+        assert response.status == 200
     assert tracker.authorize_query["client_id"] == "own-client"
     assert tracker.token_requests[0]["client_secret"] == "own-secret-0123"
     (listed,) = (await running.json("GET", "/connections"))["connections"]
@@ -238,8 +238,8 @@ async def test_a_client_of_the_user_s_own_is_used_and_kept(running: RunningGatew
 async def test_files_come_from_a_fixed_table(shared: RunningGateway, name: str) -> None:
     from yarl import URL
 
-    async with shared.http.get(URL(f"{shared.url}/connect/assets/{name}", encoded=True)) as answer:
-        assert answer.status in {400, 404}
+    async with shared.http.get(URL(f"{shared.url}/connect/assets/{name}", encoded=True)) as response:
+        assert response.status in {400, 404}
 
 
 async def test_brand_and_logo_are_the_operator_s(running: RunningGateway, tmp_path: Path) -> None:
@@ -247,15 +247,15 @@ async def test_brand_and_logo_are_the_operator_s(running: RunningGateway, tmp_pa
     running.document["branding"] = {"name": "A <b>brand</b>", "logo": "logo.svg", "color": "#ffe08a"}
     await running.restart()
     address, _ = await opened(running)
-    async with running.http.get(address) as answer:
-        html = await answer.text()
+    async with running.http.get(address) as response:
+        html = await response.text()
     assert "A &lt;b&gt;brand&lt;/b&gt;" in html
     assert "--accent: #ffe08a; --on-accent: #000000" in html
     found = re.search(r'src="([^"]+/connect/assets/logo[^"]*)"', html)
     assert found is not None
-    async with running.http.get(found[1]) as answer:
-        assert (answer.status, answer.content_type) == (200, "image/svg+xml")
-        assert "sandbox" in answer.headers["Content-Security-Policy"]
+    async with running.http.get(found[1]) as response:
+        assert (response.status, response.content_type) == (200, "image/svg+xml")
+        assert "sandbox" in response.headers["Content-Security-Policy"]
 
 
 class Chooser:
@@ -267,15 +267,15 @@ class Chooser:
     async def page(self, query: str = "") -> tuple[int, str]:
         running = self.running
         begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}{query}"
-        async with running.http.get(begin) as answer:
-            return answer.status, await answer.text()
+        async with running.http.get(begin) as response:
+            return response.status, await response.text()
 
     async def choose(self, html: str, site: str, http: aiohttp.ClientSession | None = None) -> tuple[int, str]:
         token = re.search(r'name="token" value="([^"]+)"', html)
         assert token is not None
         form = {"token": token[1], "site": site}
-        async with (http or self.running.http).post(f"{self.running.url}/oauth/site", data=form) as answer:
-            return answer.status, await answer.text()
+        async with (http or self.running.http).post(f"{self.running.url}/oauth/site", data=form) as response:
+            return response.status, await response.text()
 
 
 @pytest.fixture
@@ -309,16 +309,16 @@ async def test_a_site_that_was_not_offered_is_no_choice(chooser: Chooser) -> Non
 async def test_another_browser_cannot_choose(chooser: Chooser) -> None:
     _, html = await chooser.page()
     async with aiohttp.ClientSession() as stranger:
-        status, answer = await chooser.choose(html, "cloud-1", stranger)
-    assert (status, "another browser" in answer) == (400, True)
+        status, response = await chooser.choose(html, "cloud-1", stranger)
+    assert (status, "another browser" in response) == (400, True)
     assert (await chooser.choose(html, "cloud-1"))[0] == 200
 
 
 async def test_a_choice_cannot_be_made_into_a_callback(chooser: Chooser, tracker: Tracker) -> None:
     _, html = await chooser.page()
     token = html.partition('name="token" value="')[2].partition('"')[0]
-    async with chooser.running.http.get(f"{chooser.running.url}/oauth/callback?state={token}&code=x") as answer:
-        assert answer.status == 400
+    async with chooser.running.http.get(f"{chooser.running.url}/oauth/callback?state={token}&code=x") as response:
+        assert response.status == 400
     assert (await chooser.choose(html, "cloud-1"))[0] == 200
 
 
@@ -333,18 +333,18 @@ async def test_an_import_that_names_no_site_is_refused_with_their_list(chooser: 
         "provider_config_key": "tracker",
         "credentials": {"type": "OAUTH2", "access_token": grant["access_token"]},
     }
-    answer = await chooser.running.json("POST", "/connections", json=body, expect=400)
-    assert [site["subdomain"] for site in answer["error"]["payload"]["sites"]] == ["acme", "globex"]
+    response = await chooser.running.json("POST", "/connections", json=body, expect=400)
+    assert [site["subdomain"] for site in response["error"]["payload"]["sites"]] == ["acme", "globex"]
     body["connection_config"] = {"subdomain": "globex"}
     await chooser.running.json("POST", "/connections", json=body, expect=201)
 
 
 async def test_a_large_form_is_not_read(running: RunningGateway) -> None:
-    async with running.http.post(f"{running.url}/oauth/site", data={"token": "x" * 10_000}) as answer:
-        assert answer.status == 400
+    async with running.http.post(f"{running.url}/oauth/site", data={"token": "x" * 10_000}) as response:
+        assert response.status == 400
     address, _ = await opened(running)
-    async with running.http.post(f"{address}/i/tracker", json={}) as answer:
-        assert answer.status == 400
+    async with running.http.post(f"{address}/i/tracker", json={}) as response:
+        assert response.status == 400
 
 
 async def test_grant_is_sealed_while_the_user_chooses(chooser: Chooser, tracker: Tracker, tmp_path: Path) -> None:
@@ -373,32 +373,32 @@ async def test_an_integration_whose_entry_is_gone_does_not_take_the_others_along
     made = {"unique_key": "made", "provider": "leaving", "credentials": client}
     await running.json("POST", "/integrations", json=made, expect=200)
     address, _ = await opened(running)
-    async with running.http.get(address) as answer:
-        assert "Leaving" in await answer.text()
+    async with running.http.get(address) as response:
+        assert "Leaving" in await response.text()
     (running.folder / "catalog" / "leaving.yaml").unlink()
     await running.restart()
     address, _ = await opened(running)
-    async with running.http.get(address) as answer:
-        assert (answer.status, "Connect Tracker" in await answer.text()) == (200, True)
-    async with running.http.get(f"{address}/i/made", headers=BROWSER) as answer:
-        assert (answer.status, answer.content_type) == (404, "text/html")
+    async with running.http.get(address) as response:
+        assert (response.status, "Connect Tracker" in await response.text()) == (200, True)
+    async with running.http.get(f"{address}/i/made", headers=BROWSER) as response:
+        assert (response.status, response.content_type) == (404, "text/html")
 
 
 async def state_of(running: RunningGateway, token: str) -> str:
     """Begin an authorization in this browser and return its `state`."""
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with running.http.get(begin, allow_redirects=False) as answer:
-        return answer.headers["Location"].partition("state=")[2].partition("&")[0]
+    async with running.http.get(begin, allow_redirects=False) as response:
+        return response.headers["Location"].partition("state=")[2].partition("&")[0]
 
 
 async def came_back(
     running: RunningGateway, query: Any, http: aiohttp.ClientSession | None = None
 ) -> tuple[int, str, dict[str, str]]:
     """Return the callback's status and page, and the message that the page posts to its opener."""
-    async with (http or running.http).get(f"{running.url}/oauth/callback", params=query) as answer:
-        html = await answer.text()
+    async with (http or running.http).get(f"{running.url}/oauth/callback", params=query) as response:
+        html = await response.text()
     found = {name: re.search(rf'data-{name}="([^"]*)"', html) for name in ("payload", "openers")}
-    return answer.status, html, {name: unescape(one[1]) for name, one in found.items() if one}
+    return response.status, html, {name: unescape(one[1]) for name, one in found.items() if one}
 
 
 async def test_the_words_of_a_query_that_is_not_a_provider_s_reach_no_page(running: RunningGateway) -> None:
@@ -406,10 +406,10 @@ async def test_the_words_of_a_query_that_is_not_a_provider_s_reach_no_page(runni
     state = await state_of(running, await running.session_token())
     async with aiohttp.ClientSession() as stranger:
         for query, http in (({"state": "unknown"}, None), ({}, None), ({"state": state}, stranger)):
-            status, html, answer = await came_back(running, {**query, **words}, http)
+            status, html, response = await came_back(running, {**query, **words}, http)
             assert status == 400
             assert "SPOOFED" not in html
-            assert "SPOOFED" not in answer["payload"]
+            assert "SPOOFED" not in response["payload"]
 
 
 async def test_a_parameter_that_comes_twice_is_refused_and_uses_nothing_up(
@@ -448,5 +448,5 @@ async def test_a_window_posts_its_result_to_registered_origins_and_to_our_own(
     result = (await came_back(running, {"state": "unknown"}))[2]
     assert result["openers"] == f"https://app.example.com https://other.example.com {running.url}"
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
-    async with running.http.get(begin) as answer:
-        assert f'data-openers="https://app.example.com {running.url}"' in await answer.text()
+    async with running.http.get(begin) as response:
+        assert f'data-openers="https://app.example.com {running.url}"' in await response.text()

@@ -9,17 +9,17 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;
 
 
 async def test_a_browser_gets_a_start_page_that_leads_on(running: RunningGateway) -> None:
-    async with running.http.get(running.url + "/", headers=BROWSER) as answer:
-        text = await answer.text()
-        assert (answer.status, answer.content_type) == (200, "text/html")
-        assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
-        assert "Gateway-Error" not in answer.headers
+    async with running.http.get(running.url + "/", headers=BROWSER) as response:
+        text = await response.text()
+        assert (response.status, response.content_type) == (200, "text/html")
+        assert "frame-ancestors 'none'" in response.headers["Content-Security-Policy"]
+        assert "Gateway-Error" not in response.headers
     assert "This gateway serves." in text
     assert all(f'href="{running.url}{path}"' in text for path in ("/docs", "/guides", "/openapi.json"))
     assert f'href="{running.url}/console"' not in text
     switch_on(running)
-    async with running.http.get(running.url + "/", headers=BROWSER) as answer:
-        text = await answer.text()
+    async with running.http.get(running.url + "/", headers=BROWSER) as response:
+        text = await response.text()
     assert f'href="{running.url}/console"' in text
     assert "gateway console" in text
 
@@ -29,8 +29,8 @@ async def test_a_browser_gets_a_start_page_that_leads_on(running: RunningGateway
 @pytest.mark.asyncio(loop_scope="module")
 async def test_program_gets_the_api_error(shared: RunningGateway, accept: str | None, path: str) -> None:
     headers = {} if accept is None else {"Accept": accept}
-    async with shared.http.get(shared.url + path, headers=headers, skip_auto_headers=["Accept"]) as answer:
-        assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
+    async with shared.http.get(shared.url + path, headers=headers, skip_auto_headers=["Accept"]) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -48,28 +48,32 @@ async def test_a_browser_gets_a_page_where_there_is_nothing(
     shared: RunningGateway, method: str, path: str, status: int, code: str
 ) -> None:
     body = b"x" if method == "POST" else None
-    async with shared.http.request(method, shared.url + path, headers=BROWSER, data=body) as answer:
-        text = await answer.text()
-        assert (answer.status, answer.content_type, answer.headers["Gateway-Error"]) == (status, "text/html", code)
-        assert answer.headers["Gateway-Request-Id"] in text
-        assert ("Allow" in answer.headers) == (status == 405)
+    async with shared.http.request(method, shared.url + path, headers=BROWSER, data=body) as response:
+        text = await response.text()
+        assert (response.status, response.content_type, response.headers["Gateway-Error"]) == (
+            status,
+            "text/html",
+            code,
+        )
+        assert response.headers["Gateway-Request-Id"] in text
+        assert ("Allow" in response.headers) == (status == 405)
     assert f'href="{shared.url}/docs"' in text
 
 
 async def test_search_text_is_not_on_the_page(running: RunningGateway) -> None:
-    async with running.http.get(f"{running.url}/<script>alert(1)</script>?x=<b>", headers=BROWSER) as answer:
-        assert "alert" not in await answer.text()
+    async with running.http.get(f"{running.url}/<script>alert(1)</script>?x=<b>", headers=BROWSER) as response:
+        assert "alert" not in await response.text()
 
 
 async def test_guides_are_found_and_paged(running: RunningGateway) -> None:
-    async with running.http.get(f"{running.url}/guides", headers=BROWSER) as answer:
-        text = await answer.text()
-        assert answer.status == 200
-        assert len(await answer.read()) <= 40_000
+    async with running.http.get(f"{running.url}/guides", headers=BROWSER) as response:
+        text = await response.text()
+        assert response.status == 200
+        assert len(await response.read()) <= 40_000
     assert "cursor=" in text
-    async with running.http.get(f"{running.url}/guides?search=tracker", headers=BROWSER) as answer:
-        assert f'href="{running.url}/providers/tracker/guide"' in await answer.text()
-    async with running.http.get(f"{running.url}/guides?search=no+such+%3Cb%3E&cursor=x", headers=BROWSER) as answer:
-        text = await answer.text()
+    async with running.http.get(f"{running.url}/guides?search=tracker", headers=BROWSER) as response:
+        assert f'href="{running.url}/providers/tracker/guide"' in await response.text()
+    async with running.http.get(f"{running.url}/guides?search=no+such+%3Cb%3E&cursor=x", headers=BROWSER) as response:
+        text = await response.text()
     assert "No provider matches" in text
     assert "no such &lt;b&gt;" in text

@@ -45,8 +45,8 @@ async def running(tmp_path: Path) -> AsyncIterator[RunningGateway]:
 
 
 async def page(running: RunningGateway, name: str) -> tuple[int, str, Any]:
-    async with running.http.get(f"{running.url}/providers/{name}/guide") as answer:
-        return answer.status, await answer.text(), answer.headers
+    async with running.http.get(f"{running.url}/providers/{name}/guide") as response:
+        return response.status, await response.text(), response.headers
 
 
 async def test_the_guide_is_open_and_loads_nothing_from_elsewhere(running: RunningGateway) -> None:

@@ -31,14 +31,14 @@ async def walked(running: RunningGateway, address: str) -> aiohttp.ClientRespons
     consent = await to_consent(running.http, address)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
-    async with running.http.get(callback, headers=BROWSER, allow_redirects=False) as answer:
-        await answer.read()
-        return answer
+    async with running.http.get(callback, headers=BROWSER, allow_redirects=False) as response:
+        await response.read()
+        return response
 
 
 async def text_of(running: RunningGateway, address: str) -> str:
-    async with running.http.get(address, headers=BROWSER) as answer:
-        return await answer.text()
+    async with running.http.get(address, headers=BROWSER) as response:
+        return await response.text()
 
 
 def result_in(address: str, key: str, state: str | None = None) -> Any:
@@ -47,15 +47,15 @@ def result_in(address: str, key: str, state: str | None = None) -> Any:
 
 async def test_the_result_has_an_address_of_its_own_and_no_ids(running: RunningGateway) -> None:
     address, _ = await link(running)
-    answer = await walked(running, address)
-    assert (answer.status, answer.headers["Location"]) == (303, f"{address}/i/tracker/result")
-    html = await text_of(running, answer.headers["Location"])
+    response = await walked(running, address)
+    assert (response.status, response.headers["Location"]) == (303, f"{address}/i/tracker/result")
+    html = await text_of(running, response.headers["Location"])
     assert "is connected" in html
     (made,) = await connections(running)
     visible = html.partition("<h1")[2]
     assert made["connection_id"] not in visible
     assert "u-1" not in visible
-    assert html.partition("<h1")[2] == (await text_of(running, answer.headers["Location"])).partition("<h1")[2]
+    assert html.partition("<h1")[2] == (await text_of(running, response.headers["Location"])).partition("<h1")[2]
     assert len(await connections(running)) == 1
 
 
@@ -65,11 +65,11 @@ async def test_a_callback_loaded_again_shows_what_came_of_it(running: RunningGat
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
     for _ in range(3):
-        async with running.http.get(callback, headers=BROWSER) as answer:
-            assert (answer.status, "is connected" in await answer.text()) == (200, True)
-            assert "code=" not in str(answer.url)
-    async with aiohttp.ClientSession() as stranger, stranger.get(callback, headers=BROWSER) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_state")
+        async with running.http.get(callback, headers=BROWSER) as response:
+            assert (response.status, "is connected" in await response.text()) == (200, True)
+            assert "code=" not in str(response.url)
+    async with aiohttp.ClientSession() as stranger, stranger.get(callback, headers=BROWSER) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_state")
     assert tracker.calls["authorization_code"] == 1
 
 
@@ -89,9 +89,9 @@ async def test_a_link_that_is_used_up_says_so(running: RunningGateway) -> None:
     await running.restart()
     address, _ = await link(running, max_connections=1, allowed_integrations=["tracker", "second"])
     await walked(running, f"{address}/i/tracker")
-    async with running.http.get(f"{address}/i/second", headers=BROWSER) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_used")
-        assert "has been used" in await answer.text()
+    async with running.http.get(f"{address}/i/second", headers=BROWSER) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_used")
+        assert "has been used" in await response.text()
     assert "is already connected" in await text_of(running, f"{address}/i/tracker?again=1")
 
 
@@ -100,9 +100,9 @@ async def test_done_button_returns_to_the_application_with_a_signed_result(runni
     await walked(running, address)
     html = await text_of(running, f"{address}/i/tracker/result")
     assert f'href="{address}/return?i=tracker"' in html
-    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as answer:
-        assert answer.status == 303
-        back = answer.headers["Location"]
+    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
+        assert response.status == 303
+        back = response.headers["Location"]
     query = parse_qs(urlsplit(back).query)
     assert (query["tab"], query["state"]) == (["2"], ["s 1&x"])
     (made,) = await connections(running)
@@ -120,8 +120,8 @@ async def test_cancel_button_returns_to_the_application(running: RunningGateway,
     address, _ = await link(running, return_url=APP)
     html = await text_of(running, address)
     assert f'href="{address}/return?i=tracker"' in html
-    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as answer:
-        result = result_in(answer.headers["Location"], await signing_key(running))
+    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
+        result = result_in(response.headers["Location"], await signing_key(running))
     assert (result.outcome, result.provider_config_key, result.connection_id) == ("cancelled", "tracker", None)
     assert not tracker.calls
 
@@ -136,9 +136,9 @@ async def test_without_an_address_cancel_ends_cleanly(running: RunningGateway) -
 async def test_pending_connection_redirects_to_the_application_immediately(running: RunningGateway) -> None:
     verifier = new_code_verifier()
     address, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(verifier))
-    answer = await walked(running, address)
-    assert answer.status == 303
-    result = result_in(answer.headers["Location"], await signing_key(running), "mine")
+    response = await walked(running, address)
+    assert response.status == 303
+    result = result_in(response.headers["Location"], await signing_key(running), "mine")
     assert result.outcome == "pending"
     assert await connections(running) == []
     path = f"/connect/sessions/{result.session_id}/complete"
@@ -150,8 +150,8 @@ async def test_pending_connection_redirects_to_the_application_immediately(runni
 async def test_without_an_address_it_says_that_a_step_is_left(running: RunningGateway) -> None:
     verifier = new_code_verifier()
     address, _ = await link(running, code_challenge=code_challenge(verifier))
-    answer = await walked(running, address)
-    html = await text_of(running, answer.headers["Location"])
+    response = await walked(running, address)
+    html = await text_of(running, response.headers["Location"])
     assert "One more step" in html
     assert "is connected" not in html
 
@@ -161,8 +161,8 @@ async def test_a_result_is_for_the_browser_that_holds_the_session(running: Runni
     await walked(running, address)
     async with aiohttp.ClientSession() as stranger:
         for page in (f"{address}/i/tracker/result", f"{address}/return"):
-            async with stranger.get(page, headers=BROWSER) as answer:
-                assert answer.status == 401
+            async with stranger.get(page, headers=BROWSER) as response:
+                assert response.status == 401
 
 
 async def test_a_result_outlives_its_session(running: RunningGateway) -> None:
@@ -170,11 +170,11 @@ async def test_a_result_outlives_its_session(running: RunningGateway) -> None:
     await walked(running, address)
     async with running.http.delete(
         f"{running.url}/connect/session", headers={"Authorization": f"Bearer {token}"}
-    ) as answer:
-        assert answer.status == 204
+    ) as response:
+        assert response.status == 204
     assert "is connected" in await text_of(running, f"{address}/i/tracker/result")
-    async with running.http.get(address, headers=BROWSER) as answer:
-        assert answer.status == 401
+    async with running.http.get(address, headers=BROWSER) as response:
+        assert response.status == 401
 
 
 @pytest.mark.parametrize("path", ["/i/tracker/result", "/i/tracker"])
@@ -188,8 +188,8 @@ async def test_what_failed_is_reported_with_another_try(running: RunningGateway,
     consent = await to_consent(running.http, address)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     refusal = f"{running.url}/oauth/callback?state={state}&error=access_denied"
-    async with running.http.get(refusal, headers=BROWSER) as answer:
-        assert answer.status == 400
+    async with running.http.get(refusal, headers=BROWSER) as response:
+        assert response.status == 400
     html = await text_of(running, f"{address}/i/tracker/result")
     assert "was not connected" in html
     assert f'href="{address}/i/tracker"' in html
@@ -205,8 +205,8 @@ async def test_a_failure_says_first_what_to_do_and_below_what_support_needs(
     consent = await to_consent(shared.http, address)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     refusal = f"{shared.url}/oauth/callback?state={state}&error=access_denied&lang={lang}"
-    async with shared.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as answer:
-        html = unescape(await answer.text())
+    async with shared.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as response:
+        html = unescape(await response.text())
     words = PageWords(lang)
     said = words("advice_authorization_refused", name="Tracker")
     above, _, below = html.partition("<main")[2].partition('<p class="support soft middle" lang="en">')
@@ -221,9 +221,9 @@ async def test_a_failure_says_first_what_to_do_and_below_what_support_needs(
 async def test_a_form_that_must_be_confirmed_again_says_so_first(shared: RunningGateway, lang: str) -> None:
     address, _ = await link(shared)
     wish = {"confirmation": "0" * 64}
-    async with shared.http.post(f"{address}/i/tracker?lang={lang}", data=wish) as answer:
-        html = unescape(await answer.text())
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+    async with shared.http.post(f"{address}/i/tracker?lang={lang}", data=wish) as response:
+        html = unescape(await response.text())
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     assert f"<p>{PageWords(lang)('advice_not_confirmed')}</p>" in html
     below = html.partition('<p class="support" lang="en">')[2]
     assert below.startswith("This form was not sent from its own page")
@@ -244,10 +244,10 @@ async def test_a_form_that_was_taken_makes_one_connection_however_often_its_page
 ) -> None:
     await keyed(running, tracker)
     address, _ = await link(running, allowed_integrations=["keyed"])
-    answer = await submit(running.http, f"{address}/i/keyed", {"credentials[apiKey]": "right"})
-    assert (answer.status, answer.history[0].status) == (200, 303)
+    response = await submit(running.http, f"{address}/i/keyed", {"credentials[apiKey]": "right"})
+    assert (response.status, response.history[0].status) == (200, 303)
     for _ in range(2):
-        assert "is connected" in await text_of(running, str(answer.url))
+        assert "is connected" in await text_of(running, str(response.url))
     assert len(await connections(running)) == 1
 
 
@@ -263,13 +263,13 @@ async def test_what_another_browser_connected_is_not_brought_back_by_this_one(
         address = await opened(running, bob, token)
         async with bob.get(await to_consent(bob, address), headers=BROWSER, allow_redirects=False) as granted:
             callback = granted.headers["Location"]
-        async with bob.get(callback, headers=BROWSER, allow_redirects=False) as answer:
-            assert "result=" in answer.headers["Location"]
+        async with bob.get(callback, headers=BROWSER, allow_redirects=False) as response:
+            assert "result=" in response.headers["Location"]
     async with browser() as alice:
         await opened(running, alice, token)
-        async with alice.get(f"{address}/{way}", headers=BROWSER, allow_redirects=False) as answer:
-            assert "result=" not in answer.headers.get("Location", "") + await answer.text()
-            assert answer.headers["Gateway-Error"] == "connect_session_in_use"
+        async with alice.get(f"{address}/{way}", headers=BROWSER, allow_redirects=False) as response:
+            assert "result=" not in response.headers.get("Location", "") + await response.text()
+            assert response.headers["Gateway-Error"] == "connect_session_in_use"
     assert await connections(running) == []
 
 
@@ -279,10 +279,10 @@ async def test_a_link_for_one_use_shows_its_result_in_its_browser_alone(running:
     async with browser() as first, browser() as other:
         address = await opened(running, first, token)
         await opened(running, other, token)
-        async with first.get(await to_consent(first, address), headers=BROWSER) as answer:
-            assert "is connected" in await answer.text()
-        async with other.get(f"{address}/{way}", headers=BROWSER, allow_redirects=False) as answer:
-            assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
+        async with first.get(await to_consent(first, address), headers=BROWSER) as response:
+            assert "is connected" in await response.text()
+        async with other.get(f"{address}/{way}", headers=BROWSER, allow_redirects=False) as response:
+            assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
 
 
 async def test_a_kept_link_takes_no_typed_credential_from_elsewhere(running: RunningGateway, tracker: Tracker) -> None:
@@ -299,11 +299,11 @@ async def test_a_kept_link_takes_no_typed_credential_from_elsewhere(running: Run
     form = {"credentials[apiKey]": "k2"}
     async with running.http.post(
         f"{running.url}/connect/s/embedded/i/keyed", data=form, headers=frame, allow_redirects=False
-    ) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
+    ) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
     typed = f"{running.url}/api-auth/api-key/keyed?connect_session_token={token}"
-    async with running.http.post(typed, json={"apiKey": "k3"}) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
+    async with running.http.post(typed, json={"apiKey": "k3"}) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
     assert len(await connections(running)) == 1
 
 
@@ -313,8 +313,8 @@ async def test_a_failure_leads_back_to_the_application_as_one(running: RunningGa
     state = parse_qs(urlsplit(consent).query)["state"][0]
     html = await text_of(running, f"{running.url}/oauth/callback?error=access_denied&state={state}")
     assert f'href="{address}/return?i=tracker"' in html
-    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as answer:
-        result = result_in(answer.headers["Location"], await signing_key(running))
+    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
+        result = result_in(response.headers["Location"], await signing_key(running))
     assert (result.outcome, result.error) == ("failed", "authorization_refused")
 
 
@@ -335,5 +335,5 @@ async def test_one_connection_alone_can_be_completed(running: RunningGateway, tr
 
 async def test_the_page_on_the_way_keeps_the_language(running: RunningGateway) -> None:
     address, _ = await link(running)
-    answer = await submit(running.http, f"{address}/i/tracker?lang=de&theme=dark")
-    assert '<html lang="de" data-theme="dark">' in await answer.text()
+    response = await submit(running.http, f"{address}/i/tracker?lang=de&theme=dark")
+    assert '<html lang="de" data-theme="dark">' in await response.text()

@@ -88,12 +88,12 @@ async def test_metrics_may_be_compressed_and_are_not_on_the_public_port(tmp_path
     async with serving(Files(tmp_path, 1, admin_port=0)) as gateway:
         admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
         request = b"GET /metrics HTTP/1.1\r\nHost: gw\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
-        answer = parsed(await exchange(admin, request))
-        assert answer.headers["content-encoding"] == "gzip"
-        assert b"gateway_build_info" in gzip.decompress(answer.body)
+        response = parsed(await exchange(admin, request))
+        assert response.headers["content-encoding"] == "gzip"
+        assert b"gateway_build_info" in gzip.decompress(response.body)
         assert parsed(await exchange(gateway.port, request)).status == 404
-        answer = parsed(await exchange(admin, request.replace(b"/metrics", b"/providers")))
-        assert (answer.status, answer.error["code"]) == (404, "not_found")
+        response = parsed(await exchange(admin, request.replace(b"/metrics", b"/providers")))
+        assert (response.status, response.error["code"]) == (404, "not_found")
 
 
 async def test_a_busy_admin_port_is_one_line_that_names_the_key(tmp_path: Path) -> None:

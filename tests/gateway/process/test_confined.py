@@ -38,7 +38,7 @@ async def test_a_worker_that_is_killed_under_the_units_filter_loses_nothing(trac
     serving = Serving(process)
     try:
         await serving.ready()
-        tracker.hold_answer.clear()
+        tracker.hold_response.clear()
         calling = asyncio.create_task(call(serving.port))
         await asked(tracker)
         async with asyncio.timeout(PATIENCE_S):
@@ -46,7 +46,7 @@ async def test_a_worker_that_is_killed_under_the_units_filter_loses_nothing(trac
                 await asyncio.sleep(0.005)
         for pid in serving.workers():
             os.kill(pid, signal.SIGKILL)
-        tracker.hold_answer.set()
+        tracker.hold_response.set()
         await asyncio.gather(calling, return_exceptions=True)
         await serving.logged("worker_died")
         assert await call(serving.port) == 200

@@ -24,7 +24,7 @@ async def test_a_stop_amid_a_refresh_waits_for_it(tracker: Tracker, tmp_path: Pa
     config = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
     await expired(tmp_path, config, tracker)
     async with process(USUAL, written(tmp_path, config)) as serving:
-        tracker.hold_answer.clear()
+        tracker.hold_response.clear()
         calling = asyncio.create_task(call(serving.port))
         async with asyncio.timeout(PATIENCE_S):
             while not tracker.grants[0].spent:
@@ -33,7 +33,7 @@ async def test_a_stop_amid_a_refresh_waits_for_it(tracker: Tracker, tmp_path: Pa
         for pid in (worker, serving.process.pid) if group else (serving.process.pid,):
             os.kill(pid, signal.SIGTERM)
         await serving.logged("stopping")
-        tracker.hold_answer.set()
+        tracker.hold_response.set()
         assert await calling == 200
         assert await serving.ended() == 0
     assert not Path(f"/proc/{worker}").exists()

@@ -39,8 +39,8 @@ async def status_of(gateway: Serving, request: bytes) -> int:
 
 
 async def asked(port: int, path: str) -> tuple[int, dict[str, Any]]:
-    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}{path}") as answer:
-        return answer.status, await answer.json()
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}{path}") as response:
+        return response.status, await response.json()
 
 
 class Expired:
@@ -68,13 +68,13 @@ class Expired:
         """
         await self.make()
         async with serving(NodeFile(self.file)) as gateway:
-            self.tracker.hold_answer.clear()
+            self.tracker.hold_response.clear()
             calls = asyncio.gather(
                 *(self.call(gateway.port, number) for number in range(AT_ONCE)), return_exceptions=True
             )
             await until(lambda: sum(bool(grant.spent) for grant in self.tracker.grants) == AT_ONCE)
             yield gateway, calls
-            self.tracker.hold_answer.set()
+            self.tracker.hold_response.set()
 
     async def call(self, port: int, number: int) -> int:
         headers = {
@@ -83,8 +83,8 @@ class Expired:
             "Connection-Id": f"c{number}",
         }
         address = f"http://127.0.0.1:{port}/proxy/x"
-        async with aiohttp.ClientSession() as http, http.get(address, headers=headers) as answer:
-            return answer.status
+        async with aiohttp.ClientSession() as http, http.get(address, headers=headers) as response:
+            return response.status
 
     async def states(self) -> list[tuple[int, str, str | None]]:
         """Start another gateway and return for each connection: status of a forced refresh, state and its reason."""
@@ -93,8 +93,8 @@ class Expired:
         found = []
         for number in range(AT_ONCE):
             path = f"/connections/c{number}?provider_config_key=tracker&refresh_token=true"
-            async with after.http.get(after.url + path, headers=after.headers) as answer:
-                status = answer.status
+            async with after.http.get(after.url + path, headers=after.headers) as response:
+                status = response.status
             row = await after.runtime.store.connections.get(ConnectionRef("dev", "tracker", f"c{number}"))
             assert row is not None
             found.append((status, row.state.value, row.state_reason))
@@ -107,7 +107,7 @@ async def test_a_worker_that_is_killed_amid_refreshes_loses_none(tmp_path: Path,
     async with expired.in_flight() as (gateway, calls):
         (worker,) = gateway.workers()
         os.kill(worker, signal.SIGKILL)
-        tracker.hold_answer.set()
+        tracker.hold_response.set()
         await calls
         await gateway.logged("worker_died")
         statuses = await asyncio.gather(*(expired.call(gateway.port, number) for number in range(AT_ONCE)))
@@ -179,7 +179,7 @@ async def test_a_journal_that_cannot_be_written_is_said_until_it_can(tmp_path: P
                     await asyncio.sleep(0.05)
 
 
-async def test_the_parent_answers_probes_beside_a_worker_that_does_not(tmp_path: Path) -> None:
+async def test_the_parent_responds_to_probes_beside_a_worker_that_does_not(tmp_path: Path) -> None:
     async with serving(Files(tmp_path, 9, admin_port=0)) as gateway:
         admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
         async with asyncio.timeout(PATIENCE_S):

@@ -38,10 +38,10 @@ class Probed:
 
     async def ask(self, path: str) -> tuple[int, Any, str | None]:
         url = f"http://127.0.0.1:{self.listener.getsockname()[1]}{path}"
-        async with aiohttp.ClientSession() as http, http.get(url) as answer:
-            assert answer.headers["Cache-Control"] == "no-store"
-            assert answer.headers["Server"] == "gateway"
-            return answer.status, await answer.json(), answer.headers.get("Gateway-Error")
+        async with aiohttp.ClientSession() as http, http.get(url) as response:
+            assert response.headers["Cache-Control"] == "no-store"
+            assert response.headers["Server"] == "gateway"
+            return response.status, await response.json(), response.headers.get("Gateway-Error")
 
 
 @pytest.fixture
@@ -90,6 +90,6 @@ async def test_probe_is_not_ready_after_a_signal(probed: Probed) -> None:
     assert (await probed.ask("/health"))[0] == 200
 
 
-async def test_admin_port_answers_404_to_other_paths(probed: Probed) -> None:
+async def test_admin_port_returns_404_to_other_paths(probed: Probed) -> None:
     status, body, code = await probed.ask("/providers")
     assert (status, body["error"]["code"], code) == (404, "not_found", "not_found")

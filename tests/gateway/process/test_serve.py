@@ -95,7 +95,7 @@ async def test_it_says_when_it_serves_and_ends_in_order_and_an_idle_one_at_once(
     assert "Traceback" not in err
 
 
-async def test_from_the_signal_on_it_is_not_ready_and_answers_for_as_long_as_the_load_balancer_needs(
+async def test_from_the_signal_on_it_is_not_ready_and_responds_for_as_long_as_the_load_balancer_needs(
     tmp_path: Path,
 ) -> None:
     async with serve(tmp_path, notice_s=2, drain_s=10 * PATIENCE_S) as gateway:

@@ -33,30 +33,30 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seen
 
 
-def answering(provider: list[RawProvider], *answers: bytes) -> Script:
+def responding(provider: list[RawProvider], *responses: bytes) -> Script:
     """Return a script that sends the answers in turn and repeats the last one. An empty answer closes the connection."""
-    left: Iterator[bytes] = iter(answers)
-    current = answers[-1]
+    left: Iterator[bytes] = iter(responses)
+    current = responses[-1]
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, body = await read_message(reader)
             provider[0].heads.append(head)
             provider[0].bodies.append(body)
-            answer = next(left, current)
-            if not answer:
+            response = next(left, current)
+            if not response:
                 writer.transport.abort()
                 return
-            writer.write(answer)
+            writer.write(response)
 
     return script
 
 
-async def tried(*answers: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Tried":
+async def tried(*responses: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Tried":
     """Make a call to a provider that sends these answers in turn, with ``Retries: 3`` unless `call` sets other headers."""
     providers: list[RawProvider] = []
     async with (
-        raw_provider(answering(providers, *answers)) as provider,
+        raw_provider(responding(providers, *responses)) as provider,
         gateway_to(opened_at(provider.port)) as gateway,
     ):
         providers.append(provider)
@@ -67,13 +67,13 @@ async def tried(*answers: bytes, call: tuple[str, ...] = (), method: str = "GET"
 
 class Tried:
     def __init__(self, raw: bytes, provider: RawProvider) -> None:
-        self.answer = parsed(raw, head_only=not raw.partition(b"\r\n\r\n")[2])
+        self.response = parsed(raw, head_only=not raw.partition(b"\r\n\r\n")[2])
         self.provider = provider
 
     @property
     def summary(self) -> tuple[int, str, int]:
         """Status, Gateway-Attempts, and the number of requests that the provider received."""
-        return self.answer.status, self.answer.headers["gateway-attempts"], len(self.provider.heads)
+        return self.response.status, self.response.headers["gateway-attempts"], len(self.provider.heads)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
@@ -95,11 +95,11 @@ async def test_without_the_retries_header_nothing_is_retried(waits: list[float])
     assert waits == []
 
 
-async def test_the_last_answer_is_passed_on(waits: list[float]) -> None:
+async def test_the_last_response_is_passed_on(waits: list[float]) -> None:
     result = await tried(BUSY)
     assert result.summary == (503, "4", 4)
-    assert result.answer.body == b"busy"
-    assert "gateway-error" not in result.answer.headers
+    assert result.response.body == b"busy"
+    assert "gateway-error" not in result.response.headers
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
@@ -119,12 +119,12 @@ async def test_an_idempotency_key_lets_a_small_body_be_sent_again_whole(first: b
 async def test_a_body_of_unknown_length_is_sent_again_too(waits: list[float]) -> None:
     chunks = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     providers: list[RawProvider] = []
-    script = answering(providers, BUSY, OK)
+    script = responding(providers, BUSY, OK)
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
         providers.append(provider)
         lines = ("Retries: 1", "Transfer-Encoding: chunked")
-        answer = await gateway.call("/proxy/x", *lines, method="PUT", body=chunks)
-    assert parsed(answer).headers["gateway-attempts"] == "2"
+        response = await gateway.call("/proxy/x", *lines, method="PUT", body=chunks)
+    assert parsed(response).headers["gateway-attempts"] == "2"
     assert [b"".join(_data(body)) for body in provider.bodies] == [b"abcde"] * 2
 
 
@@ -162,9 +162,9 @@ async def test_a_part_of_a_body_is_repeated_and_the_rest_follows_as_it_comes(wai
         )
         await refused.wait()
         writer.write(b"67890")
-        answer = parsed(await reader.read())
+        response = parsed(await reader.read())
         writer.close()
-    assert (answer.status, answer.headers["gateway-attempts"]) == (200, "2")
+    assert (response.status, response.headers["gateway-attempts"]) == (200, "2")
     assert bodies == [b"12345", b"1234567890"]
 
 
@@ -172,8 +172,8 @@ async def test_where_no_byte_was_sent_any_method_is_tried_again(waits: list[floa
     with closed_port() as port:
         async with gateway_to(opened_at(port)) as gateway:
             headers = ("Retries: 2", "Content-Length: 3")
-            answer = parsed(await gateway.call("/proxy/x", *headers, method="POST", body=b"pay"))
-    assert (answer.status, answer.headers["gateway-attempts"]) == (502, "3")
+            response = parsed(await gateway.call("/proxy/x", *headers, method="POST", body=b"pay"))
+    assert (response.status, response.headers["gateway-attempts"]) == (502, "3")
     assert len(waits) == 2
 
 
@@ -193,11 +193,15 @@ async def test_a_provider_that_stays_silent_is_asked_again(waits: list[float]) -
         raw_provider(script) as provider,
         gateway_to(opened_at(provider.port), timeouts=Timeouts(first_byte_s=0.2)) as gateway,
     ):
-        answer = parsed(await gateway.call("/proxy/x", "Retries: 1"))
-        assert (answer.status, answer.headers["gateway-attempts"]) == (200, "2")
+        response = parsed(await gateway.call("/proxy/x", "Retries: 1"))
+        assert (response.status, response.headers["gateway-attempts"]) == (200, "2")
         calls = 2
-        answer = parsed(await gateway.call("/proxy/x", "Retries: 1"))
-    assert (answer.status, answer.error["code"], answer.headers["gateway-attempts"]) == (504, "upstream_timeout", "2")
+        response = parsed(await gateway.call("/proxy/x", "Retries: 1"))
+    assert (response.status, response.error["code"], response.headers["gateway-attempts"]) == (
+        504,
+        "upstream_timeout",
+        "2",
+    )
 
 
 def _retry_after(text: str, status: int = 429) -> bytes:
@@ -209,7 +213,7 @@ async def test_retry_after_is_honoured_and_a_wait_that_is_too_long_is_left_to_th
     assert 7 <= waits[0] <= 7.7
     result = await tried(_retry_after("31"), OK)
     assert result.summary == (429, "1", 1)
-    assert result.answer.headers["retry-after"] == "31"
+    assert result.response.headers["retry-after"] == "31"
     assert len(waits) == 1
 
 
@@ -223,7 +227,7 @@ async def test_retries_are_capped_and_budgeted(waits: list[float]) -> None:
     at_once = _retry_after("0")
     assert (await tried(at_once, call=("Retries: 1000000",))).summary == (429, "11", 11)
     providers: list[RawProvider] = []
-    script = answering(providers, at_once)
+    script = responding(providers, at_once)
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
         providers.append(provider)
         for _ in range(20):
@@ -240,7 +244,7 @@ async def test_retry_on_adds_statuses_and_others_pass_at_once(waits: list[float]
 
 async def test_each_attempt_carries_the_credential_of_its_time(waits: list[float]) -> None:
     providers: list[RawProvider] = []
-    script = answering(providers, BUSY, OK)
+    script = responding(providers, BUSY, OK)
     async with raw_provider(script) as provider:
         providers.append(provider)
         opened = opened_at(provider.port)
@@ -249,8 +253,8 @@ async def test_each_attempt_carries_the_credential_of_its_time(waits: list[float
             renewed = replace(opened, placement=Placement(slots=(("Authorization", "Bearer at-2"),)))
             found = iter([opened, renewed])
             gateway.live.peek = lambda _ref: next(found)  # type: ignore[method-assign]
-            answer = parsed(await gateway.call("/proxy/x", "Retries: 1"))
-    assert (answer.status, ref) == (200, opened.connection.ref)
+            response = parsed(await gateway.call("/proxy/x", "Retries: 1"))
+    assert (response.status, ref) == (200, opened.connection.ref)
     assert [provider.lines(index)[-1] for index in (0, 1)] == [
         "Authorization: Bearer at-1",
         "Authorization: Bearer at-2",
@@ -258,16 +262,16 @@ async def test_each_attempt_carries_the_credential_of_its_time(waits: list[float
 
 
 async def refused(gateway: Gateway, *lines: str, method: str = "GET", body: bytes = b"") -> tuple[int, str]:
-    answer = parsed(await gateway.call("/proxy/x", *lines, method=method, body=body))
-    return answer.status, answer.headers["gateway-attempts"]
+    response = parsed(await gateway.call("/proxy/x", *lines, method=method, body=body))
+    return response.status, response.headers["gateway-attempts"]
 
 
 DENIED = b"HTTP/1.1 401 No\r\nContent-Length: 6\r\nWWW-Authenticate: Bearer\r\n\r\ndenied"
 
 
-async def test_a_401_is_answered_with_one_renewal_and_one_replay() -> None:
+async def test_a_401_causes_one_renewal_and_one_replay() -> None:
     providers: list[RawProvider] = []
-    script = answering(providers, DENIED, OK, DENIED)
+    script = responding(providers, DENIED, OK, DENIED)
     async with raw_provider(script) as provider:
         providers.append(provider)
         opened = opened_at(provider.port)
@@ -285,7 +289,7 @@ async def test_a_401_is_answered_with_one_renewal_and_one_replay() -> None:
 
 async def test_a_401_passes_where_nothing_newer_is_to_be_had_or_the_request_cannot_be_sent_again() -> None:
     providers: list[RawProvider] = []
-    script = answering(providers, DENIED)
+    script = responding(providers, DENIED)
     async with raw_provider(script) as provider:
         providers.append(provider)
         opened = opened_at(provider.port)
@@ -307,11 +311,11 @@ async def test_gateway_timeout_limits_the_first_byte_within_the_operators_bound(
         gateway_to(opened_at(provider.port), timeouts=Timeouts(max_first_byte_s=0.2)) as gateway,
     ):
         for asked in ("0.1", "900"):
-            answer = parsed(await gateway.call("/proxy/x", f"Gateway-Timeout: {asked}"))
-            assert (answer.status, answer.error["code"]) == (504, "upstream_timeout")
-        answer = parsed(await gateway.call("/proxy/x", "Gateway-Timeout: 0", "Retries: x", "Gateway-Dry-Run: maybe"))
-    assert answer.status == 400
-    assert [issue["path"] for issue in answer.error["errors"]] == [
+            response = parsed(await gateway.call("/proxy/x", f"Gateway-Timeout: {asked}"))
+            assert (response.status, response.error["code"]) == (504, "upstream_timeout")
+        response = parsed(await gateway.call("/proxy/x", "Gateway-Timeout: 0", "Retries: x", "Gateway-Dry-Run: maybe"))
+    assert response.status == 400
+    assert [issue["path"] for issue in response.error["errors"]] == [
         ["retries"],
         ["gateway-timeout"],
         ["gateway-dry-run"],
@@ -331,9 +335,9 @@ async def test_a_total_limit_ends_a_stream_that_still_moves() -> None:
         raw_provider(drip) as provider,
         gateway_to(opened_at(provider.port), timeouts=Timeouts(total_s=1.0)) as gateway,
     ):
-        answer = await gateway.call("/proxy/x")
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert not answer.endswith(b"0\r\n\r\n")
+        response = await gateway.call("/proxy/x")
+    assert response.startswith(b"HTTP/1.1 200")
+    assert not response.endswith(b"0\r\n\r\n")
 
 
 async def test_hanging_provider_uses_only_its_own_concurrency() -> None:
@@ -366,7 +370,7 @@ async def test_hanging_provider_uses_only_its_own_concurrency() -> None:
 async def test_circuit_opens_for_a_provider_that_is_down() -> None:
     with closed_port() as port:
         async with gateway_to(opened_at(port)) as gateway:
-            response = [parsed(await gateway.call("/proxy/x")) for _ in range(21)]
-    assert [answer.status for answer in response] == [502] * 20 + [503]
-    assert response[-1].error["payload"]["reason"] == "provider_unreachable"
-    assert response[-1].headers["gateway-attempts"] == "0"
+            responses = [parsed(await gateway.call("/proxy/x")) for _ in range(21)]
+    assert [response.status for response in responses] == [502] * 20 + [503]
+    assert responses[-1].error["payload"]["reason"] == "provider_unreachable"
+    assert responses[-1].headers["gateway-attempts"] == "0"

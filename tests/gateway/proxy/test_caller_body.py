@@ -71,14 +71,14 @@ async def test_where_the_runner_inflated_it_an_upload_goes_on_plain_and_framed_a
         gateway_to(opened_at(provider.port), runner_options={"auto_decompress": True}) as gateway,
     ):
         lines = (f"Content-Length: {len(coded)}", "Content-Encoding: gzip")
-        answer = await gateway.call("/proxy/x", *lines, method="POST", body=coded)
-    assert answer.endswith(b"ok")
+        response = await gateway.call("/proxy/x", *lines, method="POST", body=coded)
+    assert response.endswith(b"ok")
     assert framing(provider.lines()) == ["Transfer-Encoding: chunked"]
     assert not any(line.startswith("Content-Encoding") for line in provider.lines())
     assert provider.bodies == [b"5\r\nplain\r\n0\r\n\r\n"]
 
 
-async def test_an_answer_that_comes_before_the_upload_is_over_passes_at_once() -> None:
+async def test_a_response_that_comes_before_the_upload_is_over_passes_at_once() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
@@ -154,11 +154,11 @@ async def test_a_badly_framed_upload_is_refused_and_aborted_upstream() -> None:
         writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".encode())
         await started.wait()
         writer.write(b"zz\r\n")
-        answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
+        response = await asyncio.wait_for(reader.read(), PATIENCE_S)
         writer.close()
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert b"0\r\n\r\n" not in got[-1]
-    assert answer == b"" or b"bad_framing" in answer
+    assert response == b"" or b"bad_framing" in response
 
 
 async def test_a_caller_who_stops_sending_is_reported_so() -> None:
@@ -174,9 +174,9 @@ async def test_a_caller_who_stops_sending_is_reported_so() -> None:
             runner_options={"lingering_time": 0.1},
         ) as gateway,
     ):
-        answer = await gateway.call("/proxy/x", "Content-Length: 9", method="POST", body=b"half")
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert b"The request body stalled: no byte arrived" in answer
+        response = await gateway.call("/proxy/x", "Content-Length: 9", method="POST", body=b"half")
+    assert response.startswith(b"HTTP/1.1 400")
+    assert b"The request body stalled: no byte arrived" in response
 
 
 async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> bytes:
@@ -193,25 +193,25 @@ async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> byt
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port), limits=limits) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\n{framing}\r\n\r\n".encode())
-        answer = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
+        response = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
         for _ in range(pieces):
-            if answer.done():
+            if response.done():
                 break
             writer.write(one)
-            await asyncio.wait([answer], timeout=0.02)
-        if not answer.done():
+            await asyncio.wait([response], timeout=0.02)
+        if not response.done():
             writer.write(end)
         try:
-            return await asyncio.wait_for(answer, PATIENCE_S)
+            return await asyncio.wait_for(response, PATIENCE_S)
         finally:
             writer.close()
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 60", "Transfer-Encoding: chunked"])
 async def test_an_upload_of_single_bytes_is_cut_once_it_is_below_the_floor(framing: str) -> None:
-    answer = await trickled(ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_per_s=10_000), framing, 60)
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert b"Gateway-Error: invalid_body" in answer
+    response = await trickled(ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_per_s=10_000), framing, 60)
+    assert response.startswith(b"HTTP/1.1 400")
+    assert b"Gateway-Error: invalid_body" in response
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 60", "Transfer-Encoding: chunked"])
@@ -249,10 +249,10 @@ async def test_slow_provider_does_not_count_against_the_callers_time_limit() -> 
         await asyncio.wait([sending], timeout=2.5)
         assert not sending.done()
         begin.set()
-        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+        response = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
         await sending
         writer.close()
-    assert answer.startswith(b"HTTP/1.1 200")
+    assert response.startswith(b"HTTP/1.1 200")
 
 
 async def _sent(writer: asyncio.StreamWriter, size: int) -> None:

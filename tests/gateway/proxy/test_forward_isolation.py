@@ -22,8 +22,8 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def timed(gateway: Gateway, line: str) -> float:
     began = time.perf_counter()
-    answer = await gateway.call("/proxy/x", line)
-    assert answer.startswith(b"HTTP/1.1 200")
+    response = await gateway.call("/proxy/x", line)
+    assert response.startswith(b"HTTP/1.1 200")
     return time.perf_counter() - began
 
 
@@ -78,7 +78,7 @@ async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_
     assert min(meanwhile) < 2 * min(before)
 
 
-async def test_a_provider_that_is_known_to_be_gone_is_refused_as_quickly_as_another_answers() -> None:
+async def test_a_provider_that_is_known_to_be_gone_is_refused_as_quickly_as_another_responds() -> None:
     async with raw_provider() as provider:
         gone = provider.port
     async with (
@@ -88,12 +88,12 @@ async def test_a_provider_that_is_known_to_be_gone_is_refused_as_quickly_as_anot
         for _ in range(20):
             await gateway.call("/proxy/x")
         for _ in range(ROUNDS):
-            refusals, answers = [], []
+            refusals, responses = [], []
             for _ in range(CALLS):
                 began = time.perf_counter()
                 assert b"\r\nGateway-Error: busy\r\n" in await gateway.call("/proxy/x")
                 refusals.append(time.perf_counter() - began)
-                answers.append(await timed(gateway, f"Base-Url-Override: http://127.0.0.1:{working.port}"))
-            if median(refusals) < 1.5 * median(answers):
+                responses.append(await timed(gateway, f"Base-Url-Override: http://127.0.0.1:{working.port}"))
+            if median(refusals) < 1.5 * median(responses):
                 break
-    assert median(refusals) < 1.5 * median(answers)
+    assert median(refusals) < 1.5 * median(responses)

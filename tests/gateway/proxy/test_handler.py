@@ -13,9 +13,9 @@ from tests.fakes.raw_provider import raw_provider
 
 async def test_get_arrives_with_the_credential_and_without_gateway_fields() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = await gateway.call("/proxy/rest/api?x=1", "X-Custom: yes", "User-Agent: curl/8", "Cookie: a=b")
-    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert answer.endswith(b"\r\n\r\nok")
+        response = await gateway.call("/proxy/rest/api?x=1", "X-Custom: yes", "User-Agent: curl/8", "Cookie: a=b")
+    assert response.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert response.endswith(b"\r\n\r\nok")
     assert provider.request_line() == "GET /rest/api?x=1 HTTP/1.1"
     assert provider.lines() == [
         f"Host: 127.0.0.1:{provider.port}",
@@ -65,19 +65,21 @@ async def test_path_and_query_arrive_byte_for_byte(sent: str, arrives: str) -> N
 )
 async def test_a_target_that_servers_read_differently_is_refused_before_a_byte_leaves(sent: str) -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = await gateway.raw(
+        response = await gateway.raw(
             f"GET {sent} HTTP/1.1\r\nHost: gw\r\nConnection: close\r\nAuthorization: Bearer k\r\n"
             "Provider-Config-Key: tracker\r\nConnection-Id: u1\r\n\r\n".encode("latin-1")
         )
-    assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
-    assert b"bad_path" in answer or b"HTTP/1.0" in answer or (sent.startswith("http:") and b"bad_framing" in answer)
+    assert response.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
+    assert (
+        b"bad_path" in response or b"HTTP/1.0" in response or (sent.startswith("http:") and b"bad_framing" in response)
+    )
     assert provider.heads == []
 
 
 async def test_an_absolute_target_that_names_the_host_it_was_sent_to_is_taken_for_its_path() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = await gateway.call("http://GW.example.com:80/proxy/x?y")
-    assert answer.startswith(b"HTTP/1.1 200")
+        response = await gateway.call("http://GW.example.com:80/proxy/x?y")
+    assert response.startswith(b"HTTP/1.1 200")
     assert provider.request_line() == "GET /x?y HTTP/1.1"
 
 
@@ -97,17 +99,17 @@ async def test_every_method_travels(method: str) -> None:
 
 async def test_trace_would_echo_the_credential_and_is_refused() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = await gateway.call(method="TRACE")
-    assert answer.startswith(b"HTTP/1.1 405")
-    assert b"Allow: GET, HEAD" in answer
+        response = await gateway.call(method="TRACE")
+    assert response.startswith(b"HTTP/1.1 405")
+    assert b"Allow: GET, HEAD" in response
     assert provider.heads == []
 
 
-async def test_a_cors_preflight_is_answered_here_and_any_other_options_is_forwarded() -> None:
+async def test_a_cors_preflight_gets_a_response_here_and_any_other_options_is_forwarded() -> None:
     ask = ("Origin: https://app.example", "Access-Control-Request-Method: POST")
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = await gateway.call("/proxy/x", *ask, method="OPTIONS", us=False)
-        assert answer.startswith(b"HTTP/1.1 204")
+        response = await gateway.call("/proxy/x", *ask, method="OPTIONS", us=False)
+        assert response.startswith(b"HTTP/1.1 204")
         assert provider.heads == []
         await gateway.call("/proxy/x", *ask, method="OPTIONS")
     assert provider.request_line() == "OPTIONS /x HTTP/1.1"
@@ -146,8 +148,8 @@ async def test_hop_by_hop_framing_and_gateway_fields_never_leave() -> None:
         "Nango-Proxy-: x",
     ]
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = await gateway.call("/proxy/x", *stripped, "Kept: 1")
-    assert answer.startswith(b"HTTP/1.1 200")
+        response = await gateway.call("/proxy/x", *stripped, "Kept: 1")
+    assert response.startswith(b"HTTP/1.1 200")
     assert provider.lines() == [f"Host: 127.0.0.1:{provider.port}", "Kept: 1", "Authorization: Bearer at-1"]
 
 
@@ -216,9 +218,9 @@ async def test_the_credential_travels_to_no_address_that_the_guard_refuses() -> 
     from gateway.egress.guard import Guard
 
     async with raw_provider() as provider, gateway_to(opened_at(provider.port), guard=Guard()) as gateway:
-        answer = await gateway.call()
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert b"Gateway-Error: address_refused" in answer
+        response = await gateway.call()
+    assert response.startswith(b"HTTP/1.1 400")
+    assert b"Gateway-Error: address_refused" in response
     assert provider.connections == 0
 
 
@@ -226,19 +228,19 @@ async def test_an_unreachable_provider_is_a_502_that_names_it() -> None:
     async with raw_provider() as provider:
         opened = opened_at(provider.port)
     async with gateway_to(opened) as gateway:
-        answer = await gateway.call()
-    assert answer.startswith(b"HTTP/1.1 502")
-    assert b"Gateway-Error: upstream_unreachable" in answer
-    assert provider.origin.encode() in answer
+        response = await gateway.call()
+    assert response.startswith(b"HTTP/1.1 502")
+    assert b"Gateway-Error: upstream_unreachable" in response
+    assert provider.origin.encode() in response
 
 
-async def test_a_provider_that_never_answers_is_a_504() -> None:
+async def test_a_provider_that_never_responds_is_a_504() -> None:
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
     async with raw_provider(silent) as provider:
         async with gateway_to(opened_at(provider.port), timeouts=Timeouts(first_byte_s=0.2)) as gateway:
-            answer = await gateway.call()
+            response = await gateway.call()
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
-    assert answer.startswith(b"HTTP/1.1 504")
-    assert b"upstream_timeout" in answer
+    assert response.startswith(b"HTTP/1.1 504")
+    assert b"upstream_timeout" in response

@@ -24,16 +24,16 @@ def large_pages(size: int, count: int = 2) -> Any:
 
     async def page(request: web.Request) -> web.StreamResponse:
         number = int(request.query.get("after", "0"))
-        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await answer.prepare(request)
-        await answer.write(b'{"items":[')
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b'{"items":[')
         records = size // 1010
         for start in range(0, records, 60):
             some = [json.dumps({"n": number, "f": filler}) for _ in range(start, min(start + 60, records))]
-            await answer.write(("," if start else "").encode() + ",".join(some).encode())
+            await response.write(("," if start else "").encode() + ",".join(some).encode())
         following = json.dumps(str(number + 1) if number + 1 < count else None)
-        await answer.write(f'],"next":{following}}}'.encode())
-        return answer
+        await response.write(f'],"next":{following}}}'.encode())
+        return response
 
     return page
 
@@ -61,9 +61,9 @@ async def test_a_call_that_finds_no_memory_in_time_is_refused_with_a_time_to_com
         runtime.page_memory.limit_bytes = lambda: 64 * MIB
         object.__setattr__(runtime.generation.config.egress.limits, "wait_s", 0.0)
         held = await runtime.page_memory.reserve("dev", 32 * MIB, 0)
-        answer = await list_.call()
-        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
-        assert (answer.error["code"], answer.error["payload"]["reason"]) == ("busy", "too_many_pages")
+        response = await list_.call()
+        assert (response.status, response.headers["Retry-After"]) == (503, "5")
+        assert (response.error["code"], response.error["payload"]["reason"]) == ("busy", "too_many_pages")
         held.release()
         assert (await list_.call()).trailer["complete"]
 
@@ -84,10 +84,10 @@ async def test_a_list_that_finds_no_memory_for_a_later_page_ends_with_a_cursor_t
             return await reserve(*args)
 
         runtime.page_memory.reserve = once  # type: ignore[method-assign]
-        answer = await list_.call()
-        assert answer.status == 200
-        assert answer.trailer["error"]["code"] == "busy"
-        assert answer.trailer["cursor"]
+        response = await list_.call()
+        assert response.status == 200
+        assert response.trailer["error"]["code"] == "busy"
+        assert response.trailer["cursor"]
 
 
 async def test_one_key_cannot_starve_another(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ async def test_one_key_cannot_starve_another(tmp_path: Path) -> None:
         other = made["data"]["secret"]
         hog = [await runtime.page_memory.reserve("dev", 32 * MIB, 0)]
         waiting = asyncio.create_task(list_.call())
-        answer = await list_.call(headers={"Authorization": f"Bearer {other}"})
-        assert answer.trailer["complete"]
+        response = await list_.call(headers={"Authorization": f"Bearer {other}"})
+        assert response.trailer["complete"]
         assert not waiting.done()
         hog[0].release()
         assert (await waiting).trailer["complete"]
@@ -130,8 +130,8 @@ async def test_a_gateway_under_many_large_pages_grows_by_no_more_than_the_bound(
                 headers = {"Authorization": f"Bearer {SECRET_KEY}", "Gateway-Paginate": WISH, **CONNECTION}
                 url = f"http://127.0.0.1:{gateway.port}/proxy/list"
                 last = b""
-                async with http.get(url, headers=headers) as answer:
-                    async for piece in answer.content.iter_any():
+                async with http.get(url, headers=headers) as response:
+                    async for piece in response.content.iter_any():
                         last = (last + piece)[-200:]
                 return last
 

@@ -35,16 +35,16 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     return seen
 
 
-def failing(at: int, *answers: web.Response, count: int = 4) -> Page:
+def failing(at: int, *responses: web.Response, count: int = 4) -> Page:
     """Return pages of which the one with cursor `at` first returns these answers."""
-    left = list(answers)
+    left = list(responses)
 
     def page(request: web.Request) -> web.StreamResponse:
         if int(request.query.get("after", "0")) == at and left:
             return left.pop(0)
-        answer = pages_of(count)(request)
-        assert isinstance(answer, web.Response)
-        return answer
+        response = pages_of(count)(request)
+        assert isinstance(response, web.Response)
+        return response
 
     return page
 
@@ -61,17 +61,17 @@ async def test_a_first_page_that_fails_is_passed_on_as_ever(tmp_path: Path, stat
         return refusal(status, X_Mine="1") if status != 304 else web.Response(status=304, headers={"X-Mine": "1"})
 
     async with paged(tmp_path, page) as list_:
-        answer, plain = await list_.call(allow_redirects=False), await list_.call(None, allow_redirects=False)
+        response, plain = await list_.call(allow_redirects=False), await list_.call(None, allow_redirects=False)
     ours = {"Date", "Gateway-Request-Id", "Server-Timing"}
-    assert (answer.status, answer.body) == (plain.status, plain.body)
-    assert {k: v for k, v in answer.headers.items() if k not in ours} == {
+    assert (response.status, response.body) == (plain.status, plain.body)
+    assert {k: v for k, v in response.headers.items() if k not in ours} == {
         k: v for k, v in plain.headers.items() if k not in ours
     }
-    assert (answer.status, answer.headers["X-Mine"]) == (status, "1")
+    assert (response.status, response.headers["X-Mine"]) == (status, "1")
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
+    ("response", "code"),
     [
         (web.Response(text="<html>"), "page_unreadable"),
         (web.Response(text=""), "page_unreadable"),
@@ -82,23 +82,23 @@ async def test_a_first_page_that_fails_is_passed_on_as_ever(tmp_path: Path, stat
     ],
 )
 async def test_a_first_page_that_cannot_be_read_is_an_error_of_ours(
-    tmp_path: Path, answer: web.Response, code: str, waits: list[float]
+    tmp_path: Path, response: web.Response, code: str, waits: list[float]
 ) -> None:
-    async with paged(tmp_path, lambda _request: clone(answer)) as list_:
+    async with paged(tmp_path, lambda _request: clone(response)) as list_:
         response = await list_.call()
     assert (response.status, response.headers["Gateway-Error"], response.error["code"]) == (502, code, code)
     assert int(response.headers["Gateway-Attempts"]) == len(list_.lists.seen)
 
 
-def clone(answer: web.Response) -> web.Response:
-    return web.Response(body=answer.body, headers=answer.headers)
+def clone(response: web.Response) -> web.Response:
+    return web.Response(body=response.body, headers=response.headers)
 
 
 async def test_a_later_page_that_fails_is_reported_in_the_trailer_and_the_cursor_leads_on(tmp_path: Path) -> None:
     async with paged(tmp_path, failing(2, refusal(500))) as list_:
-        answer = await list_.call()
-        assert (answer.status, answer.numbers) == (200, [1, 2, 3, 4])
-        trailer = answer.trailer
+        response = await list_.call()
+        assert (response.status, response.numbers) == (200, [1, 2, 3, 4])
+        trailer = response.trailer
         assert (trailer["complete"], trailer["pages"], trailer["records"]) == (False, 2, 4)
         assert trailer["error"]["code"] == "page_failed"
         assert trailer["error"]["status"] == 502
@@ -109,19 +109,19 @@ async def test_a_later_page_that_fails_is_reported_in_the_trailer_and_the_cursor
 
 async def test_a_later_page_that_is_none_is_reported_in_the_trailer(tmp_path: Path) -> None:
     async with paged(tmp_path, failing(1, web.Response(text="<html>"))) as list_:
-        answer = await list_.call()
-        assert (answer.numbers, answer.trailer["error"]["code"]) == ([1, 2], "page_unreadable")
-        assert (await list_.call(since=answer.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
+        response = await list_.call()
+        assert (response.numbers, response.trailer["error"]["code"]) == ([1, 2], "page_unreadable")
+        assert (await list_.call(since=response.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
 
 
 async def test_a_cursor_that_is_said_to_be_elsewhere_does_not_end_a_list_as_complete(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
-        answer = await list_.call("all; cursor_path_in_response=meta.next_page")
-        assert (answer.status, answer.numbers) == (200, [1, 2])
-        assert answer.trailer["complete"] is False
-        assert answer.trailer["error"]["code"] == "page_unreadable"
-        assert "'meta.next_page'" in answer.trailer["error"]["message"]
-        assert " has next." in answer.trailer["error"]["message"]
+        response = await list_.call("all; cursor_path_in_response=meta.next_page")
+        assert (response.status, response.numbers) == (200, [1, 2])
+        assert response.trailer["complete"] is False
+        assert response.trailer["error"]["code"] == "page_unreadable"
+        assert "'meta.next_page'" in response.trailer["error"]["message"]
+        assert " has next." in response.trailer["error"]["message"]
         right = await list_.call("all; cursor_path_in_response=next")  # as the error advises
         assert (right.numbers, right.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert "note" not in right.trailer
@@ -132,9 +132,9 @@ async def test_a_list_of_one_page_whose_cursor_is_left_out_is_complete_and_says_
     tmp_path: Path, more: dict[str, Any]
 ) -> None:
     async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}], **more})) as list_:
-        answer = await list_.call("all; cursor_path_in_response=next")
-        assert (answer.numbers, answer.trailer["complete"]) == ([1], True)
-        assert "'next'" in answer.trailer["note"]
+        response = await list_.call("all; cursor_path_in_response=next")
+        assert (response.numbers, response.trailer["complete"]) == ([1], True)
+        assert "'next'" in response.trailer["note"]
 
 
 async def test_missing_cursor_on_the_last_page_is_not_noted(tmp_path: Path) -> None:
@@ -143,17 +143,17 @@ async def test_missing_cursor_on_the_last_page_is_not_noted(tmp_path: Path) -> N
         return web.json_response({"items": [{"n": 1}], "token": "t"} | ({} if last else {"next": "1"}))
 
     async with paged(tmp_path, page) as list_:
-        answer = await list_.call("all; cursor_path_in_response=next")
-        assert (len(answer.numbers), answer.trailer["complete"], "note" in answer.trailer) == (2, True, False)
+        response = await list_.call("all; cursor_path_in_response=next")
+        assert (len(response.numbers), response.trailer["complete"], "note" in response.trailer) == (2, True, False)
 
 
 @pytest.mark.parametrize("at", [0, 2])
 async def test_a_provider_that_says_when_is_waited_for(tmp_path: Path, at: int, waits: list[float]) -> None:
     busy = (refusal(429, Retry_After="2"), refusal(429, Retry_After="3"), refusal(503, Retry_After="1"))
     async with paged(tmp_path, failing(at, *busy)) as list_:
-        answer = await list_.call()
-    assert (answer.numbers, answer.trailer["complete"]) == ([1, 2, 3, 4, 5, 6, 7, 8], True)
-    assert answer.trailer["attempts"] == 7
+        response = await list_.call()
+    assert (response.numbers, response.trailer["complete"]) == ([1, 2, 3, 4, 5, 6, 7, 8], True)
+    assert response.trailer["attempts"] == 7
     assert [round(wait, 0) for wait in waits] == [2, 3, 1]
 
 
@@ -193,19 +193,19 @@ async def test_a_provider_that_never_comes_round_is_given_up(tmp_path: Path, wai
         return refusal(429, Retry_After="1") if "after" in request.query else pages_of(3)(request)  # type: ignore[return-value]
 
     async with paged(tmp_path, page) as list_:
-        answer = await list_.call()
-    assert (len(waits), answer.trailer["attempts"]) == (RETRIES, RETRIES + 2)
-    assert answer.trailer["error"]["payload"]["status"] == 429
+        response = await list_.call()
+    assert (len(waits), response.trailer["attempts"]) == (RETRIES, RETRIES + 2)
+    assert response.trailer["error"]["payload"]["status"] == 429
 
 
 async def test_a_wait_that_is_too_long_is_left_to_the_caller(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, failing(2, refusal(429, Retry_After="3600"))) as list_:
-        answer = await list_.call()
+        response = await list_.call()
         assert waits == []
-        error = answer.trailer["error"]
+        error = response.trailer["error"]
         assert (error["code"], error["payload"]["status"]) == ("page_failed", 429)
         assert error["payload"]["retry_at"] > "2"
-        assert (await list_.call(since=answer.trailer["cursor"])).numbers == [5, 6, 7, 8]
+        assert (await list_.call(since=response.trailer["cursor"])).numbers == [5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -214,12 +214,12 @@ async def test_a_page_that_is_cut_short_is_requested_again(tmp_path: Path, at: i
 
     async def page(request: web.Request) -> web.StreamResponse:
         if int(request.query.get("after", "0")) == at and next(cut, False):
-            answer = web.StreamResponse(headers={"Content-Length": "500", "Content-Type": "application/json"})
-            await answer.prepare(request)
-            await answer.write(b'{"items": [{"n": 1}')
+            response = web.StreamResponse(headers={"Content-Length": "500", "Content-Type": "application/json"})
+            await response.prepare(request)
+            await response.write(b'{"items": [{"n": 1}')
             assert request.transport is not None
             request.transport.close()
-            return answer
+            return response
         whole = pages_of(3)(request)
         assert isinstance(whole, web.Response)
         return whole
@@ -234,24 +234,24 @@ async def then_silent(request: web.Request) -> web.StreamResponse:
     """Send a first page, then nothing."""
     if "after" in request.query:
         await asyncio.Event().wait()
-    answer = pages_of(3)(request)
-    assert isinstance(answer, web.Response)
-    return answer
+    response = pages_of(3)(request)
+    assert isinstance(response, web.Response)
+    return response
 
 
 async def test_a_page_that_is_silent_is_requested_again_and_then_given_up(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, then_silent) as list_:
-        answer = await list_.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
-    assert answer.trailer["error"]["code"] == "upstream_timeout"
-    assert (answer.trailer["attempts"], "cursor" in answer.trailer) == (3, True)
+        response = await list_.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
+    assert response.trailer["error"]["code"] == "upstream_timeout"
+    assert (response.trailer["attempts"], "cursor" in response.trailer) == (3, True)
 
 
 async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> None:
     async with paged(tmp_path, then_silent) as list_:
         list_.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), total_s=1.0)
-        answer = await list_.call()
-    assert answer.trailer["error"]["code"] == "upstream_timeout"
-    assert "total_s" in answer.trailer["error"]["message"]
+        response = await list_.call()
+    assert response.trailer["error"]["code"] == "upstream_timeout"
+    assert "total_s" in response.trailer["error"]["message"]
 
 
 async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path) -> None:
@@ -281,9 +281,9 @@ async def test_a_page_beyond_the_bound_is_refused_and_a_bomb_before_it_has_grown
         return web.json_response({"items": [{"n": number, "x": "x" * 1500 * number}], "next": str(number + 1)})
 
     async with paged(tmp_path, page) as list_:
-        answer = await list_.call()
-        assert (answer.numbers, answer.trailer["error"]["code"]) == ([0, 1], "page_too_large")
-        assert "limit=" in answer.trailer["error"]["message"]
+        response = await list_.call()
+        assert (response.numbers, response.trailer["error"]["code"]) == ([0, 1], "page_too_large")
+        assert "limit=" in response.trailer["error"]["message"]
         first = await list_.call(path="/list?after=5")
         assert (first.status, first.error["code"]) == (502, "page_too_large")
 
@@ -299,12 +299,12 @@ async def test_a_link_that_leads_elsewhere_is_not_followed(tmp_path: Path, form:
             return web.json_response({"items": [{"n": 1}], "next": link})
 
         async with paged(tmp_path, page, HEADER if form == "header" else BODY) as list_:
-            answer = await list_.call()
+            response = await list_.call()
         assert elsewhere.seen == []
-    assert answer.numbers == [1]
-    assert answer.trailer["error"]["code"] == "next_page_refused"
-    assert "allowed_origins" in answer.trailer["error"]["message"]
-    assert "cursor" not in answer.trailer
+    assert response.numbers == [1]
+    assert response.trailer["error"]["code"] == "next_page_refused"
+    assert "allowed_origins" in response.trailer["error"]["message"]
+    assert "cursor" not in response.trailer
 
 
 async def test_an_origin_that_the_entry_names_may_be_led_to(tmp_path: Path) -> None:
@@ -314,8 +314,8 @@ async def test_an_origin_that_the_entry_names_may_be_led_to(tmp_path: Path) -> N
             return web.json_response({"items": [{"n": 1}], "next": f"{elsewhere.url}/more?page=2"})
 
         async with paged(tmp_path, page, BODY, allowed_origins=[elsewhere.url]) as list_:
-            answer = await list_.call()
-        assert (answer.numbers, elsewhere.seen) == ([1, 2], ["/more?page=2"])
+            response = await list_.call()
+        assert (response.numbers, elsewhere.seen) == ([1, 2], ["/more?page=2"])
         assert "x-api-key" in elsewhere.headers[0]
 
 
@@ -325,17 +325,17 @@ async def test_pages_that_go_round_in_a_circle_are_left(tmp_path: Path) -> None:
         return web.json_response({"items": [{"n": number}], "next": str((number + 1) % 5)})
 
     async with paged(tmp_path, page) as list_:
-        answer = await list_.call()
-    assert answer.trailer["error"]["code"] == "next_page_refused"
+        response = await list_.call()
+    assert response.trailer["error"]["code"] == "next_page_refused"
     assert len(list_.lists.seen) <= 20
-    assert "cursor" not in answer.trailer
+    assert "cursor" not in response.trailer
 
 
 async def test_a_provider_that_ignores_the_offset_is_noticed_before_a_record_comes_twice(tmp_path: Path) -> None:
     async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}, {"n": 2}]}), OFFSET) as list_:
-        answer = await list_.call()
-    assert (answer.numbers, answer.trailer["error"]["code"]) == ([1, 2], "next_page_refused")
-    assert "'start'" in answer.trailer["error"]["message"]
+        response = await list_.call()
+    assert (response.numbers, response.trailer["error"]["code"]) == ([1, 2], "next_page_refused")
+    assert "'start'" in response.trailer["error"]["message"]
 
 
 @pytest.mark.parametrize("how", ["ended", "expired"])
@@ -355,9 +355,9 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
                 later = clock.now() + timedelta(hours=2)
                 monkeypatch.setattr("gateway.clock.now", lambda: later)
                 gateway.runtime.live.forget(ConnectionRef("dev", "tracker", "c1"))
-        answer = await asked(request)
-        if answer.status != 200:
-            return answer
+        response = await asked(request)
+        if response.status != 200:
+            return response
         tokens.append(request.headers["Authorization"])
         return web.json_response({"items": [{"n": number}], "next": str(number + 1) if number < 4 else None})
 
@@ -369,8 +369,8 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
     await gateway.start()
     try:
         await gateway.imported(tracker.grant())
-        async with gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as answer:
-            lines = [json.loads(line) for line in (await answer.read()).splitlines()]
+        async with gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
+            lines = [json.loads(line) for line in (await response.read()).splitlines()]
     finally:
         await gateway.stop()
         await server.close()
@@ -387,9 +387,9 @@ async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Pa
     async def page(request: web.Request) -> web.StreamResponse:
         if request.query.get("after") == "1":
             await gateways[0].gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-        answer = pages_of(4)(request)
-        assert isinstance(answer, web.Response)
-        return answer
+        response = pages_of(4)(request)
+        assert isinstance(response, web.Response)
+        return response
 
     async with paged(tmp_path, page) as list_:
         gateways.append(list_)

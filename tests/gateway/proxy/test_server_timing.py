@@ -33,11 +33,11 @@ async def test_what_the_provider_takes_is_the_upstreams(clock: Clock) -> None:
             writer.write(OK)
 
     async with raw_provider(slow) as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = split(parsed(await gateway.call()).headers["server-timing"])
-    assert list(answer) == ["gateway", "token", "upstream"]
-    assert 5000 <= answer["upstream"] < 9000
-    assert answer["token"] == 0
-    assert 0 < answer["gateway"] < 4000
+        response = split(parsed(await gateway.call()).headers["server-timing"])
+    assert list(response) == ["gateway", "token", "upstream"]
+    assert 5000 <= response["upstream"] < 9000
+    assert response["token"] == 0
+    assert 0 < response["gateway"] < 4000
 
 
 async def test_a_wait_between_two_attempts_is_the_upstreams_too(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,9 +53,9 @@ async def test_a_wait_between_two_attempts_is_the_upstreams_too(clock: Clock, mo
             writer.write(busy.pop() if busy else OK)
 
     async with raw_provider(once_busy) as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = parsed(await gateway.call("/proxy/x", "Retries: 1"))
-    assert answer.headers["gateway-attempts"] == "2"
-    result = split(answer.headers["server-timing"])
+        response = parsed(await gateway.call("/proxy/x", "Retries: 1"))
+    assert response.headers["gateway-attempts"] == "2"
+    result = split(response.headers["server-timing"])
     assert 7000 <= result["upstream"] < 11000
     assert result["gateway"] < 4000
 
@@ -108,18 +108,18 @@ async def test_a_renewal_after_the_providers_401_is_the_tokens_and_not_the_upstr
             await asyncio.sleep(0)
     clock.ahead_s += 5
     tracker.hold.set()
-    answer = await asked
-    assert 5000 <= answer["token"] < 9000
-    assert answer["upstream"] + answer["gateway"] < 4000
+    response = await asked
+    assert 5000 <= response["token"] < 9000
+    assert response["upstream"] + response["gateway"] < 4000
 
 
 async def timing(running: RunningGateway) -> dict[str, float]:
-    async with running.proxied("c1") as answer:
-        assert answer.status == 200
-        return split(answer.headers["Server-Timing"])
+    async with running.proxied("c1") as response:
+        assert response.status == 200
+        return split(response.headers["Server-Timing"])
 
 
-async def test_our_own_answer_in_its_place_tells_it_too(running: RunningGateway, tracker: Tracker) -> None:
+async def test_our_own_response_in_its_place_tells_it_too(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for connection_id, headers, status in (
         ("nobody", {}, 404),
@@ -127,9 +127,9 @@ async def test_our_own_answer_in_its_place_tells_it_too(running: RunningGateway,
         ("", {}, 400),  # the key was valid, the headers were not
         ("c1", {"Gateway-Dry-Run": "true"}, 200),
     ):
-        async with running.proxied(connection_id, headers=headers) as answer:
-            assert answer.status == status
-            (reply,) = answer.headers.getall("Server-Timing")
+        async with running.proxied(connection_id, headers=headers) as response:
+            assert response.status == status
+            (reply,) = response.headers.getall("Server-Timing")
         assert list(split(reply)) == ["gateway", "token", "upstream"]
         assert split(reply)["upstream"] == 0
         assert split(reply)["gateway"] > 0
@@ -141,17 +141,17 @@ async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
     await running.imported(tracker.grant())
     running.runtime.generation.egress.timeouts = Timeouts(first_byte_s=0.05)
     tracker.hold_api.clear()
-    async with running.proxied("c1") as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (504, "upstream_timeout")
-        result = split(answer.headers["Server-Timing"])
+    async with running.proxied("c1") as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (504, "upstream_timeout")
+        result = split(response.headers["Server-Timing"])
     tracker.hold_api.set()
     assert result["upstream"] >= 0.9 * 50  # a timer may fire early by its resolution
 
 
-async def test_other_answers_of_ours_have_none(running: RunningGateway) -> None:
+async def test_other_responses_of_ours_have_none(running: RunningGateway) -> None:
     for path, headers in (("/providers", running.headers), ("/health", {}), ("/proxy/x", {})):
-        async with running.http.get(running.url + path, headers=headers) as answer:
-            assert "Server-Timing" not in answer.headers
+        async with running.http.get(running.url + path, headers=headers) as response:
+            assert "Server-Timing" not in response.headers
 
 
 async def test_the_record_of_a_call_has_the_same_split(

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from gateway.app.routes import ROUTES
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, tracker_entry, write_entry
-from tests.fakes.raw import RawAnswer, dial
+from tests.fakes.raw import RawResponse, dial
 from tests.fakes.tracker import Tracker
 
 PLACES = {"environment": "dev", "unique_key": "tracker", "integration_id": "tracker", "session_id": "embedded"}
@@ -44,18 +44,18 @@ async def impatient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[R
     await server.close()
 
 
-async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str) -> RawAnswer:
+async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str) -> RawResponse:
     """Send one of a body's ten bytes and return the answer."""
     head = [f"{method} {path} HTTP/1.1", "Host: gw", "Content-Length: 10", *fields, "", ""]
     async with dial(urlsplit(gateway.url).port or 0) as client:
         client.send("\r\n".join(head).encode() + b"{")
-        return await client.answer()
+        return await client.response()
 
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("method", "path"), TAKING, ids=[" ".join(one) for one in TAKING])
 @pytest.mark.parametrize("with_key", [True, False], ids=["with a key", "without"])
-async def test_a_body_that_stalls_is_answered(
+async def test_a_body_that_stalls_gets_a_response(
     method: str, path: str, with_key: bool, impatient: RunningGateway
 ) -> None:
     kind = FORM if path.startswith(("/oauth/site", "/connect/s/")) else "application/json"
@@ -65,9 +65,9 @@ async def test_a_body_that_stalls_is_answered(
         "Cookie: a=b",
         *([f"Authorization: Bearer {SECRET_KEY}", *ours] if with_key else []),
     ]
-    answer = await stalled(impatient, method, path, *fields)
-    assert answer.headers["connection"] == "close"
-    assert answer.status >= 400
+    response = await stalled(impatient, method, path, *fields)
+    assert response.headers["connection"] == "close"
+    assert response.status >= 400
 
 
 async def test_without_its_cookie_no_form_is_read(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_without_its_cookie_no_form_is_read(tmp_path: Path) -> None:
             f"{gateway.url}/connect?session_token={token}", headers={"Accept": "text/html"}
         ) as page:
             name = page.url.path.rpartition("/")[2]
-        answer = await stalled(gateway, "POST", f"/connect/s/{name}/i/tracker", f"Content-Type: {FORM}")
-        assert answer.headers["gateway-error"] == "invalid_connect_session_token_format"
+        response = await stalled(gateway, "POST", f"/connect/s/{name}/i/tracker", f"Content-Type: {FORM}")
+        assert response.headers["gateway-error"] == "invalid_connect_session_token_format"
     finally:
         await gateway.stop()

@@ -172,12 +172,12 @@ async def test_a_provider_that_resets_is_a_reset_for_the_caller() -> None:
             await reader.read()
 
 
-async def test_a_provider_that_refuses_has_its_answer_passed_on_and_the_connection_closed() -> None:
+async def test_a_provider_that_refuses_has_its_response_passed_on_and_the_connection_closed() -> None:
     refusal = b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 3\r\nSec-WebSocket-Version: 13\r\n\r\nno!"
     async with raw_provider(refusal) as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = parsed(await gateway.raw(ASK))
-    assert (answer.status, answer.body, answer.headers["connection"]) == (426, b"no!", "close")
-    assert answer.headers["sec-websocket-version"] == "13"
+        response = parsed(await gateway.raw(ASK))
+    assert (response.status, response.body, response.headers["connection"]) == (426, b"no!", "close")
+    assert response.headers["sec-websocket-version"] == "13"
 
 
 @pytest.mark.parametrize(
@@ -203,14 +203,14 @@ async def test_no_other_upgrade_is_requested(asked: bytes) -> None:
 )
 async def test_a_provider_that_switches_to_something_else_is_a_502(switch: bytes) -> None:
     async with raw_provider(switch) as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = parsed(await gateway.raw(ASK))
-    assert (answer.status, answer.error["code"]) == (502, "upstream_protocol")
+        response = parsed(await gateway.raw(ASK))
+    assert (response.status, response.error["code"]) == (502, "upstream_protocol")
 
 
 async def test_a_switch_that_nobody_requested_is_a_502() -> None:
     async with raw_provider(SWITCH) as provider, gateway_to(opened_at(provider.port)) as gateway:
-        answer = parsed(await gateway.call())
-    assert (answer.status, answer.error["code"]) == (502, "upstream_protocol")
+        response = parsed(await gateway.call())
+    assert (response.status, response.error["code"]) == (502, "upstream_protocol")
 
 
 async def talk(request: web.Request) -> web.WebSocketResponse:

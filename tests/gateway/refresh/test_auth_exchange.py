@@ -41,9 +41,9 @@ def folder(running: RunningGateway) -> Path:
 
 
 async def called(running: RunningGateway) -> tuple[int, str]:
-    async with running.proxied("c1") as answer:
-        body = await answer.json()
-        return answer.status, body.get("token", "")
+    async with running.proxied("c1") as response:
+        body = await response.json()
+        return response.status, body.get("token", "")
 
 
 async def row_of(running: RunningGateway) -> Connection:
@@ -76,7 +76,7 @@ async def entry_of(running: RunningGateway, row: Connection) -> Entry:
     return entry
 
 
-def answer_of(result: dict[str, Any]) -> Reply:
+def response_of(result: dict[str, Any]) -> Reply:
     fields = CIMultiDict({"Content-Type": "application/json"})
     return Reply(200, fields, json.dumps(result).encode(), clock.now() - timedelta(minutes=10))
 
@@ -101,9 +101,9 @@ async def test_a_reply_in_the_journal_is_not_requested_again(
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     entry = await entry_of(running, await left_open(running))
-    form = await tracker_answers(tracker)
+    form = await tracker_responses(tracker)
     file = JournalFile(entry.folder)
-    file.reply(entry, ProviderCall(f"{tracker.url}/token"), answer_of(form))
+    file.reply(entry, ProviderCall(f"{tracker.url}/token"), response_of(form))
     assert await called(running) == (200, f"Bearer {form['access_token']}")
     assert tracker.calls["refresh_token"] == 0
     assert (await row_of(running)).expires_at is not None
@@ -113,12 +113,12 @@ async def test_a_reply_in_the_journal_is_not_requested_again(
     file.die()
 
 
-async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
+async def tracker_responses(tracker: Tracker) -> dict[str, Any]:
     """Refresh at the token endpoint, which changes its grant, and return the reply."""
     body = tracker.refreshed(tracker.grants[0].refresh_token).body
     assert isinstance(body, bytes)
-    answer: dict[str, Any] = json.loads(body)
-    return answer
+    response: dict[str, Any] = json.loads(body)
+    return response
 
 
 @pytest.mark.parametrize("result", [{"error": "server_error"}, {"no": "token"}])
@@ -127,25 +127,25 @@ async def test_recorded_reply_without_a_token_does_not_prevent_a_new_request(
 ) -> None:
     entry = await cut_off(running, tracker, later)
     file = JournalFile(entry.folder)
-    file.reply(entry, ProviderCall(f"{tracker.url}/token"), answer_of(result))
+    file.reply(entry, ProviderCall(f"{tracker.url}/token"), response_of(result))
     tracker.ttl_s = 2 * EXPIRED_S
     assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     file.die()
 
 
-async def test_the_answer_to_each_of_several_attempts_is_found(
+async def test_the_response_to_each_of_several_attempts_is_found(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     """When two processes died one after the other, either may have come further."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     row = await left_open(running)
-    form = await tracker_answers(tracker)
+    form = await tracker_responses(tracker)
     first, second = await entry_of(running, row), await entry_of(running, row)
     file = JournalFile(first.folder)
-    file.reply(first, ProviderCall(f"{tracker.url}/token"), answer_of(form))
-    file.reply(second, ProviderCall(f"{tracker.url}/else"), replace(answer_of({}), asked_at=clock.now()))
+    file.reply(first, ProviderCall(f"{tracker.url}/token"), response_of(form))
+    file.reply(second, ProviderCall(f"{tracker.url}/else"), replace(response_of({}), asked_at=clock.now()))
     assert await called(running) == (200, f"Bearer {form['access_token']}")
     assert tracker.calls["refresh_token"] == 0
     file.die()
@@ -179,7 +179,7 @@ async def test_an_exchange_that_is_lost_leaves_what_it_recorded(
 async def test_reply_to_another_call_is_not_used(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     entry = await cut_off(running, tracker, later)
     file = JournalFile(entry.folder)
-    file.reply(entry, ProviderCall("https://elsewhere.example/token"), answer_of({"access_token": "elsewhere"}))
+    file.reply(entry, ProviderCall("https://elsewhere.example/token"), response_of({"access_token": "elsewhere"}))
     tracker.ttl_s = 2 * EXPIRED_S
     status, token = await called(running)
     assert (status, tracker.calls["refresh_token"]) == (200, 1)
@@ -196,8 +196,8 @@ async def test_exchange_of_a_living_process_is_waited_for(
     calling = asyncio.ensure_future(called(running))
     done, _ = await asyncio.wait({calling}, timeout=0.3)
     assert not done
-    form = await tracker_answers(tracker)
-    file.reply(entry, ProviderCall(f"{tracker.url}/token"), answer_of(form))
+    form = await tracker_responses(tracker)
+    file.reply(entry, ProviderCall(f"{tracker.url}/token"), response_of(form))
     assert await calling == (200, f"Bearer {form['access_token']}")
     assert tracker.calls["refresh_token"] == 0
     file.die()

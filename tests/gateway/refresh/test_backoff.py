@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.oauth.token_answers import TokenUnavailable
+from gateway.oauth.token_responses import TokenUnavailable
 from gateway.records.connection import RefreshFailure
 from gateway.refresh import backoff
 from gateway.refresh.backoff import (
@@ -99,7 +99,7 @@ async def test_a_refusal_without_a_reason_that_repeats_needs_the_end_user(
     shape: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
-    tracker.answer = web.Response(**SHAPES[shape])
+    tracker.response = web.Response(**SHAPES[shape])
 
     async def state() -> tuple[str, str]:
         await running.json("GET", FORCED)
@@ -118,7 +118,7 @@ async def test_a_refusal_without_a_reason_that_repeats_needs_the_end_user(
     assert found["diagnosis"]["causes"][0]["cause"] == "refused_without_reason"
     assert found["diagnosis"]["action"]["do"] == "reconnect"
     assert [one["state"] for one in found["history"]] == ["active", "degraded", "needs_reauth"]
-    tracker.answer = None
+    tracker.response = None
     await running.json("GET", FORCED, expect=200)
     assert (await running.json("GET", "/connections"))["connections"][0]["state"] == "active"
 
@@ -128,7 +128,7 @@ async def test_an_outage_never_needs_the_end_user(
     status: int, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
-    tracker.answer = web.json_response({"error": "invalid_grant"}, status=status)
+    tracker.response = web.json_response({"error": "invalid_grant"}, status=status)
     for _ in range(8):
         later(3600)
         await running.json("GET", FORCED)
@@ -136,7 +136,7 @@ async def test_an_outage_never_needs_the_end_user(
     assert row["state"] == "degraded"
 
 
-def test_a_refusal_without_a_reason_after_an_exchange_whose_answer_was_lost_is_a_lost_rotation() -> None:
+def test_a_refusal_without_a_reason_after_an_exchange_whose_response_was_lost_is_a_lost_rotation() -> None:
     unknown = TokenUnavailable("no", refused_with=400)
     before = RefreshFailure(backoff.REFUSED, "no", False, NOW, 4, NOW)
     noted = backoff.refresh_failure(

@@ -25,8 +25,8 @@ def kept(running: RunningGateway, name: str) -> CacheEntry:
 
 async def used(running: RunningGateway, name: str) -> float | None:
     """Use the connection and return the time at which its refresh begins."""
-    async with running.proxied(name) as answer:
-        assert answer.status == 200
+    async with running.proxied(name) as response:
+        assert response.status == 200
     async with asyncio.timeout(PATIENCE_S):
         while ref(name) in running.runtime.live.feed.unread:  # the change feed is still reading its import
             await asyncio.sleep(0.01)

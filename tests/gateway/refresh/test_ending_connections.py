@@ -59,8 +59,8 @@ async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
 async def test_an_idle_connection_needs_its_end_user_from_its_end_on_and_is_reported_of_once(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    answer = await telling.imported(without(tracker.grant()))
-    assert answer["dies_at"] is not None
+    response = await telling.imported(without(tracker.grant()))
+    assert response["dies_at"] is not None
     await telling.imported(tracker.grant(), "renewable")
     first = await keeper(telling)
     second = await keeper(telling)
@@ -92,8 +92,8 @@ async def test_call_at_expiry_and_scan_send_one_event(
     await telling.imported(without(tracker.grant()))
     keep_alive = await keeper(telling)
     later(3601)
-    async with telling.proxied("c1") as answer:
-        assert answer.status == 424
+    async with telling.proxied("c1") as response:
+        assert response.status == 424
     await keep_alive.once()
     await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(3)
@@ -111,8 +111,8 @@ async def test_an_import_that_has_ended_already_needs_its_end_user_at_once(
     await telling.imported(without(tracker.grant(), expires_at="2020-01-01T00:00:00Z"))
     await telling.imported({**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}, "renewable")
     assert await states(telling) == {"c1": "needs_reauth", "renewable": "active"}
-    async with telling.proxied("c1") as answer:
-        assert (answer.status, (await answer.json())["error"]["payload"]["reason"]) == (424, "no_refresh_token")
+    async with telling.proxied("c1") as response:
+        assert (response.status, (await response.json())["error"]["payload"]["reason"]) == (424, "no_refresh_token")
     await receiver.until_taken(3)
     assert [event for name, event in receiver.events() if name == "c1"] == [
         "connection.created",
@@ -213,10 +213,10 @@ async def test_a_token_that_renews_itself_is_exchanged_while_it_lives(
         grant = tracker.grant()
         await gateway.imported(without(grant))
         keep_alive = await keeper(gateway)
-        tracker.answer = web.json_response({"access_token": "long-lived", "expires_in": 5_184_000})
+        tracker.response = web.json_response({"access_token": "long-lived", "expires_in": 5_184_000})
         later(3600 * 0.76)
         assert await keep_alive.once() == 1
-        tracker.answer = None
+        tracker.response = None
         assert await states(gateway) == {"c1": "active"}
         later(3600)
         await keep_alive.once()
@@ -233,8 +233,8 @@ async def test_a_consent_without_a_refresh_token_warns_at_once(
     with capture_logs() as logged:
         async with telling.http.get(
             f"{telling.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
-        ) as answer:
-            assert answer.status == 200, await answer.text()
+        ) as response:
+            assert response.status == 200, await response.text()
     (line,) = [one for one in logged if one["event"] == "no_refresh_token"]
     assert line["log_level"] == "warning"
     assert (line["environment"], line["integration"]) == ("dev", "tracker")

@@ -63,9 +63,9 @@ async def opened(cluster: Cluster) -> Store:
 
 
 async def called(node: RunningGateway, connection_id: str) -> int:
-    async with node.proxied(connection_id) as answer:
-        await answer.read()
-        status: int = answer.status
+    async with node.proxied(connection_id) as response:
+        await response.read()
+        status: int = response.status
         return status
 
 
@@ -106,8 +106,8 @@ async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
     without_memory = await start()
     await cluster.fail_over()
     async with asyncio.timeout(PATIENCE_S):
-        answers = await asyncio.gather(*(_until_answered(without_memory, one) for one in IDS))
-    assert [answer.get("error") for answer in answers] == [None] * COUNT
+        responses = await asyncio.gather(*(_until_responded(without_memory, one) for one in IDS))
+    assert [response.get("error") for response in responses] == [None] * COUNT
     assert not any(grant.revoked for grant in tracker.grants)
     assert [await called(one, connection_id) for connection_id in IDS] == [200] * COUNT
     await _until(lambda: not any(node.runtime.store.failover.pending for node in (one, other, without_memory)))
@@ -116,7 +116,7 @@ async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
     assert await events(one.runtime.store, "c0") == ["authorized", "failover"]
 
 
-async def _until_answered(node: RunningGateway, connection_id: str) -> Any:
+async def _until_responded(node: RunningGateway, connection_id: str) -> Any:
     """Refresh as an application does that respects a 503, until there is another answer."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -136,7 +136,7 @@ async def test_a_refresh_that_is_under_way_is_claimed_again(
     await one.imported(tracker.grant())
     assert [await called(node, "c1") for node in (one, other)] == [200, 200]
     await cluster.replicate()
-    tracker.hold_answer.clear()
+    tracker.hold_response.clear()
     refreshing = asyncio.create_task(refreshed(one, "c1"))
     await _until(lambda: tracker.calls["refresh_token"] == 1)
     await cluster.fail_over()
@@ -145,7 +145,7 @@ async def test_a_refresh_that_is_under_way_is_claimed_again(
     assert row is not None
     assert row.intent is not None
     waiting = asyncio.create_task(refreshed(other, "c1"))
-    tracker.hold_answer.set()
+    tracker.hold_response.set()
     async with asyncio.timeout(PATIENCE_S):
         assert "error" not in await refreshing
         assert "error" not in await waiting
@@ -174,7 +174,7 @@ async def test_where_no_node_had_the_newer_token_the_failover_is_named_and_not_t
     await cluster.fail_over()
     after = await start()
     async with asyncio.timeout(PATIENCE_S):
-        assert (await _until_answered(after, "c1"))["error"]["code"] == "reconnect_needed"
+        assert (await _until_responded(after, "c1"))["error"]["code"] == "reconnect_needed"
     body = await after.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
     found = body["error"]["payload"]["connection"]["diagnosis"]
     assert found["causes"][0]["cause"] == "failover"

@@ -31,22 +31,22 @@ AHEAD = timedelta(days=3)  # how far the worker's clock is ahead of the parent's
 
 
 class Endpoint:
-    """A token endpoint that answers with `answer` once `free` is set."""
+    """A token endpoint that answers with `response` once `free` is set."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
         self.free.set()
-        self.answer: dict[str, Any] = {"access_token": "new-access"}
+        self.response: dict[str, Any] = {"access_token": "new-access"}
         self.status = 200
         self.seen: list[tuple[dict[str, str], bytes]] = []
 
     async def token(self, request: web.Request) -> web.Response:
         self.seen.append((dict(request.headers), await request.read()))
         await self.free.wait()
-        return web.json_response(self.answer, status=self.status, headers={"X-Told": "yes"})
+        return web.json_response(self.response, status=self.status, headers={"X-Told": "yes"})
 
     async def at_once(self, _request: web.Request) -> web.Response:
-        return web.json_response(self.answer)
+        return web.json_response(self.response)
 
 
 class Pair:
@@ -128,7 +128,7 @@ async def test_a_reply_comes_back_and_is_journalled_sealed(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
     reply = await pair.parent.ask(request_)
-    assert (reply.status, json.loads(reply.body), reply.headers["x-told"]) == (200, endpoint.answer, "yes")
+    assert (reply.status, json.loads(reply.body), reply.headers["x-told"]) == (200, endpoint.response, "yes")
     headers, body = endpoint.seen[0]
     assert (headers["X-Asked"], body) == ("so", b"refresh_token=old")
     ((about, sealed),) = found(entry)
@@ -157,7 +157,7 @@ async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
         await asking
     endpoint.free.set()
     await until(lambda: found(entry)[0][1])
-    assert body_of(entry) == endpoint.answer
+    assert body_of(entry) == endpoint.response
 
 
 async def test_what_is_released_is_found_by_nobody(pair: Pair, request_: Request, entry: Entry) -> None:
@@ -256,7 +256,7 @@ def second(request: Request) -> Request:
     return replace(request, entry=Entry(request.entry.folder, "a2", json.dumps(about), new_key()))
 
 
-async def test_a_token_is_not_sent_again_while_its_first_answer_is_awaited(
+async def test_a_token_is_not_sent_again_while_its_first_response_is_awaited(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
     """This happens if the parent was blocked for longer than a worker waits."""
@@ -268,10 +268,10 @@ async def test_a_token_is_not_sent_again_while_its_first_answer_is_awaited(
     assert raised.value.sent, "what was asked before may have been done"
     endpoint.free.set()
     assert (await asking).status == 200
-    assert (len(endpoint.seen), body_of(entry)) == (1, endpoint.answer)
+    assert (len(endpoint.seen), body_of(entry)) == (1, endpoint.response)
 
 
-async def test_a_token_is_not_sent_again_by_who_asked_before_its_first_answer_was_journalled(
+async def test_a_token_is_not_sent_again_by_who_asked_before_its_first_response_was_journalled(
     pair: Pair, endpoint: Endpoint, request_: Request
 ) -> None:
     messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
@@ -322,7 +322,7 @@ async def test_the_end_waits_for_what_has_begun(
     assert not done
     endpoint.free.set()
     await closing
-    assert body_of(entry) == endpoint.answer
+    assert body_of(entry) == endpoint.response
     assert living(entry.folder) == []
     assert (await asking).status == 200
 

@@ -50,14 +50,14 @@ async def row_of(running: RunningGateway, name: str = "c1") -> Connection:
 async def test_a_connection_shows_when_it_dies_and_when_that_is_prevented(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    answer = await running.imported(tracker.grant())
+    response = await running.imported(tracker.grant())
     row = await row_of(running)
     assert row.life.dies_at is not None
     # Counted from the grant, which was verified before it was stored.
     assert timedelta(0) <= row.created_at + timedelta(days=90) - row.life.dies_at < timedelta(minutes=1)
-    assert answer["dies_at"]
-    assert answer["keep_alive_at"] < answer["dies_at"]
-    assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] == answer["dies_at"]
+    assert response["dies_at"]
+    assert response["keep_alive_at"] < response["dies_at"]
+    assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] == response["dies_at"]
 
 
 async def test_a_connection_in_disuse_is_refreshed_in_time_again_and_again(
@@ -75,8 +75,8 @@ async def test_a_connection_in_disuse_is_refreshed_in_time_again_and_again(
         assert tracker.calls["refresh_token"] <= times
     assert tracker.calls["refresh_token"] >= 4
     assert not tracker.grants[0].revoked
-    async with running.proxied("c1") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1") as response:
+        assert response.status == 200
 
 
 async def test_one_node_does_it_and_another_takes_over_when_it_is_gone(
@@ -101,13 +101,13 @@ async def test_connection_that_cannot_be_refreshed_does_not_block_others(
     for name in ("c1", "c2", "c3"):
         await running.imported(tracker.grant(), name)
     later(80 * DAY_S)
-    tracker.answer = web.Response(status=500)
+    tracker.response = web.Response(status=500)
     assert await keep_alive.once() == 0
     asked = tracker.calls["refresh_token"]
     assert asked == 3
     assert await keep_alive.once() == 0
     assert tracker.calls["refresh_token"] == asked
-    tracker.answer = None
+    tracker.response = None
     later(3700)
     assert await keep_alive.once() == 3
 
@@ -115,7 +115,7 @@ async def test_connection_that_cannot_be_refreshed_does_not_block_others(
 async def test_a_dead_connection_is_not_kept_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     keep_alive = await keeper(running)
     await running.imported(tracker.grant())
-    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     for _ in range(3):
         later(80 * DAY_S)
         await keep_alive.once()

@@ -64,9 +64,9 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 async def status_of(running: RunningGateway) -> int:
-    async with running.proxied("c1") as answer:
-        await answer.read()
-        status: int = answer.status
+    async with running.proxied("c1") as response:
+        await response.read()
+        status: int = response.status
         return status
 
 
@@ -246,7 +246,7 @@ async def test_a_stalled_holder_saves_a_pair_that_nobody_else_could_get(
     await until(lambda: tracker.calls["refresh_token"] == 1)
     await until(lambda: beats)
     later(LEASE.total_seconds() + 1)
-    tracker.answer = GONE
+    tracker.response = GONE
     assert await status_of(other) == 424
     assert (await row_of(other)).state_reason == "rotation_lost"
     wake.set()
@@ -308,9 +308,9 @@ async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_
     tracker.refreshed("refresh-0")  # the provider rotated, and the answer was lost
     later(EXPIRED_S)
     for _ in range(3):
-        async with running.proxied("c1") as answer:
-            body = await answer.json()
-            assert (answer.status, body["error"]["code"]) == (424, "reconnect_needed")
+        async with running.proxied("c1") as response:
+            body = await response.json()
+            assert (response.status, body["error"]["code"]) == (424, "reconnect_needed")
             assert body["error"]["payload"]["reason"] == "rotation_lost"
     await running.restart()
     later(7200)
@@ -320,14 +320,14 @@ async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_
 
 
 @pytest.mark.parametrize(("day", "reason"), [(502, "rotation_lost"), (429, "invalid_grant")])
-async def test_a_refusal_after_an_answer_that_got_lost_is_reported_from_one_by_the_end_user(
+async def test_a_refusal_after_a_response_that_got_lost_is_reported_from_one_by_the_end_user(
     day: int, reason: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
     later(EXPIRED_S)
-    tracker.answer = web.Response(status=day)
+    tracker.response = web.Response(status=day)
     assert await status_of(running) == 503
-    tracker.answer = GONE
+    tracker.response = GONE
     later(120)
     assert await status_of(running) == 424
     assert (await row_of(running)).state_reason == reason
@@ -339,11 +339,11 @@ async def test_a_refusal_carries_the_time_at_which_to_ask_again(
 ) -> None:
     await running.imported(tracker.grant())
     later(EXPIRED_S)
-    tracker.answer = GONE
-    async with running.proxied("c1") as answer:
-        body = await answer.json()
-        assert answer.status == 424
-        assert int(answer.headers["Retry-After"]) >= 30
+    tracker.response = GONE
+    async with running.proxied("c1") as response:
+        body = await response.json()
+        assert response.status == 424
+        assert int(response.headers["Retry-After"]) >= 30
         assert body["error"]["payload"]["retry_at"] > body["error"]["payload"]["failed_at"]
 
 

@@ -72,8 +72,8 @@ async def connected(start: Start, tracker: Tracker) -> None:
 
 
 async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
-    async with node.proxied("c1") as answer:
-        return answer.status, await answer.json(), answer.headers.get("Retry-After")
+    async with node.proxied("c1") as response:
+        return response.status, await response.json(), response.headers.get("Retry-After")
 
 
 async def test_a_process_that_lives_and_has_not_confirmed_is_waited_for(
@@ -157,7 +157,7 @@ async def test_a_row_older_than_what_is_in_hand_is_written_back_before_the_new_t
     path = "/connections/c1?provider_config_key=tracker&force_refresh=true"
     assert "error" not in await node.json("GET", path)
     node.runtime.live.forget_all()
-    tracker.hold_answer.clear()
+    tracker.hold_response.clear()
     refreshing = asyncio.create_task(node.json("GET", path))
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["refresh_token"] < 2:
@@ -165,7 +165,7 @@ async def test_a_row_older_than_what_is_in_hand_is_written_back_before_the_new_t
     lost = "lease_owner = NULL, lease_until = NULL, intent_digest = NULL, intent_at = NULL"
     values = (former["version"], former["credential"], former["updated_at"])
     await db.execute(f"UPDATE connections SET version = $1, credential = $2, updated_at = $3, {lost}", *values)
-    tracker.hold_answer.set()
+    tracker.hold_response.set()
     async with asyncio.timeout(PATIENCE_S):
         assert "error" not in await refreshing
     row = await node.runtime.store.connections.get(REF)

@@ -74,8 +74,8 @@ class Killed:
 
     def rotated(self, tracker: Tracker) -> dict[str, Any]:
         """Return the credential that the provider sent to the process."""
-        answer: Any = tracker.refreshed(self.store.open(self.row.credential)["refresh_token"])
-        shown = json.loads(answer.body)
+        response: Any = tracker.refreshed(self.store.open(self.row.credential)["refresh_token"])
+        shown = json.loads(response.body)
         return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
 
     async def record_reply(self, credential: dict[str, Any]) -> None:
@@ -129,8 +129,8 @@ async def known_to_rotate(database: str) -> None:
 
 
 async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
-    async with node.proxied("c1") as answer:
-        return answer.status, await answer.json(), answer.headers.get("Retry-After")
+    async with node.proxied("c1") as response:
+        return response.status, await response.json(), response.headers.get("Retry-After")
 
 
 async def row_of(node: RunningGateway) -> Connection:
@@ -157,8 +157,8 @@ async def test_another_machine_that_waits_gets_what_the_returning_one_has_on_its
     waiting = [asyncio.create_task(called(other)) for _ in range(20)]
     await asyncio.sleep(0)
     await start("a")
-    answers = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_S)
-    assert [status for status, _, _ in answers] == [200] * 20
+    responses = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_S)
+    assert [status for status, _, _ in responses] == [200] * 20
     assert tracker.calls["refresh_token"] == 0
     assert not tracker.grants[0].revoked
 

@@ -21,9 +21,9 @@ REF = ("dev", "tracker", "c1")
 
 
 async def call(running: RunningGateway, expect: int = 200) -> Any:
-    async with running.proxied("c1") as answer:
-        body = await answer.json()
-        assert answer.status == expect, body
+    async with running.proxied("c1") as response:
+        body = await response.json()
+        assert response.status == expect, body
         return body
 
 
@@ -131,7 +131,7 @@ async def test_a_token_that_cannot_be_renewed_serves_to_its_end(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
-    tracker.answer = web.Response(status=500, text="down")
+    tracker.response = web.Response(status=500, text="down")
     later(3600 - 0.7)
     assert (await call(running))["token"] == "Bearer access-1"
     assert tracker.calls["refresh_token"] == 1
@@ -174,7 +174,7 @@ async def test_a_token_that_expires_while_its_renewal_fails_is_not_shown_as_vali
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
-    tracker.answer = web.Response(status=500, text="down")
+    tracker.response = web.Response(status=500, text="down")
     later(3600 - 30)
     tracker.hold.clear()
     asked = asyncio.create_task(running.json("GET", "/connections/c1?provider_config_key=tracker", expect=503))
@@ -269,7 +269,7 @@ async def test_a_token_that_is_still_valid_serves_while_the_endpoint_is_down(
 ) -> None:
     await running.imported(tracker.grant())
     later(3600 - 30)
-    tracker.answer = BAD_DAYS[day]
+    tracker.response = BAD_DAYS[day]
     assert (await call(running))["token"] == "Bearer access-1"
     async with asyncio.timeout(PATIENCE_S):
         while (await running.runtime.store.connections.get(_ref())).failure is None:  # type: ignore[union-attr]
@@ -285,15 +285,15 @@ async def test_an_outage_with_an_expired_token_is_503_and_heals_by_itself(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = BAD_DAYS[day]
+    tracker.response = BAD_DAYS[day]
     for _ in range(3):
-        async with running.proxied("c1") as answer:
-            body = await answer.json()
-            assert (answer.status, body["error"]["code"]) == (503, "token_endpoint_unavailable")
-            assert int(answer.headers["Retry-After"]) >= 1
+        async with running.proxied("c1") as response:
+            body = await response.json()
+            assert (response.status, body["error"]["code"]) == (503, "token_endpoint_unavailable")
+            assert int(response.headers["Retry-After"]) >= 1
             assert body["error"]["payload"]["retry_at"]
     assert tracker.calls["refresh_token"] == 1
-    tracker.answer = None
+    tracker.response = None
     later(3600)
     assert (await call(running))["token"] == "Bearer access-3"
 
@@ -303,11 +303,11 @@ async def test_a_final_refusal_is_424_and_is_not_asked_again(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.json_response({"error": "invalid_grant", "error_description": "Token revoked"}, status=400)
+    tracker.response = web.json_response({"error": "invalid_grant", "error_description": "Token revoked"}, status=400)
     for _ in range(3):
-        answer = await call(running, expect=424)
-        assert answer["error"]["code"] == "reconnect_needed"
-        assert answer["error"]["payload"]["provider_message"] == "Token revoked"
+        response = await call(running, expect=424)
+        assert response["error"]["code"] == "reconnect_needed"
+        assert response["error"]["payload"]["provider_message"] == "Token revoked"
     later(7200)
     await call(running, expect=424)
     assert tracker.calls["refresh_token"] == 1
@@ -320,10 +320,10 @@ async def test_a_refused_client_is_tried_again_once_the_operator_may_have_mended
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
-    answer = await call(running, expect=424)
-    assert "client_secret" in answer["error"]["message"]
-    tracker.answer = None
+    tracker.response = web.json_response({"error": "invalid_client"}, status=401)
+    response = await call(running, expect=424)
+    assert "client_secret" in response["error"]["message"]
+    tracker.response = None
     later(120)
     assert (await call(running))["token"] == "Bearer access-3"
 
@@ -334,12 +334,12 @@ async def test_a_reload_with_another_client_is_tried_at_once(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for _ in range(6):  # with longer and longer waits
         await call(running, expect=424)
         later(600)
     await call(running, expect=424)
-    tracker.answer = None
+    tracker.response = None
     integration = running.document["environments"]["dev"]["integrations"]["tracker"]
     integration["client_secret"] = "corrected" if changed else integration["client_secret"]
     generations.replace(running.runtime, generations.checked(config.parse(running.document, base=running.folder)))
@@ -352,9 +352,9 @@ async def test_a_reload_with_another_client_is_tried_at_once(
 async def test_a_new_import_heals_a_dead_connection(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     await call(running, expect=424)
-    tracker.answer = None
+    tracker.response = None
     await running.imported(tracker.grant())
     assert (await call(running))["token"] == "Bearer access-3"
 
@@ -367,8 +367,8 @@ async def test_a_token_without_a_refresh_token_ends_with_424_and_says_why(
     await running.imported(grant)
     await call(running)
     later(3601)
-    answer = await call(running, expect=424)
-    assert answer["error"]["payload"]["reason"] == "no_refresh_token"
+    response = await call(running, expect=424)
+    assert response["error"]["payload"]["reason"] == "no_refresh_token"
 
 
 async def test_a_token_of_no_known_end_is_never_renewed_by_itself(
@@ -406,7 +406,7 @@ async def test_a_read_that_cannot_renew_shows_the_connection_without_credentials
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     body = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=424)
     shown = body["error"]["payload"]["connection"]
     assert (shown["connection_id"], shown["credentials"]) == ("c1", {})
@@ -417,9 +417,9 @@ async def test_force_is_honoured_while_an_earlier_failure_says_to_wait(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    tracker.answer = web.Response(status=500)
+    tracker.response = web.Response(status=500)
     await call(running, expect=503)
-    tracker.answer = None
+    tracker.response = None
     body = await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
     assert body["credentials"]["access_token"] == "access-3"
 
@@ -454,9 +454,9 @@ async def test_a_connection_deleted_on_another_node_is_refused_here(running: Run
         await other.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                async with running.proxied("c1") as answer:
-                    if answer.status == 404:
-                        body = await answer.json()
+                async with running.proxied("c1") as response:
+                    if response.status == 404:
+                        body = await response.json()
                         break
         assert body["error"]["code"] == "unknown_connection"
     finally:
@@ -498,8 +498,8 @@ async def test_a_store_in_trouble_does_not_end_the_watch_over_changes(
         await running.imported(tracker.grant(), "c1")
         await running.imported(tracker.grant(), "c2")
         for name in ("c1", "c2"):
-            async with running.proxied(name) as answer:
-                assert answer.status == 200
+            async with running.proxied(name) as response:
+                assert response.status == 200
         store = running.runtime.store.connections
         get, failures = store.get, [RuntimeError("odd"), OSError("gone")]
 
@@ -515,8 +515,8 @@ async def test_a_store_in_trouble_does_not_end_the_watch_over_changes(
             for name in ("c1", "c2"):
                 status = 200
                 while status != 404:
-                    async with running.proxied(name) as answer:
-                        status = answer.status
+                    async with running.proxied(name) as response:
+                        status = response.status
     finally:
         await other.stop()
 
@@ -545,12 +545,12 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     assert reply["error"]["code"] == "store_unavailable"
     assert "removed" in reply["error"]["message"]
     assert not (running.folder / "gateway.db").exists(), "nobody made another one in its place"
-    async with running.http.get(f"{running.url}/ready") as answer:
-        assert answer.status == 503
+    async with running.http.get(f"{running.url}/ready") as response:
+        assert response.status == 503
     assert (await call(running))["token"]  # connections in memory still work
 
 
-async def test_a_lifetime_counts_from_the_asking_however_long_the_answer_takes(
+async def test_a_lifetime_counts_from_the_asking_however_long_the_response_takes(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -574,16 +574,16 @@ async def test_a_forced_refresh_that_fails_in_passing_is_reported_beside_the_val
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
-    tracker.answer = web.Response(status=500)
+    tracker.response = web.Response(status=500)
     address = f"{running.url}/connections/c1?provider_config_key=tracker&force_refresh=true"
-    async with running.http.get(address, headers=running.headers) as answer:
-        body = await answer.json()
-    assert (answer.status, body["credentials"]["access_token"]) == (200, "access-1")
-    assert answer.headers["Gateway-Refresh-Failed"] == "token_endpoint_unavailable"
+    async with running.http.get(address, headers=running.headers) as response:
+        body = await response.json()
+    assert (response.status, body["credentials"]["access_token"]) == (200, "access-1")
+    assert response.headers["Gateway-Refresh-Failed"] == "token_endpoint_unavailable"
     assert body["state"] == "degraded"
     assert body["errors"][0]["log_id"].startswith("token_endpoint_unavailable ")
-    tracker.answer = None
-    async with running.http.get(address, headers=running.headers) as answer:
-        body = await answer.json()
-    assert "Gateway-Refresh-Failed" not in answer.headers
+    tracker.response = None
+    async with running.http.get(address, headers=running.headers) as response:
+        body = await response.json()
+    assert "Gateway-Refresh-Failed" not in response.headers
     assert (body["state"], body["errors"]) == ("active", [])

@@ -33,9 +33,9 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 async def called(running: RunningGateway, method: str = "GET") -> int:
-    async with running.proxied("c1", method=method) as answer:
-        await answer.read()
-        status: int = answer.status
+    async with running.proxied("c1", method=method) as response:
+        await response.read()
+        status: int = response.status
         return status
 
 

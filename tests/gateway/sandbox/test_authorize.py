@@ -10,17 +10,17 @@ from tests.gateway.sandbox.conftest import CALLBACK, Application
 async def test_a_person_logs_in_allows_and_returns_with_code_state_and_issuer(
     sandbox: Sandbox, application: Application
 ) -> None:
-    answer = await application.walk()
-    assert answer["state"] == "st&te"
-    assert answer["iss"] == sandbox.issuer
-    assert answer["code"]
+    response = await application.walk()
+    assert response["state"] == "st&te"
+    assert response["iss"] == sandbox.issuer
+    assert response["code"]
 
 
 async def test_a_user_who_refuses_returns_with_access_denied(application: Application) -> None:
-    answer = await application.walk(decision="deny")
-    assert answer["error"] == "access_denied"
-    assert answer["state"] == "st&te"
-    assert "code" not in answer
+    response = await application.walk(decision="deny")
+    assert response["error"] == "access_denied"
+    assert response["state"] == "st&te"
+    assert "code" not in response
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ async def test_a_user_who_refuses_returns_with_access_denied(application: Applic
 async def test_a_faulty_request_is_reported_to_the_application(
     application: Application, changes: dict[str, str | None], error: str
 ) -> None:
-    answer = await application.walk(**changes)
-    assert answer["error"] == error
-    assert answer["state"] == "st&te"
+    response = await application.walk(**changes)
+    assert response["error"] == error
+    assert response["state"] == "st&te"
 
 
 @pytest.mark.parametrize(

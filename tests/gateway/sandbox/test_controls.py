@@ -7,12 +7,12 @@ SITES = "/oauth/token/accessible-resources"
 
 async def test_ending_all_grants_stops_their_tokens_and_leaves_later_ones_alone(application: Application) -> None:
     tokens = await application.connect()
-    async with application.browser.delete(f"{application.base}/sandbox/grants") as answer:
-        assert (answer.status, await answer.json()) == (200, {"ended": 1})
+    async with application.browser.delete(f"{application.base}/sandbox/grants") as response:
+        assert (response.status, await response.json()) == (200, {"ended": 1})
     assert (await application.get(SITES, tokens["access_token"]))[0] == 401
     status, refusal = await application.refresh(tokens["refresh_token"])
     assert (status, refusal["error"]) == (400, "invalid_grant")
     later = await application.connect()
     assert (await application.get(SITES, later["access_token"]))[0] == 200
-    async with application.browser.delete(f"{application.base}/sandbox/grants") as answer:
-        assert await answer.json() == {"ended": 1}, "the first one has ended already"
+    async with application.browser.delete(f"{application.base}/sandbox/grants") as response:
+        assert await response.json() == {"ended": 1}, "the first one has ended already"

@@ -91,7 +91,7 @@ async def test_an_error_is_the_status_requested_and_nothing_is_done(application:
     assert (await application.get("/sandbox/stats", token))[1].get("api_requests", 0) == 0
 
 
-async def test_a_slow_head_keeps_the_answer_back(application: Application) -> None:
+async def test_a_slow_head_keeps_the_response_back(application: Application) -> None:
     token = (await application.connect())["access_token"]
     began = time.monotonic()
     assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "slow-head; seconds=0.2"}))[0] == 200

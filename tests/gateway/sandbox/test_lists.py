@@ -14,25 +14,25 @@ from tests.gateway.sandbox.conftest import Application
 Following = Callable[[str, Any, "aiohttp.ClientResponse"], str | None]
 
 
-def by_cursor(path: str, page: Any, _answer: aiohttp.ClientResponse) -> str | None:
+def by_cursor(path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
     return f"{path}&cursor={page['next_cursor']}" if page["next_cursor"] else None
 
 
-def by_header(_path: str, _page: Any, answer: aiohttp.ClientResponse) -> str | None:
-    link = answer.links.get("next")
+def by_header(_path: str, _page: Any, response: aiohttp.ClientResponse) -> str | None:
+    link = response.links.get("next")
     return None if link is None else link["url"].path_qs
 
 
-def by_body(_path: str, page: Any, _answer: aiohttp.ClientResponse) -> str | None:
+def by_body(_path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
     link = page["links"]["next"]
     return None if link is None else urlsplit(link).path + "?" + urlsplit(link).query
 
 
-def by_page(path: str, page: Any, _answer: aiohttp.ClientResponse) -> str | None:
+def by_page(path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
     return f"{path}&page={page['page'] + 1}" if page["results"] else None
 
 
-def by_offset(path: str, page: Any, _answer: aiohttp.ClientResponse) -> str | None:
+def by_offset(path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
     return f"{path}&offset={page['offset'] + len(page['values'])}" if page["values"] else None
 
 
@@ -55,11 +55,11 @@ async def test_each_pagination_type_returns_all_records(
     path, seen = start, []
     while path is not None:
         headers = {"Authorization": f"Bearer {token}"}
-        async with application.browser.get(application.base + path, headers=headers) as answer:
-            assert answer.status == 200
-            page = await answer.json()
+        async with application.browser.get(application.base + path, headers=headers) as response:
+            assert response.status == 200
+            page = await response.json()
             assert start is not None
-            path = following(start, page, answer)
+            path = following(start, page, response)
             seen += [item["id"] for item in (page if where is None else page[where])]
     assert seen == list(range(1, count + 1))
 
@@ -74,8 +74,8 @@ def test_a_record_has_numbers_that_not_every_library_keeps() -> None:
 @pytest.mark.parametrize("query", ["count=-1", "count=1000001", "limit=x", "page=1.5"])
 async def test_what_makes_no_sense_is_refused(application: Application, query: str) -> None:
     token = (await application.connect())["access_token"]
-    status, answer = await application.get(f"/lists/page?{query}", token)
-    assert (status, list(answer)) == (400, ["errorMessages", "errors"])
+    status, response = await application.get(f"/lists/page?{query}", token)
+    assert (status, list(response)) == (400, ["errorMessages", "errors"])
 
 
 async def test_a_cursor_must_be_one_of_its_own(application: Application) -> None:

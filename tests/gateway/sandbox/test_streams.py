@@ -89,10 +89,10 @@ async def test_an_upload_is_counted_and_digested(caller: Caller, method: str, fr
 
     body: Any = sent if framing == "length" else pieces()
     async with caller.session.request(method, f"{caller.base}/upload", data=body) as response:
-        answer = await response.json()
-    assert answer["bytes"] == len(sent)
-    assert answer["sha256"] == hashlib.sha256(sent).hexdigest()
-    assert answer["content_length"] == (len(sent) if framing == "length" else None)
+        body = await response.json()
+    assert body["bytes"] == len(sent)
+    assert body["sha256"] == hashlib.sha256(sent).hexdigest()
+    assert body["content_length"] == (len(sent) if framing == "length" else None)
 
 
 async def test_a_coded_upload_is_taken_as_it_is(caller: Caller) -> None:

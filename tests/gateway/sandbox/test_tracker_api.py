@@ -74,7 +74,7 @@ async def test_a_query_filters_and_sorts(application: Application) -> None:
     assert numbers == sorted(numbers)
 
 
-async def test_an_issue_is_found_by_key_and_by_id_and_its_address_answers(application: Application) -> None:
+async def test_an_issue_is_found_by_key_and_by_id_and_its_url_responds(application: Application) -> None:
     token = (await application.connect())["access_token"]
     _, by_key = await application.get(f"{API}/issue/acme-7", token)
     _, by_id = await application.get(f"{API}/issue/{by_key['id']}", token)

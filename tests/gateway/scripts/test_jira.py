@@ -17,12 +17,12 @@ WIKI = {"id": "id-wiki", "url": "https://wiki.atlassian.net/", "name": "Wiki", "
 class Asked:
     """A provider that answers from a dict of path ▸ JSON, or fails."""
 
-    def __init__(self, sites: Any, config: Mapping[str, Any] | None = None, **answers: Any) -> None:
-        settings = answers.pop("connection_config", {})
-        proxy = {"base_url": "https://api.example.com", **answers.pop("proxy", {})}
+    def __init__(self, sites: Any, config: Mapping[str, Any] | None = None, **responses: Any) -> None:
+        settings = responses.pop("connection_config", {})
+        proxy = {"base_url": "https://api.example.com", **responses.pop("proxy", {})}
         self.provider = provider(proxy=proxy, connection_config=settings)
         self.config = dict(config or {})
-        self.answers = {SITES: sites, **answers}
+        self.responses = {SITES: sites, **responses}
         self.paths: list[str] = []
         self.ask = False
         self.account: tuple[str | None, str | None] = (None, None)
@@ -35,9 +35,9 @@ class Asked:
 
     async def get_json(self, path: str) -> Any:
         self.paths.append(path)
-        if path not in self.answers:
+        if path not in self.responses:
             raise ProviderUnreadable(f"{path} answered 404")
-        return self.answers[path]
+        return self.responses[path]
 
 
 async def test_without_a_subdomain_the_first_site_is_taken() -> None:
@@ -119,10 +119,10 @@ async def test_no_usable_site_refuses_the_connection(sites: Any) -> None:
         await jira_post_connection(Asked(sites))
 
 
-@pytest.mark.parametrize("answer", [{}, None, "sites", {"error": "x"}])
-async def test_an_answer_that_is_no_list_is_the_providers_fault(answer: Any) -> None:
+@pytest.mark.parametrize("response", [{}, None, "sites", {"error": "x"}])
+async def test_a_response_that_is_no_list_is_the_providers_fault(response: Any) -> None:
     with pytest.raises(ProviderUnreadable):
-        await jira_post_connection(Asked(answer))
+        await jira_post_connection(Asked(response))
 
 
 async def test_the_account_that_authorized_is_stored_if_the_provider_reports_it() -> None:

@@ -8,9 +8,9 @@ import uvloop
 from aiohttp import web
 
 from gateway.errors import Unauthorized
-from gateway.middleware.answer_shape import error_shape, request_id
 from gateway.middleware.chain import Chain
 from gateway.middleware.request_message import no_early_continue, send_continue, strict
+from gateway.middleware.response_shape import error_shape, request_id
 from gateway.process.sockets import BACKLOG
 from gateway.server import GatewayRunner, runner
 

@@ -59,13 +59,13 @@ async def patient(shown: Shown) -> AsyncIterator[Served]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_spoiled_messages_are_answered_in_http(patient: Served, seed: int) -> None:
+async def test_spoiled_messages_get_responses_in_http(patient: Served, seed: int) -> None:
     chance = random.Random(seed)
     sent = [spoiled(chance) for _ in range(ROUNDS)]
     seen = [bytearray() for _ in sent]
     async with AsyncExitStack() as open_until_here:
         clients = [await open_until_here.enter_async_context(dial(patient.port)) for _ in sent]
-        reading = [asyncio.create_task(read(client, answer)) for client, answer in zip(clients, seen, strict=True)]
+        reading = [asyncio.create_task(read(client, response)) for client, response in zip(clients, seen, strict=True)]
         for client, data in zip(clients, sent, strict=True):
             cut = chance.randrange(len(data) + 1)
             client.send(data[:cut])
@@ -73,19 +73,19 @@ async def test_spoiled_messages_are_answered_in_http(patient: Served, seed: int)
             client.send(data[cut:])
         await nothing_moves(patient, seen)
     await asyncio.gather(*reading)  # some had announced a body that they never sent, others were kept alive
-    for data, answer in zip(sent, seen, strict=True):
-        assert not answer or HEADS.match(answer), (data, answer)
-    assert sum(bool(answer) for answer in seen) > ROUNDS / 2
+    for data, response in zip(sent, seen, strict=True):
+        assert not response or HEADS.match(response), (data, response)
+    assert sum(bool(response) for response in seen) > ROUNDS / 2
     async with dial(patient.port) as client:
         client.send(get(b"/alive"))
-        assert (await client.answer()).body == b"/alive"
+        assert (await client.response()).body == b"/alive"
 
 
-async def read(client: RawClient, answer: bytearray) -> None:
-    """Append received bytes to `answer` until the connection ends."""
+async def read(client: RawClient, response: bytearray) -> None:
+    """Append received bytes to `response` until the connection ends."""
     with suppress(ConnectionError):
         while piece := await client.reader.read(65536):
-            answer += piece
+            response += piece
 
 
 async def nothing_moves(serving: Served, seen: Sequence[bytearray]) -> None:

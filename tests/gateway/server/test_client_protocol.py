@@ -37,8 +37,8 @@ def names(server: Served, at: int = -1) -> list[bytes]:
     ],
 )
 async def test_the_target_arrives_as_it_was_sent_less_its_origin(server: Served, target: bytes, seen: str) -> None:
-    answer = parsed(await exchange(server.port, get(target, LAST)))
-    assert answer.body.decode() == seen
+    response = parsed(await exchange(server.port, get(target, LAST)))
+    assert response.body.decode() == seen
 
 
 async def test_a_compressed_upload_arrives_as_it_was_sent(server: Served) -> None:
@@ -58,10 +58,10 @@ async def test_trailers_do_not_turn_into_headers_of_the_next_request(server: Ser
     first = echo(CHUNKED, b"3\r\nabc\r\n0\r\nX-Sum: 1\r\nConnection-Id: stolen\r\n\r\n")
     async with dial(server.port) as client:
         client.send(first if cut else first + get(b"/next", LAST))
-        assert (await client.answer()).body == b"abc"
+        assert (await client.response()).body == b"abc"
         if cut:
             client.send(get(b"/next", LAST))
-        assert (await client.answer()).body == b"/next"
+        assert (await client.response()).body == b"/next"
     assert names(server) == [b"host", b"connection"]
 
 
@@ -73,7 +73,7 @@ async def test_trailers_cut_anywhere_stay_where_they_belong(server: Served) -> N
             client.send(data[:at])
             await client.writer.drain()
             if at >= len(data) - len(get(b"/next", LAST)):
-                await client.answer()  # so that the first piece has been read before the second is sent
+                await client.response()  # so that the first piece has been read before the second is sent
             client.send(data[at:])
             await client.until_closed()
         assert all(b"connection-id" not in names(server, n) for n in range(len(server.shown.heads)))
@@ -84,16 +84,16 @@ async def test_one_connection_serves_many_chunked_uploads(server: Served) -> Non
         for n in range(5):
             body = b"upload %d \r\n\r\n with empty lines \r\n\r\n" % n
             client.send(echo(CHUNKED, b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)))
-            assert (await client.answer()).body == body
+            assert (await client.response()).body == body
 
 
-async def test_pipelined_requests_are_answered_in_order(server: Served) -> None:
+async def test_pipelined_requests_get_responses_in_order(server: Served) -> None:
     uploads = [echo(CHUNKED, b"2\r\n%02d\r\n0\r\n\r\n" % n) + get(b"/%d" % n) for n in range(40)]
     async with dial(server.port) as client:
         client.send(b"".join(uploads))
         for n in range(40):
-            assert (await client.answer()).body == b"%02d" % n
-            assert (await client.answer()).body == b"/%d" % n
+            assert (await client.response()).body == b"%02d" % n
+            assert (await client.response()).body == b"/%d" % n
 
 
 async def test_a_large_body_full_of_empty_lines_arrives_whole(server: Served) -> None:
@@ -101,9 +101,9 @@ async def test_a_large_body_full_of_empty_lines_arrives_whole(server: Served) ->
     chunks = b"".join(b"%x\r\n%s\r\n" % (4000, body[at : at + 4000]) for at in range(0, len(body), 4000))
     async with dial(server.port) as client:
         client.send(echo(CHUNKED, chunks + b"0\r\n\r\n"))
-        assert (await client.answer()).body == body
+        assert (await client.response()).body == body
         client.send(get(b"/next"))
-        assert (await client.answer()).body == b"/next"
+        assert (await client.response()).body == b"/next"
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ async def test_a_large_body_full_of_empty_lines_arrives_whole(server: Served) ->
 )
 @pytest.mark.parametrize("follows", [b"", get(b"/smuggled")], ids=["alone", "with another behind"])
 async def test_a_body_framed_wrongly_is_refused(server: Served, body: bytes, follows: bytes) -> None:
-    answer = parsed(await exchange(server.port, echo(CHUNKED, body + follows)))
-    assert (answer.status, answer.error["code"]) == (400, "bad_framing")
-    assert answer.headers["connection"] == "close"
-    assert answer.rest == b""
+    response = parsed(await exchange(server.port, echo(CHUNKED, body + follows)))
+    assert (response.status, response.error["code"]) == (400, "bad_framing")
+    assert response.headers["connection"] == "close"
+    assert response.rest == b""
     assert all(target != "/smuggled" for _, target, _ in server.shown.heads)
 
 
 async def test_chunks_of_one_byte_are_fine(server: Served) -> None:
-    answer = parsed(await exchange(server.port, echo(CHUNKED + LAST, b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")))
-    assert answer.body == b"x" * 20_000
+    response = parsed(await exchange(server.port, echo(CHUNKED + LAST, b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")))
+    assert response.body == b"x" * 20_000
 
 
 async def test_an_upgrade_we_do_not_know_ends_the_connection(server: Served) -> None:
@@ -164,12 +164,12 @@ async def test_a_websocket_is_served() -> None:
     await run.cleanup()
 
 
-async def test_an_answer_torn_by_a_crash_does_not_end_cleanly(server: Served) -> None:
+async def test_a_response_torn_by_a_crash_does_not_end_cleanly(server: Served) -> None:
     raw = await exchange(server.port, get(b"/torn"))
     assert b"0\r\n\r\n" not in raw
 
 
-async def test_an_answer_torn_by_a_crash_resets_a_client_that_reads_to_the_end(server: Served) -> None:
+async def test_a_response_torn_by_a_crash_resets_a_client_that_reads_to_the_end(server: Served) -> None:
     async with dial(server.port) as client:
         client.send(get(b"/torn", version=b"HTTP/1.0"))
         with pytest.raises(ConnectionResetError):

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 from aiohttp import web
 
-from gateway.server.client_protocol import MOST_REFUSAL_ANSWERS
+from gateway.server.client_protocol import MOST_REFUSAL_RESPONSES
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial
 from tests.gateway.server.conftest import Shown, served
@@ -23,24 +23,24 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
         clients = [await around.enter_async_context(dial(server.port)) for _ in range(MOST)]
         for client in clients:
             client.send(ASKED)
-            assert (await client.answer()).status == 200
+            assert (await client.response()).status == 200
         for asked in (b"", ASKED, b"POST /x HTTP/1.1\r\nHost: gw\r\nContent-Length: 9\r\n\r\nab"):
             async with dial(server.port) as late:
                 late.send(asked)
-                answer = await late.answer()
-                assert (answer.status, answer.error["code"], answer.headers["retry-after"]) == (503, "busy", "1")
-                assert (answer.headers["gateway-error"], answer.headers["connection"]) == ("busy", "close")
+                response = await late.response()
+                assert (response.status, response.error["code"], response.headers["retry-after"]) == (503, "busy", "1")
+                assert (response.headers["gateway-error"], response.headers["connection"]) == ("busy", "close")
                 assert await late.until_closed() == b""
         for client in clients:
             client.send(ASKED)
-            assert (await client.answer()).status == 200
+            assert (await client.response()).status == 200
         clients[0].writer.close()
         async with asyncio.timeout(PATIENCE_S):
             while server.runner.client_connections > MOST - 1:
                 await asyncio.sleep(0.01)
         async with dial(server.port) as next_one:
             next_one.send(ASKED)
-            assert (await next_one.answer()).status == 200
+            assert (await next_one.response()).status == 200
 
 
 async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
@@ -51,7 +51,7 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
         for _ in range(MOST):
             client = await around.enter_async_context(dial(server.port))
             client.send(ASKED)
-            assert (await client.answer()).status == 200
+            assert (await client.response()).status == 200
         late = [await around.enter_async_context(dial(server.port)) for _ in range(100)]
         first = []
         for one in late:
@@ -59,8 +59,8 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
                 first.append(await one.reader.read(1))  # the connection has been accepted, and answered or closed
             except ConnectionError:
                 first.append(b"")
-        assert server.runner.client_connections <= MOST + MOST_REFUSAL_ANSWERS
-        assert first.count(b"H") >= MOST_REFUSAL_ANSWERS
+        assert server.runner.client_connections <= MOST + MOST_REFUSAL_RESPONSES
+        assert first.count(b"H") >= MOST_REFUSAL_RESPONSES
 
 
 LARGE = bytes(16 << 20)  # more than the kernel's buffers hold
@@ -93,7 +93,7 @@ def with_large() -> Shown:
     return Shown(app)
 
 
-async def test_a_client_that_leaves_an_answer_unread_is_cut() -> None:
+async def test_a_client_that_leaves_a_response_unread_is_cut() -> None:
     server = await served(with_large(), answer_idle_s=0.2, head_s=0.4)
     sock = await deaf(server.port)
     try:

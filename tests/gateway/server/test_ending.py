@@ -42,7 +42,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for(quick: Served, begun:
 async def test_second_head_has_the_same_time_limit(quick: Served) -> None:
     async with dial(quick.port) as client:
         client.send(get(b"/one"))
-        assert (await client.answer()).status == 200
+        assert (await client.response()).status == 200
         client.send(b"GET /tw")
         assert await client.until_closed() == b""
 
@@ -54,18 +54,18 @@ async def test_a_slow_handler_and_a_kept_connection_are_not_late(quick: Served) 
         async with dial(quick.port) as other:
             assert await other.until_closed() == b""  # by then the first connection would be late too
         quick.shown.release.set()
-        assert (await client.answer()).body == b"waited"
+        assert (await client.response()).body == b"waited"
         async with dial(quick.port) as other:
             assert await other.until_closed() == b""
         client.send(get(b"/again"))
-        assert (await client.answer()).body == b"/again"
+        assert (await client.response()).body == b"/again"
 
 
 async def test_an_idle_connection_is_closed_after_a_while(shown: Shown) -> None:
     serving = await served(shown, keep_alive_s=0.05)
     async with dial(serving.port) as client:
         client.send(get(b"/one"))
-        assert (await client.answer()).status == 200
+        assert (await client.response()).status == 200
         assert await client.until_closed() == b""
     await serving.runner.cleanup()
 
@@ -87,8 +87,8 @@ async def test_a_stop_lets_the_request_in_flight_finish_and_says_it_is_the_last(
         stopping = asyncio.create_task(steady.runner.cleanup())
         await closed_for_others(steady.port)
         steady.shown.release.set()
-        answer = parsed(await client.until_closed())
-        assert (answer.body, answer.headers["connection"]) == (b"waited", "close")
+        response = parsed(await client.until_closed())
+        assert (response.body, response.headers["connection"]) == (b"waited", "close")
         await stopping
 
 
@@ -117,7 +117,7 @@ async def test_a_stop_lets_an_upload_finish(steady: Served) -> None:
 async def test_a_stop_closes_idle_connections(steady: Served) -> None:
     async with dial(steady.port) as kept, dial(steady.port) as silent:
         kept.send(get(b"/one"))
-        await kept.answer()
+        await kept.response()
         async with asyncio.timeout(PATIENCE_S):
             await steady.runner.cleanup()
         assert await kept.until_closed() == b""
@@ -127,12 +127,12 @@ async def test_a_stop_closes_idle_connections(steady: Served) -> None:
 async def test_while_the_stop_is_announced_requests_are_served_and_connections_end(steady: Served) -> None:
     async with dial(steady.port) as kept, dial(steady.port) as fresh:
         kept.send(get(b"/one"))
-        assert "connection" not in (await kept.answer()).headers
+        assert "connection" not in (await kept.response()).headers
         steady.runner.start_draining()
         for client in (kept, fresh):
             client.send(get(b"/two"))
-            answer = parsed(await client.until_closed())
-            assert (answer.status, answer.headers["connection"]) == (200, "close")
+            response = parsed(await client.until_closed())
+            assert (response.status, response.headers["connection"]) == (200, "close")
 
 
 async def test_after_a_stop_that_was_announced_an_idle_connection_still_serves_the_request_that_is_on_its_way(
@@ -141,19 +141,19 @@ async def test_after_a_stop_that_was_announced_an_idle_connection_still_serves_t
     async with dial(steady.port) as kept, dial(steady.port) as used:
         for client in (kept, used):
             client.send(get(b"/one"))
-            await client.answer()
+            await client.response()
         steady.runner.start_draining(idle_s=1)
         stopping = asyncio.create_task(steady.runner.cleanup())
         await closed_for_others(steady.port)
         used.send(get(b"/two"))
-        answer = parsed(await used.until_closed())
-        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        response = parsed(await used.until_closed())
+        assert (response.status, response.headers["connection"]) == (200, "close")
         assert await kept.until_closed() == b"", "closed once its time is over"
         await stopping
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
-async def test_answer_not_finished_in_time_is_cut_and_not_complete(shown: Shown, version: bytes) -> None:
+async def test_response_not_finished_in_time_is_cut_and_not_complete(shown: Shown, version: bytes) -> None:
     serving = await served(shown, drain_s=0.05)
     async with dial(serving.port) as client:
         client.send(get(b"/stream", version=version))
@@ -188,7 +188,7 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
     assert shown.cancelled == 1
 
 
-async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_one(steady: Served) -> None:
+async def test_a_response_that_promised_another_before_the_stop_is_followed_by_one(steady: Served) -> None:
     async with dial(steady.port) as client:
         client.send(get(b"/stream"))
         await client.until(b"first\r\n")  # the head has left, without Connection: close
@@ -197,19 +197,19 @@ async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_on
         steady.shown.release.set()
         await client.until(b"0\r\n\r\n")
         client.send(get(b"/next"))
-        answer = parsed(await client.until_closed())
-        assert (answer.status, answer.body, answer.headers["connection"]) == (200, b"/next", "close")
+        response = parsed(await client.until_closed())
+        assert (response.status, response.body, response.headers["connection"]) == (200, b"/next", "close")
         await stopping
 
 
-async def test_a_client_accepted_just_before_the_stop_is_still_answered(steady: Served) -> None:
+async def test_a_client_accepted_just_before_the_stop_still_gets_a_response(steady: Served) -> None:
     async with dial(steady.port) as client:
         async with dial(steady.port) as other:  # accepted after the first one
             other.send(get(b"/one"))
-            await other.answer()
+            await other.response()
         stopping = asyncio.create_task(steady.runner.cleanup())
         await closed_for_others(steady.port)
         client.send(get(b"/first"))
-        answer = parsed(await client.until_closed())
-        assert (answer.body, answer.headers["connection"]) == (b"/first", "close")
+        response = parsed(await client.until_closed())
+        assert (response.body, response.headers["connection"]) == (b"/first", "close")
         await stopping

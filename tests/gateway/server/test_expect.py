@@ -15,8 +15,8 @@ async def test_a_body_is_invited_when_it_is_read(server: Served) -> None:
         client.send(HEAD % b"/echo")
         assert await client.until(b"\r\n\r\n") == INVITED
         client.send(b"body")
-        answer = await client.answer()
-        assert (answer.status, answer.body) == (200, b"body")
+        response = await client.response()
+        assert (response.status, response.body) == (200, b"body")
         client.send(HEAD % b"/echo")  # the connection stays open
         assert await client.until(b"\r\n\r\n") == INVITED
 
@@ -24,8 +24,8 @@ async def test_a_body_is_invited_when_it_is_read(server: Served) -> None:
 async def test_a_body_that_comes_unasked_is_not_invited_any_more(server: Served) -> None:
     async with dial(server.port) as client:
         client.send(HEAD % b"/echo" + b"body")
-        answer = await client.answer()
-        assert (answer.status, answer.body) == (200, b"body")
+        response = await client.response()
+        assert (response.status, response.body) == (200, b"body")
 
 
 @pytest.mark.parametrize("target", [b"/refuse", b"/crash"])
@@ -36,23 +36,23 @@ async def test_a_refusal_ends_the_connection_at_once(
     monkeypatch.setattr("gateway.server.client_protocol.LINGER_S", 10 * PATIENCE_S)
     async with dial(server.port) as client:
         client.send(HEAD % target)
-        answer = await client.answer()
-        assert answer.headers["connection"] == "close"
-        assert answer.status in {401, 500}
+        response = await client.response()
+        assert response.headers["connection"] == "close"
+        assert response.status in {401, 500}
         assert await client.until_closed() == b""
 
 
 async def test_a_refusal_reaches_a_client_that_sends_its_body_all_the_same(server: Served) -> None:
     async with dial(server.port) as client:
         client.send((HEAD % b"/refuse").replace(b"Length: 4", b"Length: 900000") + b"x" * 900_000)
-        assert (await client.answer()).status == 401
+        assert (await client.response()).status == 401
 
 
 async def test_the_body_of_a_refused_request_is_never_the_next_request(server: Served) -> None:
     smuggled = b"GET /smuggled HTTP/1.1\r\nHost: gw.example\r\n\r\n"
     async with dial(server.port) as client:
         client.send((HEAD % b"/refuse").replace(b"Length: 4", b"Length: %d" % len(smuggled)))
-        assert (await client.answer()).status == 401
+        assert (await client.response()).status == 401
         client.send(smuggled)
         assert await client.until_closed() == b""
     assert server.shown.heads == []

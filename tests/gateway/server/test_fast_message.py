@@ -137,7 +137,7 @@ class MessageSender:
             data = data.replace(name.encode(), value.encode())
         return data
 
-    async def answers(self, *pieces: bytes, count: int = 1) -> list[bytes]:
+    async def responses(self, *pieces: bytes, count: int = 1) -> list[bytes]:
         """Send `pieces` one after another, each read by the gateway before the next, and return the answers."""
         reader, writer = await self.open()
         try:
@@ -145,7 +145,7 @@ class MessageSender:
                 writer.write(piece)
                 await writer.drain()
                 await asyncio.sleep(0)
-            return [await answer(reader) for _ in range(count)]
+            return [await response(reader) for _ in range(count)]
         finally:
             writer.close()
 
@@ -153,15 +153,15 @@ class MessageSender:
         """Return the answers to `data` without varying parts, and the records of it."""
         self.noted.clear()
         self.door.provider.calls.clear()
-        answers = await self.answers(self.filled(data))
-        return [VARYING.sub(b"-", one) for one in answers], [as_noted(one) for one in self.noted]
+        responses = await self.responses(self.filled(data))
+        return [VARYING.sub(b"-", one) for one in responses], [as_noted(one) for one in self.noted]
 
 
-async def answer(reader: asyncio.StreamReader) -> bytes:
+async def response(reader: asyncio.StreamReader) -> bytes:
     async with asyncio.timeout(PATIENCE_S):
         start = await reader.readuntil(b"\r\n\r\n")
         if start.startswith(b"HTTP/1.1 100"):
-            return start + await answer(reader)
+            return start + await response(reader)
         length = re.search(rb"\r\ncontent-length: (\d+)", start, re.IGNORECASE)
         return start + (await reader.readexactly(int(length[1])) if length is not None else b"")
 
@@ -212,7 +212,7 @@ async def fast(tmp_path: Path) -> AsyncIterator[MessageSender]:
         made = await message_sender(door)
         async with asyncio.timeout(PATIENCE_S):
             while not door.running.fast_path.agent_door.taken:  # the chain looks up the key first
-                await made.answers(made.filled(whole(message("ping"))))
+                await made.responses(made.filled(whole(message("ping"))))
         made.noted.clear()
         yield made
 
@@ -224,7 +224,7 @@ async def chain(tmp_path: Path) -> AsyncIterator[MessageSender]:
         yield await message_sender(door)
 
 
-async def test_every_message_is_answered_and_recorded_as_by_the_chain(
+async def test_every_message_is_processed_and_recorded_as_by_the_chain(
     fast: MessageSender, chain: MessageSender
 ) -> None:
     differing = {}
@@ -247,17 +247,17 @@ async def test_a_message_may_come_in_pieces_of_any_size(fast: MessageSender, cha
     data = fast.filled(whole(POSTED))
     expected = (await chain.seen(whole(POSTED)))[0]
     for at in range(1, len(data)):
-        answers = await fast.answers(data[:at], data[at:])
-        assert [VARYING.sub(b"-", one) for one in answers] == expected, at
-    answers = await fast.answers(*(data[at : at + 1] for at in range(len(data))))
-    assert [VARYING.sub(b"-", one) for one in answers] == expected
+        responses = await fast.responses(data[:at], data[at:])
+        assert [VARYING.sub(b"-", one) for one in responses] == expected, at
+    responses = await fast.responses(*(data[at : at + 1] for at in range(len(data))))
+    assert [VARYING.sub(b"-", one) for one in responses] == expected
 
 
-async def test_messages_one_behind_another_are_answered_in_their_order(fast: MessageSender) -> None:
+async def test_messages_one_behind_another_get_responses_in_their_order(fast: MessageSender) -> None:
     bodies = [message("ping", number) for number in range(5)]
     data = fast.filled(b"".join(whole(body) for body in bodies))
-    answers = await fast.answers(data, count=5)
-    assert [json.loads(one.partition(b"\r\n\r\n")[2])["id"] for one in answers] == list(range(5))
+    responses = await fast.responses(data, count=5)
+    assert [json.loads(one.partition(b"\r\n\r\n")[2])["id"] for one in responses] == list(range(5))
 
 
 async def test_a_rate_that_is_used_up_is_refused_as_by_the_chain(fast: MessageSender, chain: MessageSender) -> None:
@@ -281,7 +281,7 @@ async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: MessageS
         await silent.wait()
         return web.Response()
 
-    fast.door.provider.answering = wait
+    fast.door.provider.responding = wait
     _, writer = await fast.open()
     fast.noted.clear()
     writer.write(fast.filled(whole(CALL)))
@@ -331,12 +331,12 @@ async def test_a_body_that_does_not_come_at_once_is_the_chains(fast: MessageSend
                     while door.taken == before or door.handed_back == handed_back:  # checked about once a second
                         await asyncio.sleep(0.01)
             writer.write(data[-10:])
-            found = await answer(reader)
+            found = await response(reader)
             writer.close()
             assert found.startswith(b"HTTP/1.1 200 ")
 
 
-async def test_what_fails_after_a_call_was_made_is_answered_once(
+async def test_what_fails_after_a_call_was_made_gets_a_response_once(
     fast: MessageSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -344,14 +344,14 @@ async def test_what_fails_after_a_call_was_made_is_answered_once(
 
     monkeypatch.setattr(tool_run, "provider_result", broken)
     fast.door.provider.calls.clear()
-    (found,) = await fast.answers(fast.filled(whole(CALL)))
+    (found,) = await fast.responses(fast.filled(whole(CALL)))
     assert found.startswith(b"HTTP/1.1 500 ")
     assert b"Connection: close" in found
     assert b'"generic_error_support"' in found
     assert len(fast.door.provider.calls) == 1
 
 
-async def test_what_fails_before_a_call_is_answered_by_the_chain(
+async def test_what_fails_before_a_call_gets_a_response_by_the_chain(
     fast: MessageSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -362,5 +362,5 @@ async def test_what_fails_before_a_call_is_answered_by_the_chain(
     monkeypatch.setattr(tool_run, "call_of_rule", broken)
     async with asyncio.timeout(PATIENCE_S):
         while door.handed_back == handed_back:
-            (found,) = await fast.answers(fast.filled(whole(CALL)))
+            (found,) = await fast.responses(fast.filled(whole(CALL)))
             assert found.startswith(b"HTTP/1.1 500 ")

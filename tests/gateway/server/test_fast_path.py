@@ -23,7 +23,7 @@ from gateway.server import fast_path as fast_path_module
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
-from tests.wire.bench import Answer, Caller
+from tests.wire.bench import Caller, Response
 
 ENTRY = {"display_name": "Lane", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
 HEADERS = {"authorization": "Bearer ${apiKey}"}
@@ -36,9 +36,9 @@ def get(target: bytes = b"/proxy/x", more: bytes = b"", method: bytes = b"GET") 
 
 
 class Client(Caller):
-    async def ask(self, request: bytes, *, method: bytes = b"GET") -> Answer:
+    async def ask(self, request: bytes, *, method: bytes = b"GET") -> Response:
         await self.send(request)
-        return await self.answer(method)
+        return await self.response(method)
 
     async def head(self) -> bytes:
         return await self.reader.readuntil(b"\r\n\r\n")
@@ -74,9 +74,9 @@ async def before(
 
 async def warm(running: RunningGateway) -> None:
     """Make the first request, which takes the chain and opens the connection to the provider."""
-    async with running.proxied("c1", "/warm", integration="lane", headers={"X-Warm": "1"}) as answer:
-        assert answer.status == 200
-        await answer.read()
+    async with running.proxied("c1", "/warm", integration="lane", headers={"X-Warm": "1"}) as response:
+        assert response.status == 200
+        await response.read()
 
 
 def port_of(running: RunningGateway) -> int:
@@ -142,7 +142,7 @@ async def test_what_is_no_plain_path_goes_through_the_chain(tmp_path: Path, targ
         assert len(provider.heads) == 1
 
 
-ANSWERS = [
+RESPONSES = [
     pytest.param(OK, b"GET", id="plain"),
     pytest.param(OK, b"HEAD", id="to HEAD"),
     pytest.param(b"HTTP/1.1 204 No Content\r\nETag: x\r\n\r\n", b"GET", id="204"),
@@ -166,28 +166,28 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("says", "method"), ANSWERS)
-async def test_an_answer_is_the_same_either_way(tmp_path: Path, says: bytes, method: bytes) -> None:
+@pytest.mark.parametrize(("says", "method"), RESPONSES)
+async def test_a_response_is_the_same_either_way(tmp_path: Path, says: bytes, method: bytes) -> None:
     seen: dict[bool, list[bytes]] = {}
     for fast_path in (True, False):
         folder = tmp_path / str(fast_path)
         folder.mkdir()
 
-        async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while True:
                 head, _ = await read_message(reader)
                 warming = b"/warm" in head
                 writer.write(OK if warming else says.split(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == b"HEAD" else says)
 
-        async with raw_provider(answered) as provider, before(provider, folder, fast_path=fast_path) as running:
+        async with raw_provider(responded) as provider, before(provider, folder, fast_path=fast_path) as running:
             await warm(running)
             async with dial(port_of(running)) as client:
-                answer = await client.ask(get(method=method), method=method)
+                response = await client.ask(get(method=method), method=method)
                 assert (await client.ask(get(b"/proxy/warm"))).status == 200, "the connection goes on"
             if fast_path:
                 assert (running.fast_path.taken, running.fast_path.handed_over) == (2, 0)
             own = f":{port_of(running)}/proxy".encode()
-            seen[fast_path] = [VARIES.sub(b"", answer.head.raw).replace(own, b":0/proxy"), answer.body.data]
+            seen[fast_path] = [VARIES.sub(b"", response.head.raw).replace(own, b":0/proxy"), response.body.data]
     assert seen[True] == seen[False]
 
 
@@ -196,12 +196,14 @@ async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
         notes: list[Any] = []
         running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
-            response = [await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n")) for _ in range(2)]
+            responses = [await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n")) for _ in range(2)]
         assert running.fast_path.taken == 1
     chain, fast_path = notes
     for name in ("request_id", "environment", "integration_id", "connection_id", "method", "host", "path", "status"):
         assert getattr(chain, name) == getattr(fast_path, name), name
-    assert [note.bytes_out for note in notes] == [len(answer.head.raw) + len(answer.body.data) for answer in response]
+    assert [note.bytes_out for note in notes] == [
+        len(response.head.raw) + len(response.body.data) for response in responses
+    ]
     assert (fast_path.bytes_in, fast_path.error_code) == (chain.bytes_in, chain.error_code)
     assert fast_path.token_ms == 0, "nothing had to be loaded"
     assert fast_path.gateway_ms >= 0
@@ -214,18 +216,18 @@ async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
     """An API key cannot be refreshed: one request is sent, and the provider's own answer is returned."""
     refusal = b"HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\nno"
 
-    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
             provider.heads.append(head)
             writer.write(OK if b"/warm" in head else refusal)
 
-    async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(responded) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
-            answer = await client.ask(get())
-            assert (answer.status, answer.body.data) == (401, b"no")
-            assert b"\r\nGateway-Attempts: 1\r\n" in answer.head.raw
+            response = await client.ask(get())
+            assert (response.status, response.body.data) == (401, b"no")
+            assert b"\r\nGateway-Attempts: 1\r\n" in response.head.raw
             assert (await client.ask(get(b"/proxy/warm"))).status == 200
         assert len(provider.heads) == 3
         assert running.fast_path.handed_over == 1
@@ -234,18 +236,18 @@ async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
 async def test_retries_go_on_in_the_chain(tmp_path: Path) -> None:
     busy = b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"
 
-    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
             provider.heads.append(head)
             writer.write(busy if len(provider.heads) == 2 else OK)
 
-    async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(responded) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
-            answer = await client.ask(get(more=b"Retries: 2\r\n"))
-        assert answer.status == 200
-        assert b"\r\nGateway-Attempts: 2\r\n" in answer.head.raw
+            response = await client.ask(get(more=b"Retries: 2\r\n"))
+        assert response.status == 200
+        assert b"\r\nGateway-Attempts: 2\r\n" in response.head.raw
         assert len(provider.heads) == 3
         assert running.fast_path.handed_over == 1
 
@@ -260,27 +262,27 @@ async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) 
     async with raw_provider(one_each) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
-            answer = await client.ask(get())
-        assert answer.status == 200
-        assert b"\r\nGateway-Attempts: 1\r\n" in answer.head.raw
+            response = await client.ask(get())
+        assert response.status == 200
+        assert b"\r\nGateway-Attempts: 1\r\n" in response.head.raw
         assert provider.connections == 2
         assert (running.fast_path.taken, running.fast_path.handed_over) == (1, 1)
 
 
-async def test_an_answer_that_is_no_http_is_a_502(tmp_path: Path) -> None:
-    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_a_response_that_is_no_http_is_a_502(tmp_path: Path) -> None:
+    async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
             writer.write(
                 OK if b"/warm" in head else b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"
             )
 
-    async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(responded) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
-            answer = await client.ask(get())
-        assert answer.status == 502
-        assert b"\r\nGateway-Error: upstream_protocol\r\n" in answer.head.raw
+            response = await client.ask(get())
+        assert response.status == 502
+        assert b"\r\nGateway-Error: upstream_protocol\r\n" in response.head.raw
         assert running.fast_path.handed_over == 1
 
 
@@ -371,7 +373,7 @@ async def test_a_slow_reader_holds_the_provider_back(tmp_path: Path) -> None:
         assert running.fast_path.taken == 2
 
 
-async def test_requests_sent_together_are_answered_in_their_order(tmp_path: Path) -> None:
+async def test_requests_sent_together_get_responses_in_their_order(tmp_path: Path) -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
@@ -384,7 +386,7 @@ async def test_requests_sent_together_are_answered_in_their_order(tmp_path: Path
             await client.send(get(b"/proxy/0"))
             await asyncio.sleep(0)
             await client.send(b"".join(get(b"/proxy/%d" % n) for n in range(1, 40)))
-            assert [(await client.answer()).body.data for _ in range(40)] == [b"/%d" % n for n in range(40)]
+            assert [(await client.response()).body.data for _ in range(40)] == [b"/%d" % n for n in range(40)]
 
 
 async def test_a_deleted_connection_is_refused_at_once(tmp_path: Path) -> None:
@@ -392,9 +394,9 @@ async def test_a_deleted_connection_is_refused_at_once(tmp_path: Path) -> None:
         assert (await client.ask(get())).status == 200
         assert (await client.ask(get())).status == 200
         await running.json("DELETE", "/connections/c1?provider_config_key=lane", expect=200)
-        answer = await client.ask(get())
-        assert answer.status == 404
-        assert b"\r\nGateway-Error: unknown_connection\r\n" in answer.head.raw
+        response = await client.ask(get())
+        assert response.status == 404
+        assert b"\r\nGateway-Error: unknown_connection\r\n" in response.head.raw
 
 
 async def test_a_key_that_is_gone_opens_nothing(tmp_path: Path) -> None:
@@ -402,8 +404,8 @@ async def test_a_key_that_is_gone_opens_nothing(tmp_path: Path) -> None:
         for _ in range(2):
             assert (await client.ask(get())).status == 200
         del running.runtime.generation.keys._by_digest[digest(SECRET_KEY)]
-        answer = await client.ask(get())
-        assert answer.status == 401
+        response = await client.ask(get())
+        assert response.status == 401
         assert len(provider.heads) == 2
 
 
@@ -436,22 +438,22 @@ async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypat
             server = running.runner.server  # type: ignore[union-attr]
             (held,) = [connection for connection in server.connections if connection.on_fast_path]  # type: ignore[union-attr]
             held.enforce_time_limits(asyncio.get_running_loop().time() + 61.0, begun_by=0.0)
-            result = await client.answer()
+            result = await client.response()
         assert result.status == 504
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in result.head.raw
         gate = running.runtime.egress_limits.for_origin(("http", "127.0.0.1", provider.port))
         assert gate.concurrency.outstanding == 0
 
 
-async def test_the_last_answer_before_a_stop_says_so(tmp_path: Path) -> None:
-    asked, may_answer = asyncio.Event(), asyncio.Event()
+async def test_the_last_response_before_a_stop_says_so(tmp_path: Path) -> None:
+    asked, may_respond = asyncio.Event(), asyncio.Event()
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
             if b"/warm" not in head:
                 asked.set()
-                await may_answer.wait()
+                await may_respond.wait()
             writer.write(OK)
 
     async with raw_provider(slow) as provider, before(provider, tmp_path) as running:
@@ -460,8 +462,8 @@ async def test_the_last_answer_before_a_stop_says_so(tmp_path: Path) -> None:
             await client.send(get())
             await asked.wait()
             running.runner.start_draining()  # type: ignore[union-attr]
-            may_answer.set()
-            result = await client.answer()
+            may_respond.set()
+            result = await client.response()
             assert b"\r\nConnection: close\r\n" in result.head.raw
             assert result.body.data == b"ok"
             assert await client.rest() == b""
@@ -490,7 +492,7 @@ async def test_a_client_that_asks_for_the_end_leaves_no_connection_behind(
         others = set(server.connections)
         async with dial(port_of(running)) as client:
             await client.send(get(more=b"Connection: close\r\n"))
-            result = await client.answer()
+            result = await client.response()
             assert result.body.data == body
             assert await client.rest() == b""
             async with asyncio.timeout(PATIENCE_S):
@@ -560,19 +562,19 @@ async def test_a_head_with_a_trace_is_not_remembered(tmp_path: Path) -> None:
 
 
 async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_the_new_one(tmp_path: Path) -> None:
-    asked, may_answer = asyncio.Event(), asyncio.Event()
+    asked, may_respond = asyncio.Event(), asyncio.Event()
 
-    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
             if b"Bearer key-of-c1\r\n" in head and b"/warm" not in head:
                 asked.set()
-                await may_answer.wait()
+                await may_respond.wait()
                 writer.write(b"HTTP/1.1 401 Old\r\nContent-Length: 0\r\n\r\n")
             else:
                 writer.write(OK)
 
-    async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(responded) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get())
@@ -580,8 +582,8 @@ async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_t
             credentials = {"type": "API_KEY", "apiKey": "newer-key"}
             body = {"provider_config_key": "lane", "connection_id": "c1", "credentials": credentials}
             await running.json("POST", "/connections", json=body, expect=201)
-            may_answer.set()
-            result = await client.answer()
+            may_respond.set()
+            result = await client.response()
         assert result.status == 200
         assert b"\r\nGateway-Attempts: 2\r\n" in result.head.raw
         assert running.fast_path.handed_over == 1

@@ -29,13 +29,13 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
     async with raw_provider(slow) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
-            answers = [await client.ask(get()) for _ in range(3)]
+            responses = [await client.ask(get()) for _ in range(3)]
         taken = running.fast_path.taken
         assert taken >= 2
         assert counted(running, "gateway_proxy_requests_total") == {("dev", "lane", "GET", "200", ""): 4}
         split_ms = next(numbers for key, numbers in total([running.runtime.metrics.page]).items() if key[0] == "split")
-    for answer in answers:
-        text = split((answer.head.one("server-timing") or b"").decode())
+    for response in responses:
+        text = split((response.head.one("server-timing") or b"").decode())
         assert list(text) == ["gateway", "token", "upstream"]
         assert 5000 <= text["upstream"] < 9000
         assert text["token"] == 0
@@ -59,14 +59,14 @@ async def test_what_the_chain_takes_over_has_begun_on_the_fast_path(tmp_path: Pa
         running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             await client.ask(get(b"/proxy/warm"))
-            answer = await client.ask(get())
+            response = await client.ask(get())
         assert running.fast_path.handed_over == 1
         assert running.runner is not None
         counts = dict(running.runner.counts())
         assert counts["gateway_fast_path_requests_total",] == running.fast_path.taken == 2
         assert counts["gateway_fast_path_handed_over_total",] == 1
-    assert answer.status == 401
-    assert 5000 <= split((answer.head.one("server-timing") or b"").decode())["upstream"] < 9000
+    assert response.status == 401
+    assert 5000 <= split((response.head.one("server-timing") or b"").decode())["upstream"] < 9000
     record = notes[-1]
     assert 5000 <= record.upstream_ms <= record.duration_ms < 9000
     assert record.gateway_ms < 4000
@@ -118,8 +118,8 @@ async def test_a_request_that_is_handed_over_ends_with_the_generation_it_began_w
             (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(running.document))
             assert await gateway.reload(running.app, tmp_path / "gateway.yaml")
             may_go_on.set()
-            answer = await client.answer()
-            assert (answer.status, answer.body.data) == (401, b"provider\n")
+            response = await client.response()
+            assert (response.status, response.body.data) == (401, b"provider\n")
             assert running.fast_path.handed_over == 1
             after = await client.ask(get())
             assert (after.status, b"unknown_account" in after.body.data) == (401, True)
@@ -151,13 +151,13 @@ async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_i
             (tmp_path / "catalog" / "lane.yaml").write_text(yaml.safe_dump(entry))
             assert await gateway.reload(running.app, running.runtime.generation.config)
             may_go_on.set()
-            answer = await client.answer()
+            response = await client.response()
             assert running.fast_path.handed_over == 1
     assert posts == [b"POST /x HTTP/1.1"]
-    assert answer.status == 502
+    assert response.status == 502
 
 
-async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_one(tmp_path: Path) -> None:
+async def test_a_response_that_promised_another_before_the_stop_is_followed_by_one(tmp_path: Path) -> None:
     may_go_on = asyncio.Event()
 
     async def in_two_halves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -184,6 +184,6 @@ async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_on
             may_go_on.set()
             assert await client.reader.readexactly(2) == b"ok"
             await client.send(get(b"/proxy/next"))
-            answer = await client.answer()
-            assert (answer.status, answer.head.one("connection")) == (200, b"close")
+            response = await client.response()
+            assert (response.status, response.head.one("connection")) == (200, b"close")
             await stopping

@@ -114,8 +114,8 @@ async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, 
         await warm(running)
         running.runtime.generation.egress.timeouts = Timeouts(total_s=20)
         async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
-            answer = await client.ask(get(more=b"Retries: 1\r\n"))
-        assert answer.status == 504
-        assert b"\r\nGateway-Error: upstream_timeout\r\n" in answer.head.raw
-        assert b"\r\nGateway-Attempts: 2\r\n" in answer.head.raw
+            response = await client.ask(get(more=b"Retries: 1\r\n"))
+        assert response.status == 504
+        assert b"\r\nGateway-Error: upstream_timeout\r\n" in response.head.raw
+        assert b"\r\nGateway-Attempts: 2\r\n" in response.head.raw
         assert running.fast_path.handed_over == 1

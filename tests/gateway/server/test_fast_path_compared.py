@@ -24,7 +24,7 @@ from tests.wire.recorder import turns
 CASES = 60
 CODED = gzip.compress(b"hello " * 5000)
 FINE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-ANSWERS = {
+RESPONSES = {
     b"/fine": FINE,
     b"/chunked": b"HTTP/1.1 201 Made\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     b"/204": b"HTTP/1.1 204 No\r\n\r\n",
@@ -89,7 +89,7 @@ def case(chance: random.Random) -> Case:
         lines, data = lines + b"Transfer-Encoding: chunked\r\n", chunked(body, chance)
     else:
         lines, data = lines + (b"Content-Length: 0\r\n" if kind == "zero" else b""), b""
-    target = chance.choice(list(ANSWERS)) + chance.choice([b"", b"?a=%2F&b"])
+    target = chance.choice(list(RESPONSES)) + chance.choice([b"", b"?a=%2F&b"])
     head = method + b" /proxy" + target + b" HTTP/1.1\r\n" + NAMES + lines + b"\r\n"
     cuts = sorted(chance.sample(range(len(data)), min(len(data), chance.choice([0, 0, 1, 2, 5]))))
     edges = [0, *(len(head) + cut for cut in cuts), len(head) + len(data)]
@@ -124,15 +124,15 @@ class Side:
                 client.writer.write(piece)
                 await turns()
             try:
-                answer = await client.answer(sent.method)
+                response = await client.response(sent.method)
             except (asyncio.IncompleteReadError, ConnectionError) as fault:
                 shown: tuple[Any, ...] = (type(fault),)
             else:
-                ours = answer.code != ""
+                ours = response.code != ""
                 skipped = (b"content-length:", *(() if sent.kept else (b"connection:",))) if ours else ()
-                lines = re.sub(VARIES, b"", answer.head.raw).lower().split(b"\r\n")
-                body = re.sub(rb"127\.0\.0\.1:[0-9]+", b"provider", answer.body.data)
-                shown = (sorted(line for line in lines if not line.startswith(skipped or b"\0")), body, answer.end)
+                lines = re.sub(VARIES, b"", response.head.raw).lower().split(b"\r\n")
+                body = re.sub(rb"127\.0\.0\.1:[0-9]+", b"provider", response.body.data)
+                shown = (sorted(line for line in lines if not line.startswith(skipped or b"\0")), body, response.end)
             while not self.records:
                 await asyncio.sleep(0)
         noted = [(one.method, one.path, one.status, one.bytes_in, one.error_code) for one in self.records]
@@ -149,7 +149,7 @@ async def side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
             path = head.split(b" ")[1].partition(b"?")[0]
             if path != b"/warm":
                 arrived.append((re.sub(rb"\r\nHost: [^\r]*", b"", head), content(body, head)))
-            writer.write(ANSWERS.get(path, FINE))
+            writer.write(RESPONSES.get(path, FINE))
             if path in CLOSED_AFTER:
                 return
 
@@ -197,14 +197,14 @@ async def _held_open() -> None:
     await asyncio.Event().wait()
 
 
-def answering(answer: bytes, *, ends: bool = False) -> Script:
+def responding(response: bytes, *, ends: bool = False) -> Script:
     """Answer as soon as the head has arrived, whatever happens to the body."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(FINE)
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
+        writer.write(response)
         if not ends:
             await _held_open()
 
@@ -213,18 +213,18 @@ def answering(answer: bytes, *, ends: bool = False) -> Script:
 
 SIZE = 300_000
 PROVIDERS = {
-    "silent": answering(b""),
-    "early": answering(FINE),
-    "early and last": answering(b"HTTP/1.1 413 Big\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig", ends=True),
-    "early 401": answering(b"HTTP/1.1 401 No\r\nContent-Length: 3\r\n\r\nbig"),
-    "early 503": answering(b"HTTP/1.1 503 No\r\nContent-Length: 3\r\n\r\nbig"),
-    "half an answer": answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbi"),
-    "half a stream": answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
-    "torn": answering(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nbi", ends=True),
-    "none": answering(b"", ends=True),
-    "coded": answering(ANSWERS[b"/coded"]),
-    "not coded": answering(ANSWERS[b"/not-coded"]),
-    "too much": answering(FINE + b"HTTP/1.1 200 more"),
+    "silent": responding(b""),
+    "early": responding(FINE),
+    "early and last": responding(b"HTTP/1.1 413 Big\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig", ends=True),
+    "early 401": responding(b"HTTP/1.1 401 No\r\nContent-Length: 3\r\n\r\nbig"),
+    "early 503": responding(b"HTTP/1.1 503 No\r\nContent-Length: 3\r\n\r\nbig"),
+    "half an answer": responding(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbi"),
+    "half a stream": responding(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
+    "torn": responding(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nbi", ends=True),
+    "none": responding(b"", ends=True),
+    "coded": responding(RESPONSES[b"/coded"]),
+    "not coded": responding(RESPONSES[b"/not-coded"]),
+    "too much": responding(FINE + b"HTTP/1.1 200 more"),
 }
 
 

@@ -40,7 +40,7 @@ async def due(crowded: RunningGateway) -> ClientProtocol:
     return found[0]
 
 
-async def test_requests_sent_behind_one_another_are_answered_in_their_order(crowded: RunningGateway) -> None:
+async def test_requests_sent_behind_one_another_get_responses_in_their_order(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/0"))
         async with asyncio.timeout(PATIENCE_S):
@@ -49,43 +49,43 @@ async def test_requests_sent_behind_one_another_are_answered_in_their_order(crow
         await client.send(get(b"/proxy/1"))
         await asyncio.sleep(0)
         await client.send(b"".join(get(b"/proxy/%d" % n) for n in range(2, 20)))
-        assert [(await client.answer()).body.data for _ in range(20)] == [b"/%d" % n for n in range(20)]
+        assert [(await client.response()).body.data for _ in range(20)] == [b"/%d" % n for n in range(20)]
 
 
-async def test_an_answer_leaves_before_what_is_refused_behind_it(crowded: RunningGateway) -> None:
+async def test_a_response_leaves_before_what_is_refused_behind_it(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/a"))
         await asyncio.sleep(0)
         await client.send(b"GET /proxy/b HTTP/2.0\r\n\r\n")
-        assert (await client.answer()).body.data == b"/a"
-        assert (await client.answer()).status in (400, 505)
+        assert (await client.response()).body.data == b"/a"
+        assert (await client.response()).status in (400, 505)
         assert await client.rest() == b""
 
 
-async def test_a_connection_that_is_closed_in_that_turn_gets_its_answer_first(crowded: RunningGateway) -> None:
+async def test_a_connection_that_is_closed_in_that_turn_gets_its_response_first(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/a"))
         held = await due(crowded)
         held.force_close()
-        assert (await client.answer()).body.data == b"/a"
+        assert (await client.response()).body.data == b"/a"
         assert await client.rest() == b""
 
 
-async def test_a_caller_who_sends_nothing_more_in_that_turn_gets_the_answer(crowded: RunningGateway) -> None:
+async def test_a_caller_who_sends_nothing_more_in_that_turn_gets_the_response(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/a"))
         held = await due(crowded)
         held.eof_received()
         held.transport.close()  # type: ignore[union-attr]  # as it does by itself then
-        assert (await client.answer()).body.data == b"/a"
+        assert (await client.response()).body.data == b"/a"
         assert await client.rest() == b""
 
 
-async def test_what_comes_in_that_turn_finds_the_answer_gone(crowded: RunningGateway) -> None:
+async def test_what_comes_in_that_turn_finds_the_response_gone(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/a"))
         held = await due(crowded)
         held.data_received(get(b"/proxy/b"))
         assert held._due == b""
-        assert [(await client.answer()).body.data for _ in range(2)] == [b"/a", b"/b"]
+        assert [(await client.response()).body.data for _ in range(2)] == [b"/a", b"/b"]
     assert crowded.fast_path.taken == 2

@@ -118,7 +118,7 @@ async def test_bytes_after_a_chunked_body_are_the_next_request(tmp_path: Path) -
             await taken(running)
             large = message(b"PUT", b"Content-Length: 40000", b"z" * 40_000)
             await client.send(b"0\r\n\r\n" + large)
-            assert [(await client.answer()).status for _ in range(2)] == [200, 200]
+            assert [(await client.response()).status for _ in range(2)] == [200, 200]
         assert provider.bodies[1:] == [b"5\r\nhello\r\n0\r\n\r\n", b"z" * 40_000]
 
 
@@ -144,6 +144,6 @@ async def test_only_what_frames_no_body_goes_out_again_on_a_new_connection(
         await warm(running)
         async with dial(port_of(running)) as client:
             body = b"xx" if framing.endswith(b"2") else b""
-            answer = await client.ask(message(b"OPTIONS", framing, body), method=b"OPTIONS")
-        assert (answer.status, answer.code) == (502, "upstream_unreachable")
+            response = await client.ask(message(b"OPTIONS", framing, body), method=b"OPTIONS")
+        assert (response.status, response.code) == (502, "upstream_unreachable")
         assert arrived == sent

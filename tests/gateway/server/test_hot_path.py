@@ -32,13 +32,13 @@ async def test_a_fresh_request_makes_no_statement(
     running: RunningGateway, tracker: Tracker, statements: list[tuple[str, str]]
 ) -> None:
     await running.imported(tracker.grant())
-    async with running.proxied("c1") as answer:
-        assert answer.status == 200
+    async with running.proxied("c1") as response:
+        assert response.status == 200
     assert statements  # the spy works: the import and the first request executed statements
     statements.clear()
     for _ in range(20):
-        async with running.proxied("c1") as answer:
-            assert answer.status == 200
+        async with running.proxied("c1") as response:
+            assert response.status == 200
     behind = {"follow_changes", "recover_refreshes", "keep_alive", "prune", "write_call_log"}
     behind |= {"deliver_events", "keep_events"}
     assert [sql for sql, task in statements if task not in behind] == []
@@ -110,28 +110,28 @@ SAD = [
 async def test_each_wrong_request_is_reported_apart(
     several: RunningGateway, headers: dict[str, str], integration: str, status: int, code: str
 ) -> None:
-    async with several.proxied("c1", integration=integration, headers=headers) as answer:
-        body = await answer.json()
-    assert (answer.status, body["error"]["code"], answer.headers["Gateway-Error"]) == (status, code, code)
+    async with several.proxied("c1", integration=integration, headers=headers) as response:
+        body = await response.json()
+    assert (response.status, body["error"]["code"], response.headers["Gateway-Error"]) == (status, code, code)
     assert len(body["error"]["message"]) > 20
-    assert answer.headers["Gateway-Request-Id"]
-    assert answer.headers["Cache-Control"] == "no-store"
+    assert response.headers["Gateway-Request-Id"]
+    assert response.headers["Cache-Control"] == "no-store"
 
 
 async def test_a_body_that_the_provider_cuts_never_ends_cleanly(several: RunningGateway) -> None:
     import aiohttp
 
-    async with several.proxied("c1", integration="torn") as answer:
-        assert answer.status == 200
+    async with several.proxied("c1", integration="torn") as response:
+        assert response.status == 200
         with pytest.raises(aiohttp.ClientPayloadError):
-            await answer.read()
+            await response.read()
 
 
 async def test_the_tokens_schemes_are_those_that_clients_send(several: RunningGateway) -> None:
     for scheme in ("Bearer", "bearer", "token", "TOKEN"):
         headers = {"Authorization": f"{scheme} sk-test-0123456789abcdef"}
-        async with several.http.get(f"{several.url}/providers/jira", headers=headers) as answer:
-            assert answer.status == 200
+        async with several.http.get(f"{several.url}/providers/jira", headers=headers) as response:
+            assert response.status == 200
 
 
 async def test_unknown_addresses_and_methods_have_our_shape(several: RunningGateway) -> None:
@@ -143,15 +143,15 @@ async def test_unknown_addresses_and_methods_have_our_shape(several: RunningGate
         ("TRACE", "/proxy/x", 405, "method_not_allowed"),
     ]:
         headers = {**several.headers, "Provider-Config-Key": "closed", "Connection-Id": "c1"}
-        async with several.http.request(method, several.url + path, headers=headers) as answer:
-            assert (answer.status, answer.headers["Gateway-Error"]) == (status, code), path
-            assert (await answer.json())["error"]["code"] == code
+        async with several.http.request(method, several.url + path, headers=headers) as response:
+            assert (response.status, response.headers["Gateway-Error"]) == (status, code), path
+            assert (await response.json())["error"]["code"] == code
 
 
 async def test_a_body_that_is_not_json_or_too_large_is_refused(several: RunningGateway) -> None:
     address = f"{several.url}/connections"
-    async with several.http.post(address, data="a=b", headers=several.headers) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (415, "invalid_content_type")
+    async with several.http.post(address, data="a=b", headers=several.headers) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (415, "invalid_content_type")
     headers = {**several.headers, "Content-Type": "application/json"}
-    async with several.http.post(address, data=io.BytesIO(b" " * (1 << 20) + b"[]"), headers=headers) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (413, "body_too_large")
+    async with several.http.post(address, data=io.BytesIO(b" " * (1 << 20) + b"[]"), headers=headers) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (413, "body_too_large")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.egress.provider_exchange import ProviderAnswer
-from gateway.mcp.tool_provider_call import MOST_ANSWER
+from gateway.egress.provider_exchange import ProviderResponse
+from gateway.mcp.tool_provider_call import MOST_RESPONSE
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import FastPathHandover
 from gateway.records.proxied_call import ExchangeRecord
@@ -20,7 +20,7 @@ from tests.fakes.agents import Agents, agents, text_of
 from tests.fakes.patience import PATIENCE_S
 
 RULES = ("GET /base/v1/issue/*", "POST /base/v1/issue")
-Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Responding = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ async def plain(_: web.Request) -> web.StreamResponse:
 
 
 async def in_pieces(request: web.Request) -> web.StreamResponse:
-    answer = web.StreamResponse(headers={"Content-Type": "application/json"})
-    answer.enable_chunked_encoding()
-    await answer.prepare(request)
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
     for piece in (b'{"a": [1,', b" 2,", b" 3]}"):
-        await answer.write(piece)
-    return answer
+        await response.write(piece)
+    return response
 
 
 async def packed(_: web.Request) -> web.StreamResponse:
@@ -68,23 +68,23 @@ async def large(_: web.Request) -> web.StreamResponse:
 
 
 async def too_large(_: web.Request) -> web.StreamResponse:
-    return web.Response(text="x" * (MOST_ANSWER + 1))
+    return web.Response(text="x" * (MOST_RESPONSE + 1))
 
 
 async def broken_off(request: web.Request) -> web.StreamResponse:
-    answer = web.StreamResponse(headers={"Content-Length": "1000"})
-    await answer.prepare(request)
-    await answer.write(b"x" * 10)
+    response = web.StreamResponse(headers={"Content-Length": "1000"})
+    await response.prepare(request)
+    await response.write(b"x" * 10)
     assert request.transport is not None
     request.transport.close()
-    return answer
+    return response
 
 
 async def rejected(_: web.Request) -> web.StreamResponse:
     return web.json_response({"error": "token"}, status=401)
 
 
-ANSWERS: list[Answering] = [
+RESPONSES: list[Responding] = [
     plain,
     in_pieces,
     packed,
@@ -114,18 +114,18 @@ async def on_fast_path(door: Agents, key: str) -> int:
     return path.taken
 
 
-@pytest.mark.parametrize("answering", ANSWERS, ids=lambda answering: answering.__name__)
-async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, answering: Answering) -> None:
-    through_chain, _ = await results_and_records(tmp_path / "chain", answering, fast_path=False)
+@pytest.mark.parametrize("responding", RESPONSES, ids=lambda responding: responding.__name__)
+async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, responding: Responding) -> None:
+    through_chain, _ = await results_and_records(tmp_path / "chain", responding, fast_path=False)
     for number in range(5):  # a late notice of a change may send a call to the chain
-        on_path, taken = await results_and_records(tmp_path / f"fast-{number}", answering, fast_path=True)
+        on_path, taken = await results_and_records(tmp_path / f"fast-{number}", responding, fast_path=True)
         assert on_path == through_chain
         if taken:
             break
     assert taken
 
 
-async def results_and_records(folder: Path, answering: Answering, *, fast_path: bool) -> tuple[object, int]:
+async def results_and_records(folder: Path, responding: Responding, *, fast_path: bool) -> tuple[object, int]:
     """Make two calls. Return what came of them, and how many of them the fast path took."""
     folder.mkdir()
     async with agents(folder, fast_path=fast_path) as door:
@@ -133,7 +133,7 @@ async def results_and_records(folder: Path, answering: Answering, *, fast_path: 
         before = await on_fast_path(door, key) if fast_path else 0
         noted: list[ExchangeRecord] = []
         door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
-        door.provider.answering = answering
+        door.provider.responding = responding
         results = [
             await door.call(key, "get_issue", {"issue": "A-1"}),
             await door.call(key, "post_issue", {"body": {"text": "hé"}}),
@@ -196,7 +196,7 @@ async def test_a_name_that_would_end_its_line_reaches_nobody(door: Agents, odd: 
     assert door.running.fast_path.taken == taken
 
 
-async def test_an_answer_that_stands_still_is_given_up(door: Agents) -> None:
+async def test_a_response_that_stands_still_is_given_up(door: Agents) -> None:
     silent = asyncio.Event()
 
     async def wait(_: web.Request) -> web.StreamResponse:
@@ -206,7 +206,7 @@ async def test_an_answer_that_stands_still_is_given_up(door: Agents) -> None:
     egress = door.running.runtime.current.generation.egress
     object.__setattr__(egress.timeouts, "first_byte_s", 0.2)
     key = await door.key(*RULES)
-    door.provider.answering = wait
+    door.provider.responding = wait
     async with asyncio.timeout(PATIENCE_S):
         result = await door.call(key, "get_issue", {"issue": "A-1"})
     silent.set()
@@ -214,7 +214,7 @@ async def test_an_answer_that_stands_still_is_given_up(door: Agents) -> None:
     assert "did not answer within 0.2 s" in text_of(result)
 
 
-async def test_a_large_answer_waits_for_memory(door: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_response_waits_for_memory(door: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = door.running.runtime.page_memory
     asked: list[int] = []
     reserve = memory.reserve
@@ -225,7 +225,7 @@ async def test_a_large_answer_waits_for_memory(door: Agents, monkeypatch: pytest
         return await reserve(share, size, wait_s)
 
     monkeypatch.setattr(memory, "reserve", counting)
-    door.provider.answering = large
+    door.provider.responding = large
     key = await door.key(*RULES)
     result = await door.call(key, "get_issue", {"issue": "A-1", "max_bytes": 1000})
     assert result["isError"] is False
@@ -239,24 +239,24 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     key = await door.key(*RULES)
     await on_fast_path(door, key)
     noted: list[ExchangeRecord] = []
-    closed: list[ProviderAnswer] = []
+    closed: list[ProviderResponse] = []
     calling: asyncio.Task[Any]
-    continue_in_chain, close = InProcessClient.continue_in_chain, ProviderAnswer.close
+    continue_in_chain, close = InProcessClient.continue_in_chain, ProviderResponse.close
 
     def leaving(client: InProcessClient, data: bytes, handed: FastPathHandover) -> None:
         continue_in_chain(client, data, handed)
         calling.cancel()
 
-    def closing(answer: ProviderAnswer) -> None:
-        closed.append(answer)
-        close(answer)
+    def closing(response: ProviderResponse) -> None:
+        closed.append(response)
+        close(response)
 
     async def nothing(_: int) -> None: ...
 
     monkeypatch.setattr(door.running.runtime.call_queue, "record", noted.append)
     monkeypatch.setattr(InProcessClient, "continue_in_chain", leaving)
-    monkeypatch.setattr(ProviderAnswer, "close", closing)
-    door.provider.answering = rejected
+    monkeypatch.setattr(ProviderResponse, "close", closing)
+    door.provider.responding = rejected
     names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1"
     message = f"GET /proxy/issue/A-1 HTTP/1.1\r\nHost: gateway\r\n{names}\r\n\r\n".encode()
 

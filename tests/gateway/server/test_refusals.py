@@ -107,15 +107,15 @@ REFUSED = [
 
 @pytest.mark.parametrize(("data", "status", "code"), REFUSED)
 async def test_is_refused_in_our_shape(server: Served, data: bytes, status: int, code: str) -> None:
-    answer = parsed(await exchange(server.port, data))
-    assert answer.line.startswith("HTTP/1.1 ")
-    assert (answer.status, answer.error["code"]) == (status, code)
-    assert answer.headers["gateway-error"] == code
-    assert answer.headers["connection"] == "close"
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["content-type"].startswith("application/json")
-    assert answer.headers["gateway-request-id"]
-    assert answer.rest == b""
+    response = parsed(await exchange(server.port, data))
+    assert response.line.startswith("HTTP/1.1 ")
+    assert (response.status, response.error["code"]) == (status, code)
+    assert response.headers["gateway-error"] == code
+    assert response.headers["connection"] == "close"
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["content-type"].startswith("application/json")
+    assert response.headers["gateway-request-id"]
+    assert response.rest == b""
     assert server.shown.heads == []
 
 
@@ -144,8 +144,8 @@ async def test_an_endless_head_is_refused_while_it_still_comes(server: Served, p
         for at in range(0, len(line), len(line) // pieces + 1):
             client.send(line[at : at + len(line) // pieces + 1])
             await client.writer.drain()
-        answer = parsed(await client.until_closed())
-    assert (answer.status, answer.error["code"]) == (431, "headers_too_large")
+        response = parsed(await client.until_closed())
+    assert (response.status, response.error["code"]) == (431, "headers_too_large")
 
 
 @pytest.mark.parametrize("at", [1, 5, 17, 20, 30])
@@ -156,18 +156,18 @@ async def test_a_fault_is_reported_the_same_however_the_bytes_are_cut(server: Se
         await client.writer.drain()
         await server_has_read(server)
         client.send(data[at:])
-        answer = parsed(await client.until_closed())
-    assert answer.error["code"] == "bad_framing"
+        response = parsed(await client.until_closed())
+    assert response.error["code"] == "bad_framing"
 
 
 async def server_has_read(server: Served) -> None:
     """Make one more round trip on another connection. Then the server has read everything sent before."""
     async with dial(server.port) as other:
         other.send(get(b"/other"))
-        await other.answer()
+        await other.response()
 
 
-async def test_a_request_before_a_malformed_one_is_answered_first(server: Served) -> None:
+async def test_a_request_before_a_malformed_one_gets_a_response_first(server: Served) -> None:
     raw = await exchange(server.port, get(b"/first") + b"GARBAGE\r\n\r\n" + get(b"/third"))
     first = parsed(raw)
     assert first.body == b"/first"
@@ -195,19 +195,19 @@ async def test_a_crash_outside_every_chain_has_our_shape_too() -> None:
     bare = Shown(web.Application())
     bare.app.router.add_get("/bare", crash)
     serving = await served(bare)
-    answer = parsed(await exchange(serving.port, get(b"/bare")))
+    response = parsed(await exchange(serving.port, get(b"/bare")))
     await serving.runner.cleanup()
-    assert (answer.status, answer.error["code"]) == (500, "generic_error_support")
-    assert answer.error["payload"] == {"request_id": answer.headers["gateway-request-id"]}
-    assert b"very-secret-token" not in answer.body
+    assert (response.status, response.error["code"]) == (500, "generic_error_support")
+    assert response.error["payload"] == {"request_id": response.headers["gateway-request-id"]}
+    assert b"very-secret-token" not in response.body
 
 
 async def test_a_host_keeps_its_own_refusals() -> None:
     bare = Shown(web.Application())
     serving = await served(bare)
-    answer = parsed(await exchange(serving.port, get(b"/nowhere", b"Connection: close\r\n")))
+    response = parsed(await exchange(serving.port, get(b"/nowhere", b"Connection: close\r\n")))
     await serving.runner.cleanup()
-    assert (answer.status, answer.body) == (404, b"404: Not Found")
+    assert (response.status, response.body) == (404, b"404: Not Found")
 
 
 async def test_each_fault_has_words_of_its_own(server: Served) -> None:

@@ -23,19 +23,19 @@ OURS = {
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_no_answer_of_ours_names_a_version(tmp_path: Path) -> None:
+async def test_no_response_of_ours_names_a_version(tmp_path: Path) -> None:
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, admin_port=0)) as gateway:
         await gateway.connect()
         admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
         for port in (gateway.port, admin):
             for what, request in OURS.items():
-                answer = parsed(await exchange(port, request))
-                assert answer.headers["server"] == "gateway", (what, answer.line)
+                response = parsed(await exchange(port, request))
+                assert response.headers["server"] == "gateway", (what, response.line)
 
 
-async def test_no_answer_of_the_sandbox_names_a_version() -> None:
+async def test_no_response_of_the_sandbox_names_a_version() -> None:
     async with running([]) as sandbox:
         port = int(sandbox.issuer.rpartition(":")[2])
-        answer = parsed(await exchange(port, OURS["no such endpoint"]))
-        assert answer.headers["server"] == "gateway"
+        response = parsed(await exchange(port, OURS["no such endpoint"]))
+        assert response.headers["server"] == "gateway"

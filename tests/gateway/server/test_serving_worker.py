@@ -78,7 +78,7 @@ async def test_what_was_accepted_before_the_stop_has_its_protocol(listener: sock
         client.close()
 
 
-async def test_requests_that_wait_to_be_accepted_at_the_stop_are_answered(listener: socket.socket) -> None:
+async def test_requests_that_wait_to_be_accepted_at_the_stop_get_responses(listener: socket.socket) -> None:
     runner = await running()
     site = BatchSite(runner, listener)
     await site.start()
@@ -128,14 +128,14 @@ async def test_it_goes_on_once_there_are_descriptors_again(
         exhausted.setblocking(False)
         site = BatchSite(runner, exhausted)
         await site.start()
-        async with asyncio.timeout(PATIENCE_S), ClientSession() as session, session.get(site.name) as answer:
-            assert await answer.text() == "ok"
+        async with asyncio.timeout(PATIENCE_S), ClientSession() as session, session.get(site.name) as response:
+            assert await response.text() == "ok"
         assert exhausted.refused == 1
         await runner.cleanup()
     assert "connections_not_accepted" in capsys.readouterr().out
 
 
-async def test_small_answers_are_not_held_back(listener: socket.socket) -> None:
+async def test_small_responses_are_not_held_back(listener: socket.socket) -> None:
     """Without TCP_NODELAY, an answer in two parts would wait for the client's acknowledgement of the first."""
     runner = await running()
     assert runner.server is not None

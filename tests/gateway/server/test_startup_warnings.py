@@ -58,9 +58,9 @@ def test_a_file_with_secrets_that_others_may_read_is_named_with_its_mode_and_the
     literal = {"environments": {"dev": {"secret_keys": [SECRET_KEY]}}} if name == "gateway.yaml" else {}
     config = configured(tmp_path, **literal)
     (tmp_path / name).chmod(mode)
-    (answer,) = warned(config, "file_open_to_others")
-    assert (answer["path"], answer["mode"]) == (str(tmp_path / name), f"{mode:04o}")
-    assert answer["fix"] == f"chmod 600 {tmp_path / name}"
+    (response,) = warned(config, "file_open_to_others")
+    assert (response["path"], response["mode"]) == (str(tmp_path / name), f"{mode:04o}")
+    assert response["fix"] == f"chmod 600 {tmp_path / name}"
 
 
 def test_a_file_of_another_may_be_our_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,15 +91,15 @@ def test_every_secret_of_the_configuration_counts(tmp_path: Path, value: str) ->
     if value == "url":
         (tmp_path / "secret").write_text("postgresql://u:p@127.0.0.1/d")
     (tmp_path / "secret").chmod(0o644)
-    (answer,) = warned(configured(tmp_path, **more[value]), "file_open_to_others")
-    assert answer["path"] == str(tmp_path / "secret")
+    (response,) = warned(configured(tmp_path, **more[value]), "file_open_to_others")
+    assert response["path"] == str(tmp_path / "secret")
 
 
 def test_metrics_that_the_network_can_read_are_warned_of_unless_that_was_said(tmp_path: Path) -> None:
     public = {"host": "0.0.0.0", "public_url": "https://gw.example.com", "admin_port": 9100}
     config = configured(tmp_path, server=public)
-    (answer,) = warned(config, "metrics_open_to_network", "0.0.0.0")
-    assert "server.admin_host" in answer["fix"]
+    (response,) = warned(config, "metrics_open_to_network", "0.0.0.0")
+    assert "server.admin_host" in response["fix"]
     assert warned(config, "metrics_open_to_network", "127.0.0.1") == []  # a service manager opened the socket
     said = replace(config, server=replace(config.server, admin_host="0.0.0.0"))
     assert warned(said, "metrics_open_to_network", "0.0.0.0") == []
@@ -113,10 +113,10 @@ def test_the_metrics_listen_where_it_is_said(tmp_path: Path) -> None:
 
 def test_a_key_that_can_be_guessed_is_warned_of_with_its_line(tmp_path: Path) -> None:
     config = configured(tmp_path, store={"encryption_keys": ["${file:key}", "A" * 43 + "="]})
-    (answer,) = warned(config, "encryption_key_weak")
-    assert answer["where"].startswith(str(tmp_path / "gateway.yaml"))
-    assert answer["detail"] == "encryption key 2 is one byte repeated"
-    assert "gateway keys rotate" in answer["fix"]
+    (response,) = warned(config, "encryption_key_weak")
+    assert response["where"].startswith(str(tmp_path / "gateway.yaml"))
+    assert response["detail"] == "encryption key 2 is one byte repeated"
+    assert "gateway keys rotate" in response["fix"]
 
 
 LIMITED = """
@@ -140,8 +140,8 @@ def test_too_few_descriptors_are_warned_of(tmp_path: Path, monkeypatch: pytest.M
     needed = descriptors_needed(config)
     assert needed > 2 * config.egress.limits.outstanding + config.egress.limits.waiting
     monkeypatch.setattr("gateway.server.startup_warnings.descriptor_limit", lambda: needed - 1)
-    (answer,) = warned(config, "few_file_descriptors")
-    assert (answer["limit"], answer["needed"]) == (needed - 1, needed)
+    (response,) = warned(config, "few_file_descriptors")
+    assert (response["limit"], response["needed"]) == (needed - 1, needed)
     monkeypatch.setattr("gateway.server.startup_warnings.descriptor_limit", lambda: needed)
     assert warned(config, "few_file_descriptors") == []
 

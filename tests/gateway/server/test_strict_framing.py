@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.answer_head import Malformed
+from gateway.http.response_head import Malformed
 from gateway.server.strict_framing import RequestBody
 
 CHUNKED = b"5\r\nhello\r\n1;ext=1\r\n!\r\n0\r\nX-Trailer: 1\r\n\r\n"

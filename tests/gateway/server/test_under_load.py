@@ -30,7 +30,7 @@ OTHER_KEY = "sk-other-0123456789abcdef"
 async def asked(gateway: Serving, request: bytes) -> int:
     async with dial(gateway.port) as client:
         client.send(request)
-        return (await client.answer()).status
+        return (await client.response()).status
 
 
 async def test_no_request_fails_by_a_reload(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None
     (tmp_path / "answer.json").write_text("{}")
     use = (
         "from aiohttp import web; from aiohttp.helpers import parse_content_type; "
-        f"file = web.FileResponse({str(tmp_path / 'answer.json')!r}); "
+        f"file = web.FileResponse({str(tmp_path / 'response.json')!r}); "
         "print(parse_content_type('Text/HTML; charset=\"Latin-1\"'), type(file).__module__, isinstance(file, web.FileResponse))"
     )
     expected = "('text/html', mappingproxy({'charset': 'Latin-1'})) aiohttp.web_fileresponse True"

@@ -72,8 +72,8 @@ async def test_a_process_knows_the_row_that_its_own_refresh_wrote(opener: Opener
     assert (await here.changes.since(at))[1] == {REF: saved.mark}
     assert (await there.changes.since(at))[1] == {REF: None}
     await there.connections.put(new(), now=NOW)
-    last, answer = await here.changes.since(at)
-    assert answer == {REF: None}, "another has changed it since"
+    last, response = await here.changes.since(at)
+    assert response == {REF: None}, "another has changed it since"
     assert await here.changes.since(last) == (last, {})
     assert len(here.refreshes._own) == 0, "it is not requested again"
 

@@ -66,10 +66,10 @@ async def meanwhile(running: RunningGateway, *harms: Callable[[Path], None]) -> 
 
 
 async def asked(running: RunningGateway, connection_id: str = "c1") -> tuple[int, str, str | None, dict[str, object]]:
-    async with running.proxied(connection_id) as answer:
-        body = await answer.read()
-        reply = json.loads(body)["error"] if "Gateway-Error" in answer.headers else {}
-        return answer.status, answer.headers.get("Gateway-Error", ""), answer.headers.get("Retry-After"), reply
+    async with running.proxied(connection_id) as response:
+        body = await response.read()
+        reply = json.loads(body)["error"] if "Gateway-Error" in response.headers else {}
+        return response.status, response.headers.get("Gateway-Error", ""), response.headers.get("Retry-After"), reply
 
 
 def of(logged: list[EventDict]) -> list[EventDict]:
@@ -96,9 +96,9 @@ async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
     assert numbers(running, "gateway_stored_secrets_unreadable_total") == {("dev", "connections"): 3}
     for _ in range(3):
         assert (await asked(running, "c2"))[0] == 200
-    async with running.http.get(f"{running.url}/connections", headers=running.headers) as answer:
-        assert answer.status == 200
-        assert {one["connection_id"] for one in (await answer.json())["connections"]} == {"c1", "c2"}
+    async with running.http.get(f"{running.url}/connections", headers=running.headers) as response:
+        assert response.status == 200
+        assert {one["connection_id"] for one in (await response.json())["connections"]} == {"c1", "c2"}
 
 
 async def test_a_key_that_is_not_given_is_no_damage(running: RunningGateway, tracker: Tracker) -> None:
@@ -125,10 +125,10 @@ async def test_damaged_connection_can_be_reconnected_and_deleted(
     await running.imported(tracker.grant(), "c1")
     assert (await asked(running))[0] == 200
     url = f"{running.url}/connections/c2?provider_config_key=tracker"
-    async with running.http.delete(url, headers=running.headers) as answer:
-        assert answer.status == 200, await answer.text()
-    async with running.http.get(url, headers=running.headers) as answer:
-        assert answer.status == 404
+    async with running.http.delete(url, headers=running.headers) as response:
+        assert response.status == 200, await response.text()
+    async with running.http.get(url, headers=running.headers) as response:
+        assert response.status == 404
 
 
 def seal_settings(folder: Path) -> None:

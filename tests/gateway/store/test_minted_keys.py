@@ -39,8 +39,8 @@ async def test_a_key_comes_back_whole_by_its_digest(store: Store) -> None:
 async def test_every_change_is_reported_to_other_processes(store: Store) -> None:
     last = await store.changes.end()
     key = await store.keys.add(AGENT, now=NOW)
-    last, answer = await store.changes.since(last)
-    assert list(answer) == [changed_key("dev", "d1")]
+    last, response = await store.changes.since(last)
+    assert list(response) == [changed_key("dev", "d1")]
     await store.keys.touch(["d1"], now=NOW)
     assert (await store.changes.since(last))[1] == {}, "its use is nobody else's business"
     await store.keys.revoke("dev", key.id, now=NOW)

@@ -53,7 +53,7 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_requested_each_time(ope
 
 
 async def test_nobody_else_waits_while_a_key_is_requested(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 4 * PATIENCE_S)
+    monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 4 * PATIENCE_S)
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     asked = asyncio.Event()
@@ -106,7 +106,7 @@ async def test_it_is_requested_ever_more_rarely_and_another_at_once(monkeypatch:
     assert len(asked) < 12
 
 
-async def test_a_request_that_comes_meanwhile_waits_for_the_same_answer() -> None:
+async def test_a_request_that_comes_meanwhile_waits_for_the_same_response() -> None:
     missing, asked = MissingKeys(), list[None]()
     missing.ask = lambda _ids: asked.append(None)
     waiting = [asyncio.create_task(missing.request_reload({name})) for name in ("a", "a", "b")]
@@ -118,12 +118,12 @@ async def test_a_request_that_comes_meanwhile_waits_for_the_same_answer() -> Non
 
 
 async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 0.05)
+    monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 0.05)
     missing, asked = MissingKeys(), list[None]()
     missing.ask = lambda _ids: asked.append(None)
     first = asyncio.create_task(missing.request_reload({"a"}))
     await asyncio.sleep(0)
-    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", PATIENCE_S)
+    monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", PATIENCE_S)
     second = asyncio.create_task(missing.request_reload({"a"}))
     await asyncio.sleep(0)
     assert not await first
@@ -135,8 +135,8 @@ async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.M
     assert len(asked) == 2
 
 
-async def test_an_answer_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 0.05)
+async def test_a_response_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 0.05)
     missing = MissingKeys()
     missing.ask = lambda _ids: None
     assert not await missing.request_reload({"a"})

@@ -20,7 +20,7 @@ from gateway.records.integration import Integration
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.secret import Secret
 from gateway.store import Store, StoreRefused, rotation
-from gateway.store import rotation as answer_keys
+from gateway.store import rotation as response_keys
 from gateway.store.connection_rows import SealedRows
 from gateway.store.preflight_checks import SEALED
 from tests.fakes.journal import JournalFile
@@ -362,11 +362,11 @@ def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(monkeypa
 
 
 @sqlite_only
-async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_rotation(
+async def test_what_was_returned_to_a_refresh_that_was_cut_off_is_read_after_a_rotation(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reply is on disk, sealed with the previous data key, which is kept as long as the refresh is open."""
-    monkeypatch.setattr(answer_keys, "REFRESHES_S", 0.0)
+    monkeypatch.setattr(response_keys, "REFRESHES_S", 0.0)
     store = await opener(KEY)
     await fill(store, 2)
     row = await store.connections.get(nth(1, "prod"))

@@ -123,8 +123,8 @@ class ConnectSite:
 
     async def link(self, **body: Any) -> str:
         wish = {"end_user": {"id": "u1", "display_name": "Ada Lovelace", "email": "ada@example.com"}, **body}
-        answer = await self.gateway.json("POST", "/connect/sessions", json=wish, expect=201)
-        link: str = answer["data"]["connect_link"]
+        response = await self.gateway.json("POST", "/connect/sessions", json=wish, expect=201)
+        link: str = response["data"]["connect_link"]
         return link
 
     async def token(self, **body: Any) -> str:

@@ -37,9 +37,9 @@ async def test_the_address_for_programs_asks_a_browser_to_confirm(page: Any, sit
     body = {"end_user": {"id": "u1", "display_name": "Ada Lovelace"}}
     async with (
         ClientSession() as agent,
-        agent.post(f"{site.gateway.url}/connect/sessions", headers=headers, json=body) as answer,
+        agent.post(f"{site.gateway.url}/connect/sessions", headers=headers, json=body) as response,
     ):
-        token = (await answer.json())["data"]["token"]
+        token = (await response.json())["data"]["token"]
     await page.goto(f"{site.gateway.url}/oauth/connect/issues?connect_session_token={token}&ws_client_id=w1")
     assert token not in page.url
     assert await page.locator(".whom p").all_inner_texts() == [

@@ -176,8 +176,8 @@ async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -
     await page.wait_for_selector("dl")
     made = (await site.connections())[0]
     body = {"connection_id": made["connection_id"], "integration_id": "northwind"}
-    answer = await site.gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    await page.goto(answer["data"]["connect_link"])
+    response = await site.gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    await page.goto(response["data"]["connect_link"])
     assert await page.input_value('[name="params[account]"]') == "acme"
     assert await page.locator("h1").inner_text() == "Reconnect Northwind CRM"
     assert "ada@example.com" in await page.locator(".whom").inner_text()

@@ -87,8 +87,8 @@ async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGatew
     rows.append(Operation("refresh", now - timedelta(seconds=3), "r0", "dev", "tracker", "anna", duration_ms=41.0))
     await running.runtime.store.call_log.add_many(rows)
     for method in ("GET", "GET", "DELETE"):
-        async with running.proxied("anna", "/items/1", method, headers={"Authorization": f"Bearer {key}"}) as answer:
-            assert answer.status == (403 if method == "DELETE" else 200)
+        async with running.proxied("anna", "/items/1", method, headers={"Authorization": f"Bearer {key}"}) as response:
+            assert response.status == (403 if method == "DELETE" else 200)
     await running.runtime.call_queue.flush()
     await running.runtime.audit_keeper.once()
     return running
@@ -141,9 +141,9 @@ async def test_every_view_is_whole_and_axe_finds_nothing(busy: RunningGateway, b
     said: list[str] = []
     page.on("console", lambda one: said.append(one.text))
     for name, path in VIEWS.items():
-        answer = await page.goto(await address(busy, path))
-        assert answer.status == 200, name
-        assert len(await answer.body()) <= 40_000, name
+        response = await page.goto(await address(busy, path))
+        assert response.status == 200, name
+        assert len(await response.body()) <= 40_000, name
         assert await violations(page) == [], name
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         cut = "[...document.querySelectorAll('.wide')].filter(one => one.scrollWidth > one.clientWidth).length"
@@ -177,7 +177,7 @@ async def test_everything_is_done_without_javascript(busy: RunningGateway, brows
     assert "gateway console" in await page.locator("main").inner_text()
 
 
-async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_answer(
+async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_respond(
     running: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(now_view, "LIVE_S", 1)

@@ -37,9 +37,9 @@ async def test_somebody_signs_in_by_a_certified_provider(
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
             page = await provider.authorize(browser, f"{running.url}/console/sign-in/oidc")
             assert page.url.startswith(f"{running.url}/console/")
-            async with browser.get(f"{running.url}/console/dev") as answer:
-                text = await answer.text()
-                assert answer.status == (200 if status == 200 else 401)
+            async with browser.get(f"{running.url}/console/dev") as response:
+                text = await response.text()
+                assert response.status == (200 if status == 200 else 401)
             if status == 200:
                 assert USER in text
                 assert ("(viewer)" in text) == (viewers == "platform")

@@ -31,7 +31,7 @@ class FakeProvider:
         """Let `handler` answer requests whose path begins with `path`; the longest such path wins."""
         self._handlers[path] = handler
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def response(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.seen.append((request.method, request.raw_path, request.headers, body))
         fitting = [path for path in self._handlers if request.path.startswith(path)]
@@ -48,7 +48,7 @@ async def far(aiohttp_server: AiohttpServer) -> FakeProvider:
     """A provider at `far.url` without any path."""
     made = FakeProvider()
     app = web.Application(client_max_size=64 << 20)
-    app.router.add_route("*", "/{path:.*}", made.answer)
+    app.router.add_route("*", "/{path:.*}", made.response)
     server = await aiohttp_server(app)
     made.url = f"http://127.0.0.1:{server.port}"
     return made
@@ -114,8 +114,8 @@ async def connect(gateway: RunningGateway, query: str = "", **session: Any) -> t
     """Walk through an authorization as a browser does. Return the last page's status and text."""
     token = await gateway.session_token(**session)
     address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{query}"
-    async with gateway.http.get(address) as answer:
-        return answer.status, await answer.text()
+    async with gateway.http.get(address) as response:
+        return response.status, await response.text()
 
 
 async def only_id(gateway: RunningGateway) -> str:

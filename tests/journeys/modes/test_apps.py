@@ -88,11 +88,11 @@ async def test_an_app_is_installed_and_its_token_renewed(far: FakeProvider, star
     shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
     assert (shown["credentials"]["type"], shown["credentials"]["access_token"]) == ("APP", "ghs_1")
     assert shown["connection_config"]["installation_id"] == "42"
-    async with gateway.proxied(connection_id) as answer:
-        assert answer.status == 200
+    async with gateway.proxied(connection_id) as response:
+        assert response.status == 200
     later(3601)
-    async with gateway.proxied(connection_id) as answer:
-        assert answer.status == 200
+    async with gateway.proxied(connection_id) as response:
+        assert response.status == 200
     assert forge.issued == 2
 
 
@@ -101,8 +101,8 @@ async def test_an_installation_is_imported_by_its_number(far: FakeProvider, star
     gateway = await start(integration(far), **app(far))
     shown = await imported(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
     assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
-    answer = await imported(gateway, credentials={"type": "APP", "installation_id": "43"}, expect=400)
-    assert "404: Not Found" in answer["error"]["message"]
+    response = await imported(gateway, credentials={"type": "APP", "installation_id": "43"}, expect=400)
+    assert "404: Not Found" in response["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ async def test_an_app_and_its_users_grant_stand_side_by_side(far: FakeProvider, 
     assert (shown["credentials"]["type"], shown["credentials"]["access_token"]) == ("APP", "ghs_1")
     assert shown["credentials"]["user"]["access_token"] == "ghu_1"
     assert "refresh_token" not in str(shown)
-    async with gateway.proxied(connection_id) as answer:
-        assert (await answer.json())["user"] == "ghs_1"
+    async with gateway.proxied(connection_id) as response:
+        assert (await response.json())["user"] == "ghs_1"
     later(3601)
     shown = await gateway.json("GET", path)
     assert (shown["credentials"]["access_token"], shown["credentials"]["user"]["access_token"]) == ("ghs_2", "ghu_1")
@@ -162,8 +162,8 @@ async def test_before_the_app_is_installed_the_users_grant_serves(far: FakeProvi
     assert (await connect(gateway))[0] == 200
     connection_id = await only_id(gateway)
     later(28_801)
-    async with gateway.proxied(connection_id) as answer:
-        assert answer.status == 200
+    async with gateway.proxied(connection_id) as response:
+        assert response.status == 200
     assert forge.users == 2
 
 
@@ -190,13 +190,13 @@ async def test_a_plugin_is_installed_and_its_own_key_sent(far: FakeProvider, sta
     status, html = await connect(gateway)
     assert status == 200, html
     connection_id = await only_id(gateway)
-    async with gateway.proxied(connection_id, "") as answer:
-        assert answer.status == 200
+    async with gateway.proxied(connection_id, "") as response:
+        assert response.status == 200
     shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
     assert shown["credentials"] == {"type": "BASIC", "username": "plugin-id", "password": "plugin-key"}
     config = {"website_id": "w-9"}
     credentials = {"type": "INSTALL_PLUGIN", "username": "plugin-id", "password": "plugin-key"}
     await imported(gateway, credentials=credentials, connection_config=config)
-    async with gateway.proxied("c1", "") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1", "") as response:
+        assert response.status == 200
     assert (await read(gateway))["connection_config"] == config

@@ -100,8 +100,8 @@ async def test_a_consent_page_that_is_a_script_gets_the_request_behind_its_route
     )
     token = await gateway.session_token()
     address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with gateway.http.get(address, allow_redirects=False) as answer:
-        base, _, fragment = answer.headers["Location"].partition("#")
+    async with gateway.http.get(address, allow_redirects=False) as response:
+        base, _, fragment = response.headers["Location"].partition("#")
     assert base == f"{far.url}/"
     route, _, query = fragment.partition("?")
     assert (route, dict(parse_qsl(query))["client_id"]) == ("/oauth-authorize", "our client")
@@ -135,5 +135,5 @@ async def test_the_form_of_an_address_follows_from_the_settings_that_were_given(
         ({"own": "mine"}, "/own/mine", "/api/own/mine/x"),
     ):
         await imported(gateway, credentials=credentials, connection_config=config)
-        async with gateway.proxied("c1") as answer:
-            assert (asked[-1], (await answer.json())["path"]) == (token_path, path)
+        async with gateway.proxied("c1") as response:
+            assert (asked[-1], (await response.json())["path"]) == (token_path, path)

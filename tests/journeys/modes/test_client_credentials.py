@@ -35,8 +35,8 @@ class Issuer:
             return web.json_response(
                 {"error": "invalid_client", "error_description": "no such client its:secret"}, status=401
             )
-        answer: dict[str, Any] = {"access_token": f"cc-{len(self.asked)}", "token_type": "Bearer"}
-        return web.json_response(answer | ({"expires_in": self.ttl_s} if self.ttl_s else {}))
+        response: dict[str, Any] = {"access_token": f"cc-{len(self.asked)}", "token_type": "Bearer"}
+        return web.json_response(response | ({"expires_in": self.ttl_s} if self.ttl_s else {}))
 
     async def api(self, request: web.Request) -> web.Response:
         known = request.headers.get("Authorization") == f"Bearer cc-{len(self.asked)}"
@@ -54,11 +54,11 @@ async def test_a_client_is_exchanged_used_and_exchanged_again(far: FakeProvider,
         "client_id": "its client",
         "client_secret": "its:secret",
     }
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     later(3601)
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     assert (await read(gateway))["credentials"]["token"] == "cc-2"
     assert len(issuer.asked) == 2
 
@@ -78,9 +78,9 @@ async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without
     Issuer(far)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
     wrong = {**CLIENT, "client_id": "another"}
-    answer = await imported(gateway, credentials=wrong, expect=400)
-    assert answer["error"]["code"] == "connection_test_failed"
-    assert "no such client ***" in answer["error"]["message"]
+    response = await imported(gateway, credentials=wrong, expect=400)
+    assert response["error"]["code"] == "connection_test_failed"
+    assert "no such client ***" in response["error"]["message"]
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -92,8 +92,8 @@ async def test_an_endpoint_that_is_down_stores_nothing_and_is_no_fault_of_the_ca
 
     far.on("/token", down)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
-    answer = await imported(gateway, credentials=CLIENT, expect=502)
-    assert answer["error"]["code"] == "upstream_unreachable"
+    response = await imported(gateway, credentials=CLIENT, expect=502)
+    assert response["error"]["code"] == "upstream_unreachable"
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -103,8 +103,8 @@ async def test_a_token_that_is_brought_along_is_used_until_its_end(far: FakeProv
     await imported(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
     assert issuer.asked == []
     assert (await read(gateway))["credentials"]["token"] == "brought"
-    async with gateway.proxied("c1") as answer:  # rejected, so refreshed and sent again
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:  # rejected, so refreshed and sent again
+        assert response.status == 200
     assert len(issuer.asked) == 1
 
 
@@ -112,8 +112,8 @@ async def test_a_token_that_is_brought_along_is_used_until_its_end(far: FakeProv
 async def test_half_a_client_is_refused_by_name(far: FakeProvider, start: Any, missing: str) -> None:
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
     half = {name: text for name, text in CLIENT.items() if name != missing}
-    answer = await imported(gateway, credentials=half, expect=400)
-    assert [issue["path"] for issue in answer["error"]["errors"]] == [["credentials", missing]]
+    response = await imported(gateway, credentials=half, expect=400)
+    assert [issue["path"] for issue in response["error"]["errors"]] == [["credentials", missing]]
 
 
 async def test_a_client_with_a_key_signs_its_proof(far: FakeProvider, start: Any) -> None:

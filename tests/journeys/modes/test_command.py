@@ -83,8 +83,8 @@ async def test_credentials_are_renewed_and_what_fails_is_reported(far: FakeProvi
     body = {"provider_config_key": "tracker", "connection_id": "c2", "credentials": dead}
     await gateway.json("POST", "/connections", json=body, expect=201)
     code, out, err = await command(gateway, "refresh", "--integration", "tracker", "--all", "--json")
-    answer = {one["connection_id"]: one["outcome"] for one in json.loads(out)["connections"]}
-    assert (code, answer) == (1, {"c1": "renewed", "c2": "failed", "c3": "renewed"}), err
+    response = {one["connection_id"]: one["outcome"] for one in json.loads(out)["connections"]}
+    assert (code, response) == (1, {"c1": "renewed", "c2": "failed", "c3": "renewed"}), err
     assert provider.renewed == 2
     shown = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")
     assert shown["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway has the token too

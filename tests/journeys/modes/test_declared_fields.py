@@ -105,13 +105,13 @@ def signature(path: str) -> str:
 
 
 async def assert_signed(gateway: RunningGateway, seen: list[dict[str, str]], connection_id: str = "c1") -> None:
-    async with gateway.proxied(connection_id, "/orders") as answer:
-        assert answer.status == 200, await answer.text()
+    async with gateway.proxied(connection_id, "/orders") as response:
+        assert response.status == 200, await response.text()
     assert seen[-1]["x-signature"] == signature("/api/orders")
     assert seen[-1]["x-plain"] == SECRET
-    async with gateway.proxied(connection_id, "/orders", headers={"Gateway-Dry-Run": "true"}) as answer:
-        assert answer.status == 200
-        shown = await answer.text()
+    async with gateway.proxied(connection_id, "/orders", headers={"Gateway-Dry-Run": "true"}) as response:
+        assert response.status == 200
+        shown = await response.text()
     assert SECRET not in shown
     assert signature("/api/orders") not in shown
 
@@ -133,10 +133,10 @@ async def test_a_declared_field_is_imported_shown_signed_with_and_masked(
     assert (await read(gateway))["credentials"]["apiSecret"] == SECRET
     await assert_signed(gateway, seen)
     await gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    status, answer = await post(
+    status, response = await post(
         gateway, MODES[mode][2], {**MODES[mode][1], "apiSecret": SECRET}, query=QUERY.get(mode, "")
     )
-    assert status == 200, answer
+    assert status == 200, response
     await assert_signed(gateway, seen, await only_id(gateway))
 
 
@@ -144,16 +144,16 @@ async def test_the_connect_page_asks_for_a_declared_field(far: FakeProvider, sta
     seen = play(far)
     gateway = await start(**entry_of("API_KEY", far))
     token = await gateway.session_token()
-    async with gateway.http.get(f"{gateway.url}/connect?session_token={token}", headers=BROWSER) as answer:
-        address, html = f"{answer.url}/i/tracker", await answer.text()
-        assert answer.status == 200, html
+    async with gateway.http.get(f"{gateway.url}/connect?session_token={token}", headers=BROWSER) as response:
+        address, html = f"{response.url}/i/tracker", await response.text()
+        assert response.status == 200, html
     assert 'name="credentials[apiSecret]"' in html
     assert html.count('type="password"') == 2
     form = {"credentials[apiKey]": "k-1", "credentials[apiSecret]": "short"}
     await submit(gateway.http, address, form)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
-    answer = await submit(gateway.http, address, form | {"credentials[apiSecret]": SECRET})
-    assert answer.status == 200, await answer.text()
+    response = await submit(gateway.http, address, form | {"credentials[apiSecret]": SECRET})
+    assert response.status == 200, await response.text()
     await assert_signed(gateway, seen, await only_id(gateway))
 
 

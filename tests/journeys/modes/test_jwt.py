@@ -54,15 +54,15 @@ async def test_the_far_side_verifies_what_we_signed(far: FakeProvider, start: An
     typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": pem}
     shown = await imported(gateway, credentials=typed)
     assert shown["credentials"]["privateKey"] == pem
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     first = verifier.tokens[0]
     assert (first.header["kid"], first.claims["iss"], first.claims["aud"]) == ("k1", "me", "far")
     assert first.claims["exp"] - first.claims["iat"] == 900
     assert "scope" not in first.claims  # its setting is missing
     later(901)
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     assert verifier.tokens[1].claims["iat"] >= first.claims["iat"] + 901
     assert (await read(gateway))["credentials"]["token"] != shown["credentials"]["token"]
 
@@ -80,8 +80,8 @@ async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(far
     }
     gateway = await start(**spec)
     await imported(gateway, credentials={"type": "JWT", "key": {"secret": secret.hex()}})
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     assert (verifier.tokens[0].header["kid"], "iss" in verifier.tokens[0].claims) == ("k", False)
 
 
@@ -89,13 +89,13 @@ async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(far
 async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(far: FakeProvider, start: Any, text: str) -> None:
     gateway = await start(**entry("RS256"))
     typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": text}
-    answer = await imported(gateway, credentials=typed, expect=400)
-    assert answer["error"]["code"] == "connection_test_failed"
-    assert "private key cannot be read" in answer["error"]["message"]
-    assert text not in answer["error"]["message"]
+    response = await imported(gateway, credentials=typed, expect=400)
+    assert response["error"]["code"] == "connection_test_failed"
+    assert "private key cannot be read" in response["error"]["message"]
+    assert text not in response["error"]["message"]
 
 
 async def test_what_the_entry_asks_for_is_requested_by_name(far: FakeProvider, start: Any) -> None:
     gateway = await start(**entry("RS256"))
-    answer = await imported(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
-    assert {issue["path"][-1] for issue in answer["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}
+    response = await imported(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
+    assert {issue["path"][-1] for issue in response["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}

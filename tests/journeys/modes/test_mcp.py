@@ -69,10 +69,10 @@ class Server:
             return web.json_response(registered, status=201)
         client = f"client-{len(self.clients) + 1}"
         self.clients[client] = asked
-        answer = {"client_id": client, **asked}
+        response = {"client_id": client, **asked}
         if self.secret:
-            answer |= {"client_secret": self.secret, "token_endpoint_auth_method": "client_secret_basic"}
-        return web.json_response(answer, status=201)
+            response |= {"client_secret": self.secret, "token_endpoint_auth_method": "client_secret_basic"}
+        return web.json_response(response, status=201)
 
     async def authorize(self, request: web.Request) -> web.Response:
         query = dict(request.query)
@@ -115,8 +115,8 @@ def asked_for(far: FakeProvider) -> str:
 
 
 async def call(gateway: RunningGateway, connection_id: str) -> int:
-    async with gateway.proxied(connection_id, "", "POST", json={"jsonrpc": "2.0"}) as answer:
-        return int(answer.status)
+    async with gateway.proxied(connection_id, "", "POST", json={"jsonrpc": "2.0"}) as response:
+        return int(response.status)
 
 
 @pytest.mark.parametrize("hint", [True, False])
@@ -177,7 +177,7 @@ async def test_servers_of_the_python_sdk_take_the_client_that_they_registered(
         )
 
 
-async def test_the_entry_decides_how_the_client_proves_itself_whatever_the_registration_answers(
+async def test_the_entry_decides_how_the_client_proves_itself_whatever_the_registration_returns(
     far: FakeProvider, start: Any
 ) -> None:
     server = Server(far)
@@ -234,8 +234,8 @@ async def test_a_server_that_lies_about_itself_is_refused_before_anybody_is_sent
     gateway = await start(**generic())
     token = await gateway.session_token()
     address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(far)}"
-    async with gateway.http.get(address, allow_redirects=False) as answer:
-        assert answer.status in {400, 502}, await answer.text()
+    async with gateway.http.get(address, allow_redirects=False) as response:
+        assert response.status in {400, 502}, await response.text()
     assert server.clients == {}
 
 
@@ -287,8 +287,8 @@ async def test_the_document_at_the_client_id_says_who_we_are(far: FakeProvider, 
     server = Server(far)
     gateway = await start(**generic(client_registration="metadata_document"))
     address = f"{gateway.url}/oauth/client-metadata/dev/tracker"
-    async with gateway.http.get(address) as answer:
-        document = await answer.json()
+    async with gateway.http.get(address) as response:
+        document = await response.json()
     assert document["client_id"] == address
     assert document["redirect_uris"] == [f"{gateway.url}/oauth/callback"]
     assert document["token_endpoint_auth_method"] == "none"
@@ -296,5 +296,5 @@ async def test_the_document_at_the_client_id_says_who_we_are(far: FakeProvider, 
     assert status == 200, html
     assert server.clients == {}
     assert server.asked[0]["client_id"] == address
-    async with gateway.http.get(f"{gateway.url}/oauth/client-metadata/dev/other") as answer:
-        assert answer.status == 404
+    async with gateway.http.get(f"{gateway.url}/oauth/client-metadata/dev/other") as response:
+        assert response.status == 404

@@ -29,7 +29,7 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     listening.load_cert_chain(folder / "server.pem")
     seen: list[Any] = []
 
-    async def answer(request: web.Request) -> web.Response:
+    async def response(request: web.Request) -> web.Response:
         assert request.transport is not None
         who = dict(pair[0] for pair in request.transport.get_extra_info("peercert")["subject"])["commonName"]
         seen.append((request.path, who))
@@ -40,7 +40,7 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         )
 
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
+    app.router.add_route("*", "/{path:.*}", response)
     running = TestServer(app, scheme="https", host="localhost")
     await running.start_server(ssl=listening)
 
@@ -70,17 +70,17 @@ async def test_token_and_calls_show_the_connections_own_certificate(far: FakePro
     gateway = await gateway_of(far, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
     await imported(gateway, credentials={**credentials, "client_private_key": identity.key})
-    async with gateway.proxied("c1") as answer:
-        assert (answer.status, await answer.json()) == (200, {"who": "customer"})
+    async with gateway.proxied("c1") as response:
+        assert (response.status, await response.json()) == (200, {"who": "customer"})
     assert seen == [("/token", "customer"), ("/api/x", "customer")]
 
 
 async def test_without_a_certificate_the_connection_is_not_even_tried(far: FakeProvider, start: Any, bank: Any) -> None:
     gateway = await gateway_of(far, start, bank[0])
-    answer = await imported(
+    response = await imported(
         gateway, credentials={"type": "OAUTH2_CC", "client_id": "c", "client_secret": "s"}, expect=400
     )
-    assert answer["error"]["errors"][0]["path"] == ["credentials", "client_certificate"]
+    assert response["error"]["errors"][0]["path"] == ["credentials", "client_certificate"]
 
 
 async def test_a_certificate_of_another_authority_is_refused_by_the_provider(
@@ -90,8 +90,8 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_provider(
     stranger, _ = issued("stranger")
     gateway = await gateway_of(far, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": stranger.certificate}
-    answer = await imported(gateway, credentials={**credentials, "client_private_key": stranger.key}, expect=502)
-    assert answer["error"]["code"] == "upstream_unreachable"
+    response = await imported(gateway, credentials={**credentials, "client_private_key": stranger.key}, expect=502)
+    assert response["error"]["code"] == "upstream_unreachable"
     assert seen == []
 
 
@@ -102,9 +102,9 @@ async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(
     other, _ = issued("other")
     gateway = await gateway_of(far, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
-    answer = await imported(gateway, credentials={**credentials, "client_private_key": other.key}, expect=400)
-    assert "do not belong together" in answer["error"]["message"]
-    assert identity.key not in json_of(answer)
+    response = await imported(gateway, credentials={**credentials, "client_private_key": other.key}, expect=400)
+    assert "do not belong together" in response["error"]["message"]
+    assert identity.key not in json_of(response)
 
 
 async def test_a_connection_never_travels_under_anothers_certificate(far: FakeProvider, start: Any, bank: Any) -> None:
@@ -113,8 +113,8 @@ async def test_a_connection_never_travels_under_anothers_certificate(far: FakePr
     gateway = await gateway_of(far, start, url)
     base = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
     await imported(gateway, credentials={**base, "client_private_key": identity.key})
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     # A call without a certificate must not find the pool that is open now.
     runtime = gateway.runtime
     with pytest.raises(egress_client.EgressError):
@@ -139,6 +139,6 @@ async def test_a_key_may_need_a_certificate_too(far: FakeProvider, start: Any, b
     certificate = {"client_certificate": identity.certificate, "client_private_key": identity.key}
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "bank-1", **certificate})
     for _ in range(3):
-        async with gateway.proxied("c1") as answer:
-            assert answer.status == 200
+        async with gateway.proxied("c1") as response:
+            assert response.status == 200
     assert seen == [("/api/x", "customer")] * 3

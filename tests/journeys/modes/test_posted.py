@@ -29,9 +29,9 @@ async def post(
     token = token or await gateway.session_token(**session)
     address = f"{gateway.url}{path}/tracker?connect_session_token={token}{query}"
     options: dict[str, Any] = {"skip_auto_headers": ["Content-Type"]} if body is None else {"json": body}
-    async with gateway.http.post(address, headers={"Origin": "https://app.example.com"}, **options) as answer:
-        assert answer.headers["Access-Control-Allow-Origin"] == "*"
-        return answer.status, await answer.json()
+    async with gateway.http.post(address, headers={"Origin": "https://app.example.com"}, **options) as response:
+        assert response.headers["Access-Control-Allow-Origin"] == "*"
+        return response.status, await response.json()
 
 
 FORMS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
@@ -99,9 +99,9 @@ async def test_each_mode_connects_by_its_form(far: FakeProvider, start: Any, pat
     )
     assert status == 200, reply
     assert reply == {"connectionId": await only_id(gateway), "providerConfigKey": "tracker"}
-    async with gateway.proxied(reply["connectionId"]) as answer:
-        assert answer.status == 200
-        assert sent.items() <= (await answer.json()).items()
+    async with gateway.proxied(reply["connectionId"]) as response:
+        assert response.status == 200
+        assert sent.items() <= (await response.json()).items()
     shown = await gateway.json("GET", f"/connections/{reply['connectionId']}?provider_config_key=tracker")
     assert shown["end_user"]["id"] == "u1"
     assert shown["tags"]["end_user_id"] == "u1"
@@ -112,12 +112,16 @@ KEY = {"auth_mode": "API_KEY", "proxy": {"headers": {"x-key": "${apiKey}"}}}
 
 async def test_faults_are_named_by_their_place_in_the_body(far: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
-    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": ""})
-    assert (status, answer["error"]["code"], answer["error"]["errors"][0]["path"]) == (400, "invalid_body", ["apiKey"])
-    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": "k", "extra": 1})
-    assert (status, answer["error"]["errors"][0]["code"]) == (400, "unrecognized_keys")
-    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, query="&connection_id=mine")
-    assert (status, answer["error"]["code"]) == (400, "invalid_query_params")
+    status, response = await post(gateway, "/api-auth/api-key", {"apiKey": ""})
+    assert (status, response["error"]["code"], response["error"]["errors"][0]["path"]) == (
+        400,
+        "invalid_body",
+        ["apiKey"],
+    )
+    status, response = await post(gateway, "/api-auth/api-key", {"apiKey": "k", "extra": 1})
+    assert (status, response["error"]["errors"][0]["code"]) == (400, "unrecognized_keys")
+    status, response = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, query="&connection_id=mine")
+    assert (status, response["error"]["code"]) == (400, "invalid_query_params")
 
 
 @pytest.mark.parametrize(
@@ -126,14 +130,14 @@ async def test_faults_are_named_by_their_place_in_the_body(far: FakeProvider, st
 )
 async def test_an_address_is_for_one_mode(far: FakeProvider, start: Any, path: str, status: int, code: str) -> None:
     gateway = await start(**KEY)
-    answered, answer = await post(gateway, path, {})
-    assert (answered, answer["error"]["code"]) == (status, code)
+    responded, response = await post(gateway, path, {})
+    assert (responded, response["error"]["code"]) == (status, code)
 
 
 async def test_without_a_session_nobody_connects(far: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
-    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, token="nonsense")
-    assert (status, answer["error"]["code"]) == (401, "invalid_connect_session_token_format")
+    status, response = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, token="nonsense")
+    assert (status, response["error"]["code"]) == (401, "invalid_connect_session_token_format")
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -143,9 +147,9 @@ async def test_a_wrong_key_is_reported_to_the_end_user(far: FakeProvider, start:
 
     far.on("/api/me", me)
     gateway = await start(**{**KEY, "proxy": {**KEY["proxy"], "verification": {"endpoints": ["/me"]}}})
-    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": "k"})
-    assert (status, answer["error"]["code"]) == (400, "connection_test_failed")
-    assert "no such key" in answer["error"]["message"]
+    status, response = await post(gateway, "/api-auth/api-key", {"apiKey": "k"})
+    assert (status, response["error"]["code"]) == (400, "connection_test_failed")
+    assert "no such key" in response["error"]["message"]
 
 
 async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: FakeProvider, start: Any) -> None:
@@ -159,8 +163,8 @@ async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: Fake
         ({"client_id": "c"}, "missing_client_secret"),
         ({"client_id": "c", "client_secret": "s"}, "client_credentials_fetch_error"),
     ):
-        status, answer = await post(gateway, "/oauth2/auth", body)
-        assert (status, answer["error"]["code"]) == (400, code)
+        status, response = await post(gateway, "/oauth2/auth", body)
+        assert (status, response["error"]["code"]) == (400, code)
 
 
 async def test_the_back_end_decides_the_settings_that_it_fixed(far: FakeProvider, start: Any) -> None:
@@ -169,11 +173,11 @@ async def test_the_back_end_decides_the_settings_that_it_fixed(far: FakeProvider
     gateway = await start(**entry)
     defaults = {"tracker": {"connection_config": {"site": "fixed"}}}
     query = "&params[site]=chosen&params[set_by_us]=forged"
-    status, answer = await post(
+    status, response = await post(
         gateway, "/api-auth/api-key", {"apiKey": "k"}, query=query, integrations_config_defaults=defaults
     )
     assert status == 200
-    shown = await gateway.json("GET", f"/connections/{answer['connectionId']}?provider_config_key=tracker")
+    shown = await gateway.json("GET", f"/connections/{response['connectionId']}?provider_config_key=tracker")
     assert shown["connection_config"] == {"site": "fixed"}
 
 
@@ -194,21 +198,21 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
         request_signing={"scheme": "aws-sigv4", "region": "eu-west-1", "service": "sqs"},
     )
     role = {"role_arn": "arn:aws:iam::123456789012:role/reader"}
-    status, answer = await post(gateway, "/auth/aws-sigv4", role)
-    external = answer["error"]["payload"]["external_id"]
-    assert (status, external in answer["error"]["message"]) == (400, True)
+    status, response = await post(gateway, "/auth/aws-sigv4", role)
+    external = response["error"]["payload"]["external_id"]
+    assert (status, external in response["error"]["message"]) == (400, True)
     await post(gateway, "/auth/aws-sigv4", role)
     await post(gateway, "/auth/aws-sigv4", role, end_user={"id": "u2"})
     assert [one["ExternalId"] == external for one in asked] == [True, True, False]
-    status, answer = await post(gateway, "/auth/aws-sigv4", role, query="&params[external_id]=another")
-    assert answer["error"]["payload"]["external_id"] == external, "whose role it is the browser does not say"
-    status, answer = await post(gateway, "/auth/aws-sigv4", {**role, "external_id": "another's"})
-    assert (status, answer["error"]["errors"][0]["path"]) == (400, ["external_id"])
+    status, response = await post(gateway, "/auth/aws-sigv4", role, query="&params[external_id]=another")
+    assert response["error"]["payload"]["external_id"] == external, "whose role it is the browser does not say"
+    status, response = await post(gateway, "/auth/aws-sigv4", {**role, "external_id": "another's"})
+    assert (status, response["error"]["errors"][0]["path"]) == (400, ["external_id"])
 
 
 async def test_a_script_of_another_origin_may_ask_first(far: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
     headers = {"Origin": "https://app.example.com", "Access-Control-Request-Method": "POST"}
-    async with gateway.http.options(f"{gateway.url}/api-auth/api-key/tracker", headers=headers) as answer:
-        assert answer.status == 204
-        assert "Content-Type" in answer.headers["Access-Control-Allow-Headers"]
+    async with gateway.http.options(f"{gateway.url}/api-auth/api-key/tracker", headers=headers) as response:
+        assert response.status == 204
+        assert "Content-Type" in response.headers["Access-Control-Allow-Headers"]

@@ -30,16 +30,16 @@ def entry(far: FakeProvider, **more: Any) -> dict[str, Any]:
 class Endpoint:
     """A revocation endpoint: the requests, and the answer to each token in turn."""
 
-    def __init__(self, far: FakeProvider, *answers: web.Response) -> None:
+    def __init__(self, far: FakeProvider, *responses: web.Response) -> None:
         self.asked: list[tuple[dict[str, str], str]] = []
-        self.answers = list(answers)
+        self.responses = list(responses)
         far.on("/revoke", self.revoke)
 
     async def revoke(self, request: web.Request) -> web.Response:
         form = {name: values[0] for name, values in parse_qs(await request.text()).items()}
         self.asked.append((form, request.headers.get("Authorization", "")))
-        answer = self.answers.pop(0) if self.answers else web.Response()
-        return web.Response(status=answer.status, body=answer.body, headers=answer.headers.copy())
+        response = self.responses.pop(0) if self.responses else web.Response()
+        return web.Response(status=response.status, body=response.body, headers=response.headers.copy())
 
 
 async def delete(gateway: RunningGateway, query: str = "", expect: int = 200) -> Any:
@@ -64,8 +64,8 @@ async def test_both_tokens_are_ended_the_refresh_token_first(far: FakeProvider, 
         ({"token": "refresh/token", "token_type_hint": "refresh_token", **client}, ""),
         ({"token": "access token", "token_type_hint": "access_token", **client}, ""),
     ]
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 404
+    async with gateway.proxied("c1") as response:
+        assert response.status == 404
 
 
 async def test_the_client_proves_itself_as_in_token_requests(far: FakeProvider, start: Any) -> None:
@@ -78,7 +78,7 @@ async def test_the_client_proves_itself_as_in_token_requests(far: FakeProvider, 
 
 
 @pytest.mark.parametrize(
-    ("answer", "outcome", "detail"),
+    ("response", "outcome", "detail"),
     [
         (web.json_response({"error": "unsupported_token_type"}, status=400), "unsupported", "it answered 400: unsupp"),
         (
@@ -92,9 +92,9 @@ async def test_the_client_proves_itself_as_in_token_requests(far: FakeProvider, 
     ],
 )
 async def test_what_the_provider_says_is_reported_and_the_connection_is_gone_all_the_same(
-    far: FakeProvider, start: Any, answer: web.Response, outcome: str, detail: str
+    far: FakeProvider, start: Any, response: web.Response, outcome: str, detail: str
 ) -> None:
-    Endpoint(far, answer)
+    Endpoint(far, response)
     gateway = await start(CLIENT, **entry(far))
     await imported(gateway, credentials=GRANT)
     result = (await delete(gateway))["revocation"]
@@ -217,8 +217,8 @@ async def test_a_refresh_under_way_is_waited_for_so_that_no_new_token_outlives_t
     later(61)
 
     async def call() -> int:
-        async with gateway.proxied("c1") as answer:
-            return int(answer.status)
+        async with gateway.proxied("c1") as response:
+            return int(response.status)
 
     calling = asyncio.create_task(call())
     await asked.wait()

@@ -59,15 +59,15 @@ async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
     session = await gateway.session_token()
     query = {"connect_session_token": session, **{f"params[{name}]": text for name, text in params.items()}}
     begin = gateway.http.get(f"{gateway.url}/oauth/connect/tracker", params=query, allow_redirects=False)
-    async with begin as answer:
-        return dict(parse_qsl(urlsplit(answer.headers["Location"]).query))
+    async with begin as response:
+        return dict(parse_qsl(urlsplit(response.headers["Location"]).query))
 
 
 async def back(gateway: RunningGateway, address: str, expect: int = 200) -> str:
     """Open the callback in the browser and return the page."""
-    async with gateway.http.get(address) as answer:
-        html = await answer.text()
-        assert answer.status == expect, html
+    async with gateway.http.get(address) as response:
+        html = await response.text()
+        assert response.status == expect, html
         return html
 
 
@@ -121,16 +121,16 @@ async def test_a_short_lived_token_is_exchanged_for_a_long_lived_one_which_renew
     assert early["credentials"]["access_token"] == "long-1"
     assert tokens.refreshes == 0  # not requested: the provider would refuse
     passed = 59 * 86_400.0
-    async with gateway.proxied(connection_id, me) as answer:
-        assert answer.status == 200
+    async with gateway.proxied(connection_id, me) as response:
+        assert response.status == 200
     second = await shown(gateway, connection_id, "&force_refresh=true")
     assert (second["credentials"]["access_token"], tokens.refreshes) == ("long-2", 1)
     passed += 59 * 86_400.0  # the first token has expired by now
-    async with gateway.proxied(connection_id, me) as answer:
-        assert answer.status == 200
+    async with gateway.proxied(connection_id, me) as response:
+        assert response.status == 200
 
 
-async def test_a_numeric_id_of_the_first_answer_is_kept_as_a_setting(there: Internet, start: Any) -> None:
+async def test_a_numeric_id_of_the_first_response_is_kept_as_a_setting(there: Internet, start: Any) -> None:
     LongLivedTokens(
         there,
         "https://api.instagram.com/oauth/access_token",
@@ -198,15 +198,15 @@ async def test_calls_go_to_the_host_that_userinfo_names(
     one = await shown(gateway, connection_id)
     assert one["connection_config"] == {"baseUri": host, "accountId": "b"}
     assert (one["account"]["id"], one["account"]["label"]) == ("u-1", "ada@example.com")
-    async with gateway.proxied(connection_id, "/restapi/v2.1/accounts/b") as answer:
-        assert answer.status == 200
+    async with gateway.proxied(connection_id, "/restapi/v2.1/accounts/b") as response:
+        assert response.status == 200
     assert there.seen.count(("GET", f"{login}/oauth/userinfo")) == 1  # one call for settings and account
     elsewhere = {"Base-Url-Override": "https://na4.docusign.net"}
-    async with gateway.proxied(connection_id, "/x", headers=elsewhere) as answer:
-        assert (answer.status, there.seen[-1]) == (404, ("GET", "https://na4.docusign.net/x"))
+    async with gateway.proxied(connection_id, "/x", headers=elsewhere) as response:
+        assert (response.status, there.seen[-1]) == (404, ("GET", "https://na4.docusign.net/x"))
     for foreign in ("https://docusign.net", "https://a.b.docusign.net", "https://evil-docusign.net"):
-        async with gateway.proxied(connection_id, "/x", headers={"Base-Url-Override": foreign}) as answer:
-            assert (answer.status, answer.headers["Gateway-Error"]) == (400, "base_url_override_not_allowed")
+        async with gateway.proxied(connection_id, "/x", headers={"Base-Url-Override": foreign}) as response:
+            assert (response.status, response.headers["Gateway-Error"]) == (400, "base_url_override_not_allowed")
 
 
 async def test_nothing_is_stored_where_the_host_is_not_found_or_not_the_providers(there: Internet, start: Any) -> None:
@@ -225,8 +225,8 @@ async def test_an_imported_connection_of_before_calls_the_host_of_before(there: 
     gateway = await start("docusign", **CLIENT)
     settings = {"baseUri": "https://na1.docusign.net", "accountId": "00000000-0000-0000-0000-000000000001"}
     await gateway.imported({"access_token": "t-1"}, connection_config=settings)
-    async with gateway.proxied("c1") as answer:
-        assert (answer.status, there.seen[-1]) == (404, ("GET", "https://na1.docusign.net/x"))
+    async with gateway.proxied("c1") as response:
+        assert (response.status, there.seen[-1]) == (404, ("GET", "https://na1.docusign.net/x"))
 
 
 async def test_state_goes_into_the_exchange_where_the_provider_wants_it(there: Internet, start: Any) -> None:
@@ -271,8 +271,8 @@ async def test_the_next_page_on_a_host_of_another_is_not_followed(there: Interne
 
 async def pages(gateway: RunningGateway) -> list[Any]:
     """Return the lines of a whole list."""
-    async with gateway.proxied("c1", "/teammates", headers={"Gateway-Paginate": "all"}) as answer:
-        return [json.loads(line) for line in (await answer.text()).splitlines()]
+    async with gateway.proxied("c1", "/teammates", headers={"Gateway-Paginate": "all"}) as response:
+        return [json.loads(line) for line in (await response.text()).splitlines()]
 
 
 async def imported_key(there: Internet, gateway: RunningGateway) -> None:
@@ -291,8 +291,8 @@ async def test_fitbit_signs_webhooks_with_the_client_secret_and_an_ampersand(sta
     for key, status in ((b"our secret&", 200), (b"our secret", 401)):
         signature = b64encode(hmac.digest(key, body, "sha1")).decode()
         headers = {"X-Fitbit-Signature": signature, "Content-Type": "application/json"}
-        async with gateway.http.post(f"{gateway.url}/webhook/dev/tracker", data=body, headers=headers) as answer:
-            assert answer.status == status, await answer.text()
+        async with gateway.http.post(f"{gateway.url}/webhook/dev/tracker", data=body, headers=headers) as response:
+            assert response.status == status, await response.text()
 
 
 async def test_an_integration_that_gains_a_scope_marks_its_connections(there: Internet, start: Any) -> None:

@@ -112,12 +112,12 @@ async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: Fa
     shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
     assert shown["credentials"]["oauth_token_secret"] == "l/s"
     assert shown["connection_config"]["user_id"] == "7"
-    async with gateway.proxied(connection_id, "/a%20b/c?x=1&x=0&q=caf%C3%A9&e=") as answer:
-        assert answer.status == 200
-    async with gateway.proxied(connection_id, "/f?q=1", "POST", data={"status": "Hello & more", "a": "ü"}) as answer:
-        assert (await answer.json())["body"] == "status=Hello+%26+more&a=%C3%BC"
-    async with gateway.proxied(connection_id, "/j", "POST", json={"not": "signed"}) as answer:
-        assert answer.status == 200
+    async with gateway.proxied(connection_id, "/a%20b/c?x=1&x=0&q=caf%C3%A9&e=") as response:
+        assert response.status == 200
+    async with gateway.proxied(connection_id, "/f?q=1", "POST", data={"status": "Hello & more", "a": "ü"}) as response:
+        assert (await response.json())["body"] == "status=Hello+%26+more&a=%C3%BC"
+    async with gateway.proxied(connection_id, "/j", "POST", json={"not": "signed"}) as response:
+        assert response.status == 200
 
 
 async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: FakeProvider, start: Any) -> None:
@@ -126,8 +126,8 @@ async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: FakeProvi
     gateway = await oauth1(far, start)
     await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
     for _ in range(4):
-        async with gateway.proxied("c1", "/x") as answer:
-            assert answer.status == 200
+        async with gateway.proxied("c1", "/x") as response:
+            assert response.status == 200
     assert len(provider.nonces) == 4
 
 
@@ -136,8 +136,8 @@ async def test_a_retry_is_signed_again(far: FakeProvider, start: Any) -> None:
     gateway = await oauth1(far, start)
     await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
     provider.fail_next = 2
-    async with gateway.proxied("c1", "/x", headers={"Retries": "3"}) as answer:
-        assert (answer.status, answer.headers["Gateway-Attempts"]) == (200, "3")
+    async with gateway.proxied("c1", "/x", headers={"Retries": "3"}) as response:
+        assert (response.status, response.headers["Gateway-Attempts"]) == (200, "3")
     assert len(provider.nonces) == 3
 
 
@@ -177,8 +177,8 @@ async def test_token_based_authentication_signs_with_the_account_as_realm(far: F
     reply = await imported(gateway, credentials=credentials, expect=400)
     assert reply["error"]["code"] == "connection_validation_failed"
     await imported(gateway, credentials=credentials, connection_config={"accountId": "acme-sb1"})
-    async with gateway.proxied("c1", "/record?limit=2") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1", "/record?limit=2") as response:
+        assert response.status == 200
 
 
 class Aws:
@@ -275,8 +275,8 @@ async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(far: Fa
         ("/q", "POST", {"data": b"x" * 300_000}),
         ("/q", "DELETE", {}),
     ):
-        async with gateway.proxied("c1", path, method, **options) as answer:
-            assert answer.status == 200, (path, await answer.text())
+        async with gateway.proxied("c1", path, method, **options) as response:
+            assert response.status == 200, (path, await response.text())
 
 
 async def test_a_body_whose_length_nobody_knows_is_held_until_it_can_be_signed(far: FakeProvider, start: Any) -> None:
@@ -288,8 +288,8 @@ async def test_a_body_whose_length_nobody_knows_is_held_until_it_can_be_signed(f
         for _ in range(50):
             yield b"y" * 4000
 
-    async with gateway.proxied("c1", "/q", "POST", data=pieces()) as answer:
-        assert (await answer.json())["bytes"] == 200_000
+    async with gateway.proxied("c1", "/q", "POST", data=pieces()) as response:
+        assert (await response.json())["bytes"] == 200_000
 
 
 @pytest.mark.heavy
@@ -298,11 +298,11 @@ async def test_a_body_too_large_to_be_held_is_refused_unless_its_hash_is_known(f
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
     large = bytes(17 << 20)
-    async with gateway.proxied("c1", "/q", "PUT", data=io.BytesIO(large)) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (413, "body_too_large")
+    async with gateway.proxied("c1", "/q", "PUT", data=io.BytesIO(large)) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (413, "body_too_large")
     known = {"X-Amz-Content-Sha256": hashlib.sha256(large).hexdigest()}
-    async with gateway.proxied("c1", "/q", "PUT", data=io.BytesIO(large), headers=known) as answer:
-        assert (answer.status, (await answer.json())["bytes"]) == (200, 17 << 20)
+    async with gateway.proxied("c1", "/q", "PUT", data=io.BytesIO(large), headers=known) as response:
+        assert (response.status, (await response.json())["bytes"]) == (200, 17 << 20)
 
 
 async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: FakeProvider, start: Any, later: Any) -> None:
@@ -315,12 +315,12 @@ async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: FakePro
     shown = await imported(gateway, credentials={**role, "external_id": "cust-1"})
     assert shown["credentials"]["access_key_id"] == "ASIA1"
     assert shown["connection_config"]["region"] == "eu-west-1"
-    async with gateway.proxied("c1", "/q") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1", "/q") as response:
+        assert response.status == 200
     later(3601)
     assert (await read(gateway))["credentials"]["access_key_id"] == "ASIA2"
-    async with gateway.proxied("c1", "/q") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1", "/q") as response:
+        assert response.status == 200
     assert there.roles[-1]["RoleArn"] == role["role_arn"]
 
 
@@ -328,8 +328,8 @@ async def test_a_dry_run_shows_where_the_proof_goes_and_not_what_it_is(far: Fake
     Aws(far)
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
-    async with gateway.proxied("c1", "/q", headers={"Gateway-Dry-Run": "true"}) as answer:
-        body = await answer.json()
+    async with gateway.proxied("c1", "/q", headers={"Gateway-Dry-Run": "true"}) as response:
+        body = await response.json()
     shown = {name.lower(): value for name, value in body["headers"]}
     assert shown["authorization"] == "AWS4-HMAC-SHA256 ***"
     assert "secret/1" not in str(body)
@@ -367,8 +367,8 @@ async def test_templates_may_name_parts_of_the_request(far: FakeProvider, start:
         },
     )
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "key-1"})
-    async with gateway.proxied("c1", "/a?x=1", "GET", headers={"Retries": "1", "X-Sign": "forged"}) as answer:
-        assert answer.status == 200
-    async with gateway.proxied("c1", "/a?x=1", "POST", data={"b": "2", "a": "1"}) as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1", "/a?x=1", "GET", headers={"Retries": "1", "X-Sign": "forged"}) as response:
+        assert response.status == 200
+    async with gateway.proxied("c1", "/a?x=1", "POST", data={"b": "2", "a": "1"}) as response:
+        assert response.status == 200
     assert len({one["nonce"] for one in seen}) == 3

@@ -48,12 +48,14 @@ def door(far: FakeProvider, **more: Any) -> dict[str, Any]:
     }
 
 
-async def test_what_the_answer_of_a_single_request_holds_stands_in_proxied_ones(far: FakeProvider, start: Any) -> None:
+async def test_what_the_response_of_a_single_request_holds_stands_in_proxied_ones(
+    far: FakeProvider, start: Any
+) -> None:
     SignInProvider(far)
     gateway = await start(**door(far, body_format="json", proxy={"headers": {"x-session": "${step1.session.key}"}}))
     await imported(gateway, credentials=LOGIN)
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
 
 
 @pytest.mark.parametrize("body_format", ["form", "json"])
@@ -65,23 +67,23 @@ async def test_a_password_becomes_a_token_and_again_when_that_ends(
     shown = await imported(gateway, credentials=LOGIN)
     assert shown["credentials"]["token"] == "s-1"
     assert shown["credentials"]["raw"]["session"]["key"] == "s-1"
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     later(601)
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     assert there.count == 2
 
 
 async def test_a_wrong_password_fails_at_once_in_the_providers_words(far: FakeProvider, start: Any) -> None:
     SignInProvider(far)
     gateway = await start(**door(far))
-    answer = await imported(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)
-    assert answer["error"]["code"] == "connection_test_failed"
-    assert "422: Wrong password ***" in answer["error"]["message"]
+    response = await imported(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)
+    assert response["error"]["code"] == "connection_test_failed"
+    assert "422: Wrong password ***" in response["error"]["message"]
 
 
-async def test_later_steps_use_what_earlier_ones_answered(far: FakeProvider, start: Any) -> None:
+async def test_later_steps_use_what_earlier_ones_returned(far: FakeProvider, start: Any) -> None:
     async def first(request: web.Request) -> web.Response:
         assert request.headers["Authorization"] == "Basic " + base64.b64encode(b"id:key").decode()
         return web.json_response({"data": {"ticket": "t/1"}, "hosts": [{"name": "h1"}]})
@@ -115,8 +117,8 @@ async def test_later_steps_use_what_earlier_ones_answered(far: FakeProvider, sta
         proxy={"headers": {"authorization": "Bearer ${accessToken}", "x-host": "h1"}},
     )
     await imported(gateway, credentials={"type": "TWO_STEP", "id": "id", "key": "key"})
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     assert far.paths() == ["/first", "/second/t%2F1", "/third", "/api/x"]
 
 
@@ -155,8 +157,8 @@ async def test_an_assertion_that_we_sign_is_exchanged(far: FakeProvider, start: 
     )
     typed = {"email": "robot@example.com", "scopes": "a b", "privateKey": key.as_pem(private=True).decode()}
     await imported(gateway, credentials={"type": "TWO_STEP", **typed})
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
 
 
 async def test_a_refresh_token_is_used_where_there_is_a_place_for_it_and_else_the_password(
@@ -218,11 +220,11 @@ async def test_a_password_that_was_changed_asks_for_a_new_connection_but_goes_on
 
     far.on("/signin", refused)
     later(601)
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 424
-        body = (await answer.json())["error"]
+    async with gateway.proxied("c1") as response:
+        assert response.status == 424
+        body = (await response.json())["error"]
     assert body["payload"]["provider_message"] == "it answered 401: password was changed"
     far.on("/signin", there.sign_in)
     later(60)
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200

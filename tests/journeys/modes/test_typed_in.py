@@ -25,16 +25,16 @@ async def test_an_api_key_goes_where_the_entry_says(far: FakeProvider, start: An
     echo(far)
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-api-key": "${apiKey}"}})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
-    async with gateway.proxied("c1", headers={"X-Api-Key": "the caller's"}) as answer:
-        assert (await answer.json())["x-api-key"] == "k-1"
+    async with gateway.proxied("c1", headers={"X-Api-Key": "the caller's"}) as response:
+        assert (await response.json())["x-api-key"] == "k-1"
 
 
 async def test_basic_goes_into_authorization(far: FakeProvider, start: Any) -> None:
     echo(far)
     gateway = await start(auth_mode="BASIC")
     await imported(gateway, credentials={"type": "BASIC", "username": "Aladdin", "password": "open sesame"})
-    async with gateway.proxied("c1") as answer:
-        assert (await answer.json())["authorization"] == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
+    async with gateway.proxied("c1") as response:
+        assert (await response.json())["authorization"] == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
 
 
 async def test_without_a_credential_the_request_goes_as_it_is(far: FakeProvider, start: Any) -> None:
@@ -42,8 +42,8 @@ async def test_without_a_credential_the_request_goes_as_it_is(far: FakeProvider,
     gateway = await start(auth_mode="NONE")
     shown = await imported(gateway, credentials={"type": "NONE"})
     assert shown["credentials"] == {}
-    async with gateway.proxied("c1") as answer:
-        assert "authorization" not in await answer.json()
+    async with gateway.proxied("c1") as response:
+        assert "authorization" not in await response.json()
     reply = await imported(gateway, credentials={"type": "NONE", "apiKey": "k"}, expect=400)
     assert reply["error"]["errors"][0]["path"] == ["credentials", "apiKey"]
 
@@ -89,8 +89,8 @@ async def test_each_request_has_a_signature_of_its_own_that_the_far_side_can_che
     shown = await imported(gateway, credentials={"type": "SIGNATURE", "username": "ada", "password": "its password"})
     assert WSSE.fullmatch(shown["credentials"]["token"])
     for _ in range(3):
-        async with gateway.proxied("c1") as answer:
-            assert answer.status == 200
+        async with gateway.proxied("c1") as response:
+            assert response.status == 200
     assert len(nonces) == 3
     later(301)
     assert (await read(gateway))["credentials"]["token"] != shown["credentials"]["token"]
@@ -131,11 +131,11 @@ async def test_a_login_opens_a_session_whose_id_goes_with_every_request(
     typed = {"username": "ada", "password": "pw-1", "organization_id": "org-1", "dev_key": "key-1"}
     shown = await imported(gateway, credentials={"type": "BILL", **typed})
     assert (shown["credentials"]["session_id"], shown["credentials"]["user_id"]) == ("s-1", "u-1")
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     later(1801)
-    async with gateway.proxied("c1") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1") as response:
+        assert response.status == 200
     assert count == 2
     reply = await imported(gateway, credentials={"type": "BILL", **typed, "password": "wrong"}, expect=400)
     assert reply["error"]["code"] == "connection_test_failed"
@@ -160,11 +160,11 @@ async def test_a_credential_may_go_into_the_body_that_the_caller_sends(far: Fake
     gateway = await start(auth_mode="API_KEY", proxy={"body": body})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
     headers = {"Retries": "1", "Idempotency-Key": "i"}
-    async with gateway.proxied("c1", "/x", "POST", json={"q": 1, "auth": "mine"}, headers=headers) as answer:
-        reply = await answer.json()
+    async with gateway.proxied("c1", "/x", "POST", json={"q": 1, "auth": "mine"}, headers=headers) as response:
+        reply = await response.json()
     assert json.loads(reply["text"]) == {"auth": {"token": "k-1"}, "version": "2", "q": 1}
     assert reply["length"] == len(reply["text"])
-    async with gateway.proxied("c1", "/x", "POST", data={"q": "1", "version": "3"}) as answer:
-        assert (await answer.json())["text"] == "q=1&version=3&auth%5Btoken%5D=k-1"
-    async with gateway.proxied("c1", "/x", "POST", data=b"as it is") as answer:
-        assert (await answer.json())["text"] == "as it is"
+    async with gateway.proxied("c1", "/x", "POST", data={"q": "1", "version": "3"}) as response:
+        assert (await response.json())["text"] == "q=1&version=3&auth%5Btoken%5D=k-1"
+    async with gateway.proxied("c1", "/x", "POST", data=b"as it is") as response:
+        assert (await response.json())["text"] == "as it is"

@@ -34,10 +34,10 @@ async def connections(gateway: RunningGateway) -> list[Any]:
 async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far: FakeProvider, start: Any) -> None:
     guard(far)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
-    answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
-    assert answer["code"] == "connection_test_failed"
-    assert "with status 401: The key *** is not known to us. Nothing" in answer["message"]
-    assert answer["payload"] == {"status": 401, "provider_message": "The key *** is not known to us"}
+    response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    assert response["code"] == "connection_test_failed"
+    assert "with status 401: The key *** is not known to us. Nothing" in response["message"]
+    assert response["payload"] == {"status": 401, "provider_message": "The key *** is not known to us"}
     assert await connections(gateway) == []
     await imported(gateway, credentials=KEY)
     assert len(await connections(gateway)) == 1
@@ -48,18 +48,18 @@ async def test_a_refused_key_keeps_the_stored_connection(far: FakeProvider, star
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
     await imported(gateway, credentials=KEY)
     await imported(gateway, credentials=WRONG, expect=400)
-    async with gateway.proxied("c1", "/me") as answer:
-        assert answer.status == 200
+    async with gateway.proxied("c1", "/me") as response:
+        assert response.status == 200
 
 
-async def test_endpoints_are_tried_in_turn_until_one_answers(far: FakeProvider, start: Any) -> None:
+async def test_endpoints_are_tried_in_turn_until_one_responds(far: FakeProvider, start: Any) -> None:
     guard(far)
     verification = {"endpoints": ["/old/?v=1", "/me"]}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
     await imported(gateway, credentials=KEY)
     assert [path for _, path, _, _ in far.seen] == ["/api/old/?v=1", "/api/me"]
-    answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
-    assert answer["payload"]["status"] == 401  # the status that says most about the key, not the last or first one
+    response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    assert response["payload"]["status"] == 401  # the status that says most about the key, not the last or first one
 
 
 async def test_without_a_verification_the_credential_is_taken_as_it_is(far: FakeProvider, start: Any) -> None:
@@ -117,8 +117,8 @@ async def test_a_user_name_may_stand_in_the_path(far: FakeProvider, start: Any) 
 async def test_a_provider_that_cannot_be_reached_is_not_taken_for_a_wrong_key(far: FakeProvider, start: Any) -> None:
     verification = {"endpoints": ["/me"], "base_url_override": "http://127.0.0.1:1"}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
-    answer = (await imported(gateway, credentials=KEY, expect=502))["error"]
-    assert answer["code"] == "upstream_unreachable"
+    response = (await imported(gateway, credentials=KEY, expect=502))["error"]
+    assert response["code"] == "upstream_unreachable"
     assert await connections(gateway) == []
 
 
@@ -128,8 +128,8 @@ async def test_a_provider_in_trouble_is_reported_as_such(far: FakeProvider, star
 
     far.on("/api/me", down)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
-    answer = (await imported(gateway, credentials=KEY, expect=400))["error"]
-    assert (answer["code"], "it answered 503. Nothing was stored; try again" in answer["message"]) == (
+    response = (await imported(gateway, credentials=KEY, expect=400))["error"]
+    assert (response["code"], "it answered 503. Nothing was stored; try again" in response["message"]) == (
         "connection_test_failed",
         True,
     )
@@ -173,7 +173,7 @@ async def test_a_signed_call_is_signed_when_it_verifies_too(far: FakeProvider, s
     assert far.paths() == ["/api/me"]
 
 
-async def test_where_a_wrong_key_gets_a_200_the_answer_decides(far: FakeProvider, start: Any) -> None:
+async def test_where_a_wrong_key_gets_a_200_the_response_decides(far: FakeProvider, start: Any) -> None:
     async def me(request: web.Request) -> web.Response:
         if request.headers.get("X-Api-Key") != "right-key":
             return web.json_response({"ok": False, "error": "invalid_auth"})
@@ -182,9 +182,9 @@ async def test_where_a_wrong_key_gets_a_200_the_answer_decides(far: FakeProvider
     far.on("/api/me", me)
     proof = {"endpoints": ["/me"], "expect": {"ok": True, "team.id": "*", "error": "-"}}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": proof})
-    answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
-    assert answer["code"] == "connection_test_failed"
-    assert "rejected this credential with status 200: invalid_auth. Nothing" in answer["message"]
+    response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    assert response["code"] == "connection_test_failed"
+    assert "rejected this credential with status 200: invalid_auth. Nothing" in response["message"]
     assert await connections(gateway) == []
     await imported(gateway, credentials=KEY)
     assert len(await connections(gateway)) == 1

@@ -30,7 +30,7 @@ from tests.fakes.patience import PATIENCE_S
 
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text()
-ANSWERS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
+RESPONSES: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
 MAKE_RUN: Final = ".venv/bin/gateway demo"  # what `make run` runs, according to the Makefile
 
 
@@ -140,9 +140,9 @@ class Ada:
     application: str
 
     async def home(self) -> str:
-        async with self.http.get(self.application) as answer:
-            assert answer.status == 200, await answer.text()
-            return await answer.text()
+        async with self.http.get(self.application) as response:
+            assert response.status == 200, await response.text()
+            return await response.text()
 
     async def follow(self, text: str) -> VisitedPage:
         """Follow the link with that text on the start page, through the connect page and the sandbox's consent."""
@@ -151,14 +151,14 @@ class Ada:
         async with self.http.get(urljoin(self.application, address), headers=BROWSER) as page:
             connect_page = str(page.url)
         consent = await to_consent(self.http, connect_page)
-        return await visit(self.http, consent, ANSWERS)
+        return await visit(self.http, consent, RESPONSES)
 
     async def events(self, newest: str) -> list[str]:
         """Return everything that the application shows, once `newest` is Ada's last event."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                async with self.http.get(f"{self.application}/events") as answer:
-                    shown: list[str] = await answer.json()
+                async with self.http.get(f"{self.application}/events") as response:
+                    shown: list[str] = await response.json()
                 if [event for event in shown if event.endswith(" ada")][-1:] == [newest]:
                     return shown
                 await asyncio.sleep(0.05)

@@ -44,10 +44,10 @@ SignIn = Annotated[str, Cookie(alias="sign-in")]
 
 @app.post("/sign-in/{user}")
 async def sign_in(user: str) -> Response:
-    answer = Response(status_code=204)
+    response = Response(status_code=204)
     users[ticket := secrets.token_urlsafe(32)] = user
-    answer.set_cookie("sign-in", ticket, httponly=True, samesite="lax")  # lax: sent on the redirect back
-    return answer
+    response.set_cookie("sign-in", ticket, httponly=True, samesite="lax")  # lax: sent on the redirect back
+    return response
 
 
 @app.get("/connect")

@@ -38,9 +38,9 @@ class Provider:
         return server
 
     async def _sign_in(self, request: web.Request) -> web.Response:
-        answer = web.Response(text="signed in")
-        answer.set_cookie(SIGNED_IN, request.match_info["person"], path="/")
-        return answer
+        response = web.Response(text="signed in")
+        response.set_cookie(SIGNED_IN, request.match_info["person"], path="/")
+        return response
 
     async def _authorize(self, request: web.Request) -> web.Response:
         self.authorizations += 1

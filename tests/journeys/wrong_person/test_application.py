@@ -63,15 +63,15 @@ async def server(
 @pytest.fixture
 async def application(gateway_server: GatewayServer, server: Server) -> AsyncIterator[str]:
     """The URL of the application, which runs under uvicorn in its own process."""
-    status, answer = await gateway_server.call("POST", "/environment/webhook-signing-key/rotate", body={})
-    assert status == 200, answer
+    status, response = await gateway_server.call("POST", "/environment/webhook-signing-key/rotate", body={})
+    assert status == 200, response
     sock = free_socket()
     sock.listen()  # so that requests wait until uvicorn is ready
     arguments = ("-m", "uvicorn", "--fd", str(sock.fileno()), "tests.journeys.wrong_person.application:app")
     environ = {
         "GATEWAY_URL": gateway_server.url,
         "SECRET_KEY": gateway_server.secret_key,
-        "SIGNING_KEY": answer["data"]["webhook_signing_key"],
+        "SIGNING_KEY": response["data"]["webhook_signing_key"],
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -99,9 +99,9 @@ class User:
 
     async def link(self) -> str:
         """Return the link that the application creates for this user."""
-        async with self.http.get(f"{self.application}/connect", allow_redirects=False) as answer:
-            assert answer.status == 303, await answer.text()
-            return answer.headers["Location"]
+        async with self.http.get(f"{self.application}/connect", allow_redirects=False) as response:
+            assert response.status == 303, await response.text()
+            return response.headers["Location"]
 
     async def connect(self, link: str) -> VisitedPage:
         """Walk through the gateway's page, the server's sign-in and its consent. Return the last page."""
@@ -113,8 +113,8 @@ class User:
 @asynccontextmanager
 async def user(name: str, application: str, server: Server) -> AsyncIterator[User]:
     async with browser() as http:
-        async with http.post(f"{application}/sign-in/{name}") as answer:
-            assert answer.status == 204
+        async with http.post(f"{application}/sign-in/{name}") as response:
+            assert response.status == 204
         yield User(name, application, server, http)
 
 
@@ -136,8 +136,8 @@ async def whose(gateway: GatewayServer) -> dict[str, str]:
     found = {}
     for one in listed["connections"]:
         names = {"Provider-Config-Key": "accounts", "Connection-Id": one["connection_id"]}
-        _, answer = await gateway.call("GET", "/proxy/whoami", headers=names)
-        found[one["end_user"]["id"]] = answer["user"]
+        _, response = await gateway.call("GET", "/proxy/whoami", headers=names)
+        found[one["end_user"]["id"]] = response["user"]
     return found
 
 

@@ -31,15 +31,15 @@ PROGRAM = {"Accept": "application/json"}
 async def program_begins(world: World, link: Link, person: Person | None = None) -> tuple[int, str, dict[str, str]]:
     """Return what a program without cookies gets at /oauth/connect: status, location, and cookies."""
     address = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
-    async with aiohttp.ClientSession() as http, http.get(address, headers=PROGRAM, allow_redirects=False) as answer:
-        cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
-        return answer.status, answer.headers.get("Location", ""), cookies
+    async with aiohttp.ClientSession() as http, http.get(address, headers=PROGRAM, allow_redirects=False) as response:
+        cookies = {name: morsel.value for name, morsel in response.cookies.items()}
+        return response.status, response.headers.get("Location", ""), cookies
 
 
 async def callback_of(person: Person, consent: str) -> str:
     """Return the provider's redirect for that browser without following it."""
-    async with person.http.get(consent, allow_redirects=False) as answer:
-        return answer.headers["Location"]
+    async with person.http.get(consent, allow_redirects=False) as response:
+        return response.headers["Location"]
 
 
 async def begun(person: Person, address: str) -> str:
@@ -47,8 +47,8 @@ async def begun(person: Person, address: str) -> str:
     await person.go(address)
     html = person.saw[-1]
     person.clicks += 1
-    async with person.http.post(f"{address.partition('?')[0]}/i/accounts", data=hidden_in(html)) as answer:
-        leaving = await answer.text()
+    async with person.http.post(f"{address.partition('?')[0]}/i/accounts", data=hidden_in(html)) as response:
+        leaving = await response.text()
     assert "0;url=" in leaving, leaving
     return leaving.partition("0;url=")[2].partition('"')[0].replace("&amp;", "&")
 
@@ -113,8 +113,8 @@ async def test_bob_s_typed_key_waits_as_alice_cancels(bound: World, alice: Perso
     """Bob's program plants a pending connection; Alice's own browser must not return with it."""
     link = await bound.link(allowed_integrations=["keyed"])
     typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
-    async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as answer:
-        assert answer.status == 200
+    async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
+        assert response.status == 200
     assert len(await bound.pending(link)) == 1
     pages = await bound.pages(alice, link)
     await alice.go(f"{pages}/i/keyed?again=1")
@@ -137,8 +137,8 @@ async def test_bob_s_program_authorizes_while_alice_is_at_the_provider(
     status, _, _ = await program_begins(bound, link)
     assert status == 403
     typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
-    async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as answer:
-        assert answer.status in {400, 403}
+    async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
+        assert response.status in {400, 403}
     result = await bound.back(alice, await alice.go(f"{pages}/return?i=accounts"))
     assert result is not None
     assert (result.outcome, result.connection_id) == ("cancelled", None)
@@ -150,8 +150,8 @@ async def test_bob_s_program_authorizes_before_alice_confirms(bound: World, alic
     link = await bound.link()
     _, consent, cookies = await program_begins(bound, link)
     callback = await callback_of(bob, consent)
-    async with aiohttp.ClientSession(cookies=cookies) as http, http.get(callback, headers=PROGRAM) as answer:
-        assert answer.status == 200
+    async with aiohttp.ClientSession(cookies=cookies) as http, http.get(callback, headers=PROGRAM) as response:
+        assert response.status == 200
     assert len(await bound.pending(link)) == 1
     pages = await bound.pages(alice, link)
     for path in ("", "/i/accounts?again=1", "/i/accounts/result", "/return?i=accounts"):
@@ -190,8 +190,8 @@ async def test_the_page_is_skipped(world: World, bob: Person, confirmation: str)
     link, own = await world.link(), await world.link("bob")
     await world.pages(bob, own)
     form = {"none": {}, "made up": {"confirmation": "0" * 64}, "of his own link": hidden_in(bob.saw[-1])}[confirmation]
-    async with bob.http.get(link.address, allow_redirects=False) as answer:  # the token's cookie, without the page
-        pages = answer.headers["Location"]
+    async with bob.http.get(link.address, allow_redirects=False) as response:  # the token's cookie, without the page
+        pages = response.headers["Location"]
     await bob.go(f"{pages}/i/accounts", form)
     assert (bob.status, bob.error) == (400, "not_confirmed")
     assert world.provider.authorizations == 0
@@ -238,8 +238,8 @@ async def test_a_page_on_the_way_to_the_provider_is_forwarded(world: World, alic
     link = await world.link()
     pages = await world.pages(alice, link)
     await alice.go(pages)
-    async with alice.http.post(f"{pages}/i/accounts", data=hidden_in(alice.saw[-1])) as answer:
-        leaving = str(answer.url)
+    async with alice.http.post(f"{pages}/i/accounts", data=hidden_in(alice.saw[-1])) as response:
+        leaving = str(response.url)
     assert "/leave/" in leaving
     await bob.go(link.address)
     await bob.go(leaving)
@@ -344,8 +344,8 @@ async def test_a_reconnect_link_is_opened_by_bob(world: World, alice: Person, bo
         "Connection-Id": connection_id,
         "Authorization": f"Bearer {SECRET_KEY}",
     }
-    async with world.gateway.http.get(f"{world.gateway.url}/proxy/me", headers=headers) as answer:
-        assert (await answer.json())["id"] == "alice"
+    async with world.gateway.http.get(f"{world.gateway.url}/proxy/me", headers=headers) as response:
+        assert (await response.json())["id"] == "alice"
 
 
 async def refused(world: World, connection_id: str) -> dict[str, Any]:
@@ -354,8 +354,8 @@ async def refused(world: World, connection_id: str) -> dict[str, Any]:
         "Connection-Id": connection_id,
         "Authorization": f"Bearer {SECRET_KEY}",
     }
-    async with world.gateway.http.get(f"{world.gateway.url}/proxy/me", headers=headers) as answer:
-        error: dict[str, Any] = (await answer.json())["error"]
+    async with world.gateway.http.get(f"{world.gateway.url}/proxy/me", headers=headers) as response:
+        error: dict[str, Any] = (await response.json())["error"]
         return error
 
 
@@ -384,8 +384,8 @@ async def test_bob_s_typed_key_is_checked_while_alice_reconnects(bound: World, a
     typed = f"{bound.gateway.url}/api-auth/api-key/nameless?connect_session_token={link.token}"
 
     async def bob_types() -> tuple[int, str | None]:
-        async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as answer:
-            return answer.status, answer.headers.get("Gateway-Error")
+        async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
+            return response.status, response.headers.get("Gateway-Error")
 
     bob = asyncio.create_task(bob_types())
     await bound.provider.asked.wait()
@@ -400,8 +400,8 @@ async def test_bob_s_typed_key_is_checked_while_alice_reconnects(bound: World, a
         "Connection-Id": "alice-1",
         "Authorization": f"Bearer {SECRET_KEY}",
     }
-    async with bound.gateway.http.get(f"{bound.gateway.url}/proxy/me", headers=headers) as answer:
-        assert (await answer.json())["id"] == "alice"
+    async with bound.gateway.http.get(f"{bound.gateway.url}/proxy/me", headers=headers) as response:
+        assert (await response.json())["id"] == "alice"
 
 
 async def test_the_link_of_a_404_is_opened_by_bob(world: World, bob: Person) -> None:
@@ -478,8 +478,8 @@ async def test_a_credential_is_typed_in_under_alice_s_token(world: World, bob: P
         assert await world.safe(bob)
     else:  # with Alice's token and Bob's key, no page is needed
         address = f"{world.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
-        async with bob.http.post(address, json={"apiKey": "key-of-bob"}) as answer:
-            made = await answer.json()
+        async with bob.http.post(address, json={"apiKey": "key-of-bob"}) as response:
+            made = await response.json()
         if world.bound:
             assert made["isPending"] is True
         else:

@@ -43,13 +43,13 @@ class Person:
         """Go to an address and return the last one: of a page, or of the application, which is not loaded."""
         method = "GET" if form is None else "POST"
         for _ in range(10):
-            async with self.http.request(method, address, data=form, allow_redirects=False, **options) as answer:
-                html = await answer.text()
-                self.status, self.error = answer.status, answer.headers.get("Gateway-Error")
-                if "Location" not in answer.headers:
+            async with self.http.request(method, address, data=form, allow_redirects=False, **options) as response:
+                html = await response.text()
+                self.status, self.error = response.status, response.headers.get("Gateway-Error")
+                if "Location" not in response.headers:
                     self.saw.append(unescape(html))
                     return address
-                address, method, form, options = answer.headers["Location"], "GET", None, {}
+                address, method, form, options = response.headers["Location"], "GET", None, {}
             if address.startswith(self._application):
                 return address
         raise AssertionError(f"too many redirects, the last to {address}")
@@ -174,8 +174,8 @@ class World:
     async def completing(self, link: Link, verifier: str, key: str | None = SECRET_KEY) -> int:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         address = f"{self.gateway.url}/connect/sessions/{link.session_id}/complete"
-        async with self.gateway.http.post(address, json={"code_verifier": verifier}, headers=headers) as answer:
-            return answer.status
+        async with self.gateway.http.post(address, json={"code_verifier": verifier}, headers=headers) as response:
+            return response.status
 
     async def accounts(self) -> dict[str, str]:
         """Return the account of each connection, by end user."""

@@ -1,12 +1,12 @@
 assert client.get("/user").json()["login"] == "octo"
-names, answer = [], client.get("/user/repos", params={"per_page": 2})
+names, response = [], client.get("/user/repos", params={"per_page": 2})
 while True:
-    names += [one["name"] for one in answer.json()]
-    if "next" not in answer.links:
+    names += [one["name"] for one in response.json()]
+    if "next" not in response.links:
         break
-    answer = client.get(answer.links["next"]["url"])
+    response = client.get(response.links["next"]["url"])
 assert names == [f"repo-{number}" for number in range(5)]
 assert client.post("/repos/octo/repo-1/issues", json={"title": "By hand"}).status_code == 201
-with client.stream("GET", "/repos/octo/none") as answer:
-    assert (answer.status_code, "gateway-error" in answer.headers) == (404, False)
-    answer.read()
+with client.stream("GET", "/repos/octo/none") as response:
+    assert (response.status_code, "gateway-error" in response.headers) == (404, False)
+    response.read()

@@ -54,7 +54,7 @@ def test_a_setting_that_needs_a_value_is_requested(mine: Path) -> None:
     assert catalog("test", "tracker", "-c", str(mine), "--set", "odd=zq123").exit_code == 0
 
 
-def test_a_wrong_name_is_answered_with_the_nearest(mine: Path) -> None:
+def test_a_wrong_name_shows_the_nearest(mine: Path) -> None:
     ran = catalog("test", "trackr", "-c", str(mine))
     assert ran.exit_code == 1
     assert "did you mean 'tracker'?" in ran.stderr

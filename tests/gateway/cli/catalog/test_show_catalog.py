@@ -70,7 +70,7 @@ def test_show_prints_an_entry_with_the_file_it_comes_from(mine: Path) -> None:
     assert yaml.safe_load(text)["logo_url"].startswith("https://gw.example.com/")
 
 
-def test_show_as_json_is_what_the_api_answers() -> None:
+def test_show_as_json_is_what_the_api_returns() -> None:
     assert json.loads(catalog("show", "jira", "--json").stdout)["data"]["name"] == "jira"
 
 

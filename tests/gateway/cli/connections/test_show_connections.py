@@ -62,7 +62,7 @@ async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
     await running.imported(tracker.grant())
-    tracker.answer = web.Response(status=500)
+    tracker.response = web.Response(status=500)
     result = await connections(examined, "refresh", "--integration", "tracker", "c1")
     assert result.exit_code == 1
     assert "failed" in result.stdout
@@ -72,7 +72,7 @@ async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     assert "connections why --integration tracker c1" in result.stderr
     body: Any = await connections(examined, "refresh", "--integration", "tracker", "c1", "--json")
     assert (body.exit_code, json.loads(body.stdout)["connections"][0]["outcome"]) == (1, "failed")
-    tracker.answer = None
+    tracker.response = None
     assert (await connections(examined, "refresh", "--integration", "tracker", "c1")).exit_code == 0
 
 

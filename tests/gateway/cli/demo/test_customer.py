@@ -57,9 +57,9 @@ async def test_printed_curl_command_works(gateway: GatewayDouble, caller: Custom
     assert "\n" not in line
     words = shlex.split(line)
     process = await asyncio.create_subprocess_exec(*words, "-s", stdout=asyncio.subprocess.PIPE)
-    answer, _ = await process.communicate()
+    response, _ = await process.communicate()
     assert process.returncode == 0
-    assert b'"ACME-57"' in answer
+    assert b'"ACME-57"' in response
 
 
 async def test_the_key_of_the_demos_agent_is_kept_while_it_is_for_the_connection(
@@ -77,7 +77,7 @@ async def test_the_key_of_the_demos_agent_is_kept_while_it_is_for_the_connection
     assert list(gateway.minted) == ["demo agent"], "each takes the place of the one before"
 
 
-async def test_a_wrong_key_is_reported_with_the_answer(gateway: GatewayDouble) -> None:
+async def test_a_wrong_key_is_reported_with_the_response(gateway: GatewayDouble) -> None:
     async with customer.session() as http:
         with pytest.raises(DemoFailed, match=r"GET /connections answered 401: .*unknown_account"):
             await Customer(http, gateway.url, Secret("another-key-0123456")).connection()

@@ -14,7 +14,7 @@ from gateway.cli.doctor.findings import DoctorFinding
 from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.tracker import Tracker
-from tests.gateway.cli.examined import Examined, answering
+from tests.gateway.cli.examined import Examined, responding
 
 
 async def test_a_gateway_that_is_well_is_reported_to_be(examined: Examined, running: RunningGateway) -> None:
@@ -111,7 +111,7 @@ async def test_postgresql_is_examined_too(still: Examined, database: str, postgr
         (fault,) = (await still.report("--offline")).of("store")
     finally:
         postgres_server.launch()
-        await postgres_server.answers()
+        await postgres_server.responses()
     assert fault["level"] == "fail"
     assert "cannot be reached" in fault["message"]
     assert fault["fix"] == "start PostgreSQL, or correct store.url"
@@ -262,7 +262,7 @@ async def test_it_reads_what_the_metrics_of_a_gateway_that_runs_say(
     async def metrics(_request: web.Request) -> web.Response:
         return web.Response(text=METRICS.format(unreadable=unreadable, rejected=rejected))
 
-    async with answering(metrics) as admin:
+    async with responding(metrics) as admin:
         examined.document["server"] |= {"admin_port": admin.port}
         result = await examined.report()
     assert (result.of("store", "fail") != []) == bool(unreadable)

@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.fakes.certificate import certified
 from tests.fakes.gateways import RunningGateway, document, free_socket, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
-from tests.gateway.cli.examined import Examined, answering
+from tests.gateway.cli.examined import Examined, responding
 
 
 async def test_it_works_while_the_gateway_does_not_run(examined: Examined, running: RunningGateway) -> None:
@@ -31,7 +31,7 @@ async def test_a_public_url_that_leads_elsewhere_is_found(examined: Examined) ->
     async def other(_: web.Request) -> web.Response:
         return web.Response(text="Welcome to nginx!")
 
-    async with answering(other) as server:
+    async with responding(other) as server:
         examined.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
         result = await examined.report()
     (fault,) = result.of("public URL")
@@ -44,7 +44,7 @@ async def test_a_redirect_of_the_public_url_is_reported(examined: Examined) -> N
     async def moved(_: web.Request) -> web.Response:
         raise web.HTTPMovedPermanently("https://login.example.com/")
 
-    async with answering(moved) as server:
+    async with responding(moved) as server:
         examined.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
         (fault,) = (await examined.report()).of("public URL", "fail")
     assert "a redirect to login.example.com" in fault["message"]
@@ -61,7 +61,7 @@ async def test_the_certificate_of_the_public_url_is_looked_at(
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
     monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", ssl.create_default_context())
-    async with answering(health, serving) as server:
+    async with responding(health, serving) as server:
         examined.document["server"]["public_url"] = f"https://localhost:{server.port}"
         (found,) = (await examined.report()).of("public URL")
     assert found["level"] == ("ok" if trusted else "fail")
@@ -101,7 +101,7 @@ async def test_older_gateway_does_not_identify_itself(examined: Examined) -> Non
     async def health(_: web.Request) -> web.Response:
         return web.json_response({"result": "ok"})
 
-    async with answering(health) as server:
+    async with responding(health) as server:
         url = f"http://127.0.0.1:{server.port}"
         examined.document["server"] |= {"port": server.port, "public_url": url}
         result = await examined.report()
@@ -141,12 +141,12 @@ async def test_clock_is_compared_with_providers(
 ) -> None:
     asked = []
 
-    async def answer_with_date(request: web.Request) -> web.Response:
+    async def response_with_date(request: web.Request) -> web.Response:
         asked.append((request.method, request.path, request.headers.get("Authorization")))
         there = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ahead_s)
         return web.Response(headers={"Date": format_datetime(there, usegmt=True)})
 
-    async with answering(answer_with_date) as server:
+    async with responding(response_with_date) as server:
         url = f"http://127.0.0.1:{server.port}"
         write_entry(running.folder, "tracker", tracker_entry(url))
         examined.document["egress"]["allow"] = [f"127.0.0.1/32:{server.port}"]
@@ -162,7 +162,7 @@ async def test_offline_option_makes_no_connection(examined: Examined, running: R
     async def never(_: web.Request) -> web.Response:
         raise AssertionError("it was asked")
 
-    async with answering(never) as server:
+    async with responding(never) as server:
         url = f"http://127.0.0.1:{server.port}"
         write_entry(running.folder, "tracker", tracker_entry(url))
         examined.document["server"]["public_url"] = url

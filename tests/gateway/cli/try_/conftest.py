@@ -17,7 +17,7 @@ from tests.fakes.lists import Paged, paged
 Try = Callable[..., Awaitable[Result]]
 
 
-async def answer(request: web.Request) -> web.StreamResponse:
+async def response(request: web.Request) -> web.StreamResponse:
     """Answer with the request as JSON. Some paths get the special answer that their name describes."""
     name = request.path.rpartition("/")[2]
     if name == "long":
@@ -44,7 +44,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
 async def there(tmp_path: Path) -> AsyncIterator[Paged]:
     """A gateway with connections ``c1`` and ``c2``, and its gateway.yaml in the folder."""
     verification = {"method": "GET", "endpoints": ["/whoami"]}
-    async with paged(tmp_path, answer, verification=verification) as running:
+    async with paged(tmp_path, response, verification=verification) as running:
         document = json.loads(json.dumps(running.gateway.document))
         document["server"]["port"] = int(running.gateway.url.rpartition(":")[2])
         (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(document))

@@ -58,7 +58,7 @@ def test_retry_after_is_shown_with_its_end() -> None:
     assert "retry after 2030-01-02 03:04:05 UTC" in result.lines
 
 
-def test_cut_off_answer_is_reported_with_its_message() -> None:
+def test_cut_off_response_is_reported_with_its_message() -> None:
     assert explained(Stub(None), CutShort("the answer broke off"), NAMED, TARGET).lines == ("the answer broke off",)  # type: ignore[arg-type]
 
 

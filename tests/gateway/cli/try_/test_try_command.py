@@ -11,11 +11,11 @@ from gateway.cli.demo.demo_folder import DemoFolder
 from gateway.cli.try_.try_output import LINES
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import KEY, Paged
-from tests.gateway.cli.examined import answering
+from tests.gateway.cli.examined import responding
 from tests.gateway.cli.try_.conftest import Try
 
 
-async def test_a_call_shows_request_answer_timing_and_snippets(there: Paged, tried: Try) -> None:
+async def test_a_call_shows_request_response_timing_and_snippets(there: Paged, tried: Try) -> None:
     result = await tried("tracker", "c1", "/a?x=1", "-q", "y=a b", "-H", "X-Mine: me")
     assert result.exit_code == 0, result.output
     shown = result.stdout
@@ -51,7 +51,7 @@ async def test_json_output_is_never_shortened(there: Paged, tried: Try) -> None:
     assert binary["body"] == {"base64": base64.b64encode(b"\x89PNG\xff\x00").decode()}
 
 
-async def test_a_long_answer_is_cut_with_a_word_on_how_to_see_it(there: Paged, tried: Try) -> None:
+async def test_a_long_response_is_cut_with_a_word_on_how_to_see_it(there: Paged, tried: Try) -> None:
     short = (await tried("tracker", "c1", "/long", "--snippet", "none")).stdout
     assert f"… {302 - LINES} more lines; --all shows everything" in short
     assert '"n": 99' not in short
@@ -60,7 +60,7 @@ async def test_a_long_answer_is_cut_with_a_word_on_how_to_see_it(there: Paged, t
     assert "more lines" not in whole
 
 
-async def test_binary_answer_is_reported_and_not_printed(there: Paged, tried: Try) -> None:
+async def test_binary_response_is_reported_and_not_printed(there: Paged, tried: Try) -> None:
     assert "6 bytes of image/png, not shown" in (await tried("tracker", "c1", "/binary")).stdout
     assert "\x1b[2J" not in (await tried("tracker", "c1", "/sly")).stdout
     assert "data: 1\n\ndata: 2" in (await tried("tracker", "c1", "/events")).stdout
@@ -81,9 +81,9 @@ async def test_body_is_sent_as_curl_does(
     there: Paged, tried: Try, tmp_path: Path, words: list[str], method: str, body: str, kind: str | None
 ) -> None:
     (tmp_path / "file").write_text("x,y")
-    answer = json.loads((await tried("tracker", "c1", "/x", *words, "--json", stdin="from stdin")).stdout)
-    assert (answer["body"]["method"], answer["body"]["body"], answer["body"]["type"]) == (method, body, kind)
-    assert answer["request"]["method"] == method
+    response = json.loads((await tried("tracker", "c1", "/x", *words, "--json", stdin="from stdin")).stdout)
+    assert (response["body"]["method"], response["body"]["body"], response["body"]["type"]) == (method, body, kind)
+    assert response["request"]["method"] == method
 
 
 async def test_a_dry_run_sends_nothing(there: Paged, tried: Try) -> None:
@@ -138,8 +138,8 @@ async def test_a_setting_in_the_path_is_the_connections(there: Paged, tried: Try
         "POST", "/connections", json={**body, "credentials": {"type": "API_KEY", "apiKey": KEY}}, expect=201
     )
     for path in ("/{site}/x", "/${connectionConfig.site}/x"):
-        answer = json.loads((await tried("tracker", "c3", path, "--json")).stdout)
-        assert answer["body"]["target"] == "/v1/s-1/x"
+        response = json.loads((await tried("tracker", "c3", path, "--json")).stdout)
+        assert response["body"]["target"] == "/v1/s-1/x"
     assert "has no setting 'place'" in (await tried("tracker", "c3", "/{place}")).stderr
 
 
@@ -214,7 +214,7 @@ async def test_other_server_is_reported_as_not_a_gateway(tried: Try, words: tupl
     async def page(_: web.Request) -> web.StreamResponse:
         return web.Response(text="<html>Welcome</html>", content_type="text/html", status=404 if not words else 200)
 
-    async with answering(page) as server:
+    async with responding(page) as server:
         address = f"http://127.0.0.1:{server.port}"
         result = await tried(*words, "--url", address, "--key", "k" * 16)
     assert result.exit_code == 1

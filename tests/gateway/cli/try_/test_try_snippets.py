@@ -57,10 +57,10 @@ async def test_a_snippet_makes_the_same_call(there: Paged, tmp_path: Path, name:
         snippet = ALL[name][1](call)
         assert SECRET_KEY not in snippet
         printed = await run(name, snippet, tmp_path)
-        answer = json.loads(printed[printed.index("{") :])
-        arrived = answer["body"].encode("latin-1").decode()
-        assert (answer["method"], answer["target"]) == (method, "/v1/a%2Fb?x=%271&y=%20")
-        assert (answer["mine"], arrived) == (headers["X-Mine"], BODY if body else "")
+        response = json.loads(printed[printed.index("{") :])
+        arrived = response["body"].encode("latin-1").decode()
+        assert (response["method"], response["target"]) == (method, "/v1/a%2Fb?x=%271&y=%20")
+        assert (response["mine"], arrived) == (headers["X-Mine"], BODY if body else "")
 
 
 @pytest.mark.parametrize("name", ALL)

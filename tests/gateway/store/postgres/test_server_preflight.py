@@ -74,7 +74,7 @@ async def test_what_was_stored_is_there_after_a_restart_of_the_server(
     await first.connections.put(new(), now=NOW)
     await asyncio.to_thread(postgres_server.stop)
     postgres_server.launch()
-    await postgres_server.answers()
+    await postgres_server.responses()
     found = await (await opener()).connections.get(REF)
     assert found is not None
     assert first.vault.open_json(found.credential)["apiKey"] == "k"

@@ -21,7 +21,7 @@ def backend() -> str:
 async def restarted(server: PostgresServer) -> None:
     await asyncio.to_thread(server.stop)
     server.launch()
-    await server.answers()
+    await server.responses()
 
 
 async def test_a_restart_goes_unnoticed_by_who_asks_afterwards(store: Store, postgres_server: PostgresServer) -> None:
@@ -50,7 +50,7 @@ async def test_while_it_is_away_every_call_is_refused_at_once_and_then_served(
             await asyncio.wait_for(store.changes.version(), PATIENCE_S)
     finally:
         postgres_server.launch()
-    await postgres_server.answers()
+    await postgres_server.responses()
     assert await store.connections.get(REF)
     await store.connections.put(new(), now=NOW)
     assert await store.changes.version() == 2

@@ -42,10 +42,10 @@ async def test_a_list_that_meets_damage_says_so_and_not_to_try_again(running: Ru
     await running.start()
     with capture_logs() as logged:
         for _ in range(3):
-            async with running.http.get(f"{running.url}/connections", headers=running.headers) as answer:
-                body = (await answer.json())["error"]
-                assert (answer.status, body["code"]) == (503, "store_unavailable")
-                assert "Retry-After" not in answer.headers
+            async with running.http.get(f"{running.url}/connections", headers=running.headers) as response:
+                body = (await response.json())["error"]
+                assert (response.status, body["code"]) == (503, "store_unavailable")
+                assert "Retry-After" not in response.headers
     assert "damaged" in body["message"]
     assert "gateway restore" in body["message"]
     assert "Try again" not in body["message"]
@@ -60,11 +60,11 @@ async def test_ready_says_that_the_database_is_damaged(running: RunningGateway, 
     await running.start()
 
     async def ready(query: str = "") -> tuple[int, Any]:
-        async with running.http.get(f"{running.url}/ready{query}") as answer:
-            return answer.status, await answer.json()
+        async with running.http.get(f"{running.url}/ready{query}") as response:
+            return response.status, await response.json()
 
-    async with running.http.get(f"{running.url}/connections", headers=running.headers) as answer:
-        assert answer.status == 503
+    async with running.http.get(f"{running.url}/connections", headers=running.headers) as response:
+        assert response.status == 503
     assert await ready() == (200, {"result": "ok", "store": "damaged"})
     assert await ready("?store=required") == (503, {"result": "not ready", "store": "damaged"})
 

@@ -13,7 +13,7 @@ from gateway.client.client_errors import CutShort, ProviderError
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A provider's whole answer. `content` is decompressed."""
 
     status: int
@@ -89,11 +89,11 @@ class AsyncStream:
         if held:
             yield [held]
 
-    async def whole(self) -> Answer:
+    async def whole(self) -> Response:
         """Return the whole answer, or the rest of it. Raises CutShort."""
         with _cut_short():
             content = await self._response.read()
-        return Answer(self.status, self.reason, self.headers, content)
+        return Response(self.status, self.reason, self.headers, content)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.oauth.token_answers import read_answer, retry_after
+from gateway.oauth.token_responses import read_response, retry_after
 from gateway.records.connection import Connection, ConnectionRef
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.providers import provider
@@ -76,7 +76,7 @@ values = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
     max_leaves=10,
 )
-answers = st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=8)), values, max_size=8)
+responses = st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=8)), values, max_size=8)
 
 
 async def refreshed(running: RunningGateway, tracker: Tracker, number: int, beside: str) -> Connection:
@@ -88,7 +88,7 @@ async def refreshed(running: RunningGateway, tracker: Tracker, number: int, besi
         assert row is not None
     tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'
     body = f"{{{beside}{',' if beside else ''}{tokens}}}".encode("utf-8", "surrogatepass")
-    tracker.answer = web.Response(body=body, content_type="application/json")
+    tracker.response = web.Response(body=body, content_type="application/json")
     await running.runtime.refresher.refreshed(row, force=True)
     now = await running.runtime.store.connections.get(REF)
     assert now is not None
@@ -100,9 +100,9 @@ async def assert_stored(running: RunningGateway, tracker: Tracker, row: Connecti
     assert (held["access_token"], held["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
     assert row.failure is None
     tracker.grants[0].access_tokens.add(f"new-{number}")
-    tracker.answer = None
-    async with running.proxied("c1") as answer:
-        assert answer.status == 200, await answer.text()
+    tracker.response = None
+    async with running.proxied("c1") as response:
+        assert response.status == 200, await response.text()
     shown = await running.http.get(f"{running.url}/connections/c1?provider_config_key=tracker", headers=running.headers)
     assert shown.status == 200
     json.loads(await shown.text(), parse_constant=pytest.fail)
@@ -122,7 +122,7 @@ async def test_bytes_that_are_no_utf_8_do_not_cost_a_rotated_pair(running: Runni
     await running.imported(tracker.grant())
     row = await running.runtime.store.connections.get(REF)
     assert row is not None
-    tracker.answer = web.Response(
+    tracker.response = web.Response(
         body=b'\xef\xbb\xbf{"user":"J\xfcrgen","access_token":"new-0","refresh_token":"fresh-0"}',
         content_type="application/json",
     )
@@ -135,7 +135,7 @@ async def test_bytes_that_are_no_utf_8_do_not_cost_a_rotated_pair(running: Runni
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-@given(beside=answers, number=st.integers(0, 10**9))
+@given(beside=responses, number=st.integers(0, 10**9))
 async def test_a_rotated_pair_is_stored_whatever_stands_beside_it(
     running: RunningGateway, tracker: Tracker, beside: dict[str, Any], number: int
 ) -> None:
@@ -160,7 +160,7 @@ async def test_an_odd_value_does_not_cost_the_grant_of_a_code(
         shared_tracker.grant()
         shared_tracker.grants[-1].access_tokens = {f"new-{number}"}
         fields = ",".join(f'"{name}":{value}' for name in names)
-        shared_tracker.answer = web.Response(body=f"{{{fields},{tokens}}}".encode(), content_type="application/json")
+        shared_tracker.response = web.Response(body=f"{{{fields},{tokens}}}".encode(), content_type="application/json")
         status, html = await arrive(shared, await shared.session_token())
         assert status == 200, (names, html[-600:])
 
@@ -168,9 +168,9 @@ async def test_an_odd_value_does_not_cost_the_grant_of_a_code(
 @pytest.mark.parametrize("refresh", ["7", '"r\\n"', '["r"]', "true", '"\\ud800"', "{}"])
 def test_an_unusable_refresh_token_does_not_cost_the_access_token(refresh: str) -> None:
     body = f'{{"access_token":"a","refresh_token":{refresh}}}'.encode()
-    answer = read_answer(provider(), 200, {"Content-Type": "application/json"}, body)
-    assert answer["access_token"] == "a"
-    assert "refresh_token" not in answer
+    response = read_response(provider(), 200, {"Content-Type": "application/json"}, body)
+    assert response["access_token"] == "a"
+    assert "refresh_token" not in response
 
 
 @settings(max_examples=500, deadline=None)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.wire.bench import Bench, table
 from tests.wire.messages import HOST, KEY, naming, request, sized
-from tests.wire.recorder import ScriptedAnswer, ok, says
+from tests.wire.recorder import ScriptedHttpResponse, ok, says
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -23,14 +23,14 @@ STATUSES = table(*((f"{status.decode()} {reason.decode(errors='replace')}", stat
 
 @pytest.mark.parametrize(("status", "reason"), STATUSES)
 async def test_a_status_passes_with_its_reason(bench: Bench, status: bytes, reason: bytes) -> None:
-    answer = await bench.answered(says(b"HTTP/1.1 " + status + b" " + reason + b"\r\nContent-Length: 2\r\n\r\nok"))
-    assert answer.head.start in (b"HTTP/1.1 " + status + b" " + reason, b"HTTP/1.1 " + status + b" tabinside")
-    assert (answer.body.data, answer.code) == (b"ok", "")
+    response = await bench.responded(says(b"HTTP/1.1 " + status + b" " + reason + b"\r\nContent-Length: 2\r\n\r\nok"))
+    assert response.head.start in (b"HTTP/1.1 " + status + b" " + reason, b"HTTP/1.1 " + status + b" tabinside")
+    assert (response.body.data, response.code) == (b"ok", "")
 
 
 async def test_a_status_without_a_reason_passes(bench: Bench) -> None:
-    answer = await bench.answered(says(b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok"))
-    assert (answer.status, answer.body.data) == (200, b"ok")
+    response = await bench.responded(says(b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok"))
+    assert (response.status, response.body.data) == (200, b"ok")
 
 
 PASSED = table(
@@ -63,15 +63,15 @@ PASSED = table(
 
 
 @pytest.mark.parametrize("lines", PASSED)
-async def test_a_field_of_an_answer_passes_as_it_is(bench: Bench, lines: bytes) -> None:
-    answer = await bench.answered(says(ok(fields=lines)))
-    assert b"".join(line + b"\r\n" for line in answer.passed_on) == lines
+async def test_a_field_of_a_response_passes_as_it_is(bench: Bench, lines: bytes) -> None:
+    response = await bench.responded(says(ok(fields=lines)))
+    assert b"".join(line + b"\r\n" for line in response.passed_on) == lines
 
 
 async def test_a_date_passes_and_stands_in(bench: Bench) -> None:
-    theirs = await bench.answered(says(ok(fields=b"Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n")))
+    theirs = await bench.responded(says(ok(fields=b"Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n")))
     assert theirs.head.one("date") == b"Mon, 01 Jan 2024 00:00:00 GMT"
-    assert (await bench.answered(says(ok()))).head.one("date")
+    assert (await bench.responded(says(ok()))).head.one("date")
 
 
 DROPPED = table(*((line.decode(), line + b"\r\n") for line in (
@@ -90,10 +90,10 @@ DROPPED = table(*((line.decode(), line + b"\r\n") for line in (
 
 @pytest.mark.parametrize("lines", DROPPED)
 async def test_what_is_one_hops_or_a_whole_sites_does_not_pass(bench: Bench, lines: bytes) -> None:
-    answer = await bench.answered(says(ok(fields=b"X-Before: 1\r\n" + lines + b"X-After: 2\r\n")))
-    assert answer.passed_on == [b"X-Before: 1", b"X-After: 2"]
-    assert answer.head.one("gateway-error") is None
-    assert b"forged" not in answer.head.raw
+    response = await bench.responded(says(ok(fields=b"X-Before: 1\r\n" + lines + b"X-After: 2\r\n")))
+    assert response.passed_on == [b"X-Before: 1", b"X-After: 2"]
+    assert response.head.one("gateway-error") is None
+    assert b"forged" not in response.head.raw
 
 
 @pytest.mark.parametrize("kind", table(
@@ -101,12 +101,12 @@ async def test_what_is_one_hops_or_a_whole_sites_does_not_pass(bench: Bench, lin
     ("PDF", b"application/pdf"), ("JSON", b"application/json"), ("no media type", b""),
 ))  # fmt: skip
 @pytest.mark.parametrize("theirs", [b"", b"Content-Security-Policy: sandbox allow-scripts allow-same-origin\r\n"])
-async def test_no_answer_runs_script_on_our_origin(bench: Bench, kind: bytes, theirs: bytes) -> None:
+async def test_no_response_runs_script_on_our_origin(bench: Bench, kind: bytes, theirs: bytes) -> None:
     for _ in range(2):
         fields = theirs + (b"Content-Type: " + kind + b"\r\n" if kind else b"")
-        answer = await bench.answered(says(ok(fields=fields)))
-        assert b"sandbox" in answer.head.all("content-security-policy")
-        assert answer.head.all("x-content-type-options") == [b"nosniff"]
+        response = await bench.responded(says(ok(fields=fields)))
+        assert b"sandbox" in response.head.all("content-security-policy")
+        assert response.head.all("x-content-type-options") == [b"nosniff"]
 
 
 VARY = table(
@@ -117,17 +117,17 @@ VARY = table(
 
 
 @pytest.mark.parametrize(("theirs", "first"), VARY)
-async def test_an_answer_varies_by_key_and_connection(bench: Bench, theirs: bytes, first: bytes) -> None:
+async def test_a_response_varies_by_key_and_connection(bench: Bench, theirs: bytes, first: bytes) -> None:
     for _ in range(2):
-        answer = await bench.answered(says(ok(fields=b"Cache-Control: public, max-age=60\r\n" + theirs)))
+        response = await bench.responded(says(ok(fields=b"Cache-Control: public, max-age=60\r\n" + theirs)))
         ours = b"Authorization, Connection-Id, Provider-Config-Key, Base-Url-Override"
-        assert answer.head.all("vary") == [first + ours]
+        assert response.head.all("vary") == [first + ours]
 
 
 async def test_cookies_pass_where_the_integration_wants_them(bench: Bench) -> None:
     cookies = b"Set-Cookie: a=b; HttpOnly\r\nSet-Cookie: __Host-gw-connect-x=1\r\nSet-Cookie: gw-flow-1=x\r\n"
     cookies += b"Set-Cookie: c=d, e\r\n"
-    assert (await bench.answered(says(ok(fields=cookies)), BASED)).head.all("set-cookie") == [
+    assert (await bench.responded(says(ok(fields=cookies)), BASED)).head.all("set-cookie") == [
         b"a=b; HttpOnly",
         b"c=d, e",
     ]
@@ -169,8 +169,8 @@ async def test_a_reference_into_the_base_leads_through_us(
         return result.replace(b"{us}", bench.public_url.encode())
 
     said = ok(fields=name + b": " + filled(theirs) + b"\r\n").replace(b"200 OK", b"302 Found")
-    answer = await bench.answered(says(said), BASED)
-    assert answer.passed_on == [name + b": " + filled(ours)]
+    response = await bench.responded(says(said), BASED)
+    assert response.passed_on == [name + b": " + filled(ours)]
 
 
 FRAMED = table(
@@ -202,19 +202,19 @@ FRAMED = table(
 
 @pytest.mark.parametrize(("script", "body", "framing"), FRAMED)
 async def test_a_body_passes_in_whatever_framing_it_came(
-    bench: Bench, script: ScriptedAnswer, body: bytes, framing: str | None
+    bench: Bench, script: ScriptedHttpResponse, body: bytes, framing: str | None
 ) -> None:
-    answer = await bench.answered(script)
-    assert (answer.code, answer.body.data) == ("", body)
-    assert framing in (None, answer.body.framing)
-    assert answer.body.trailers == ()
-    assert answer.interim == ()
+    response = await bench.responded(script)
+    assert (response.code, response.body.data) == ("", body)
+    assert framing in (None, response.body.framing)
+    assert response.body.trailers == ()
+    assert response.interim == ()
 
 
 async def test_two_lengths_that_agree_are_one_or_none(bench: Bench) -> None:
     """RFC 9112 §6.3 allows both."""
-    answer = await bench.answered(says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"))
-    assert (answer.status, answer.body.data) == (200, b"ok") or answer.code == "upstream_protocol"
+    response = await bench.responded(says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"))
+    assert (response.status, response.body.data) == (200, b"ok") or response.code == "upstream_protocol"
 
 
 BODILESS = table(
@@ -230,15 +230,15 @@ BODILESS = table(
 
 
 @pytest.mark.parametrize(("method", "said", "length"), BODILESS)
-async def test_an_answer_without_a_body_has_none(
+async def test_a_response_without_a_body_has_none(
     bench: Bench, method: bytes, said: bytes, length: bytes | None
 ) -> None:
-    answer = await bench.answered(says(said), request(method=method))
-    assert answer.head.one("content-length") == length
-    assert answer.head.all("transfer-encoding") == []
+    response = await bench.responded(says(said), request(method=method))
+    assert response.head.one("content-length") == length
+    assert response.head.all("transfer-encoding") == []
 
 
-async def test_an_answer_to_an_upload_passes_and_its_connection_serves_the_next(bench: Bench) -> None:
-    answer = await bench.answered(says(ok(b"abc")), sized(b"hello"))
-    assert answer.body.data == b"abc"
+async def test_a_response_to_an_upload_passes_and_its_connection_serves_the_next(bench: Bench) -> None:
+    response = await bench.responded(says(ok(b"abc")), sized(b"hello"))
+    assert response.body.data == b"abc"
     assert bench.recorder.heard[0].connection == bench.recorder.heard[-1].connection

@@ -4,7 +4,7 @@ import pytest
 
 from tests.wire.bench import Bench, table
 from tests.wire.messages import CLOSE, HOST, KEY, naming, request
-from tests.wire.recorder import ScriptedAnswer, ok, says, turns
+from tests.wire.recorder import ScriptedHttpResponse, ok, says, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -67,9 +67,9 @@ NOT_HTTP = table(
 
 
 @pytest.mark.parametrize("script", NOT_HTTP)
-async def test_what_is_no_clean_http_is_a_502(bench: Bench, script: ScriptedAnswer) -> None:
-    answer = await bench.answered(script)
-    assert (answer.status, answer.code[:9]) == (502, "upstream_")
+async def test_what_is_no_clean_http_is_a_502(bench: Bench, script: ScriptedHttpResponse) -> None:
+    response = await bench.responded(script)
+    assert (response.status, response.code[:9]) == (502, "upstream_")
 
 
 TORN = table(
@@ -96,9 +96,9 @@ TORN = table(
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"], ids=["1.1", "1.0"])
 @pytest.mark.parametrize("script", TORN)
-async def test_a_torn_answer_never_looks_whole(bench: Bench, script: ScriptedAnswer, version: bytes) -> None:
-    answer = await bench.answered(script, request(version=version))
-    assert (answer.end == "torn" and answer.code == "") or answer.status == 502
+async def test_a_torn_response_never_looks_whole(bench: Bench, script: ScriptedHttpResponse, version: bytes) -> None:
+    response = await bench.responded(script, request(version=version))
+    assert (response.end == "torn" and response.code == "") or response.status == 502
 
 
 STRAY = table(
@@ -113,9 +113,9 @@ STRAY = table(
 
 
 @pytest.mark.parametrize("script", STRAY)
-async def test_stray_bytes_are_nobodys_answer(bench: Bench, script: ScriptedAnswer) -> None:
-    answer = await bench.answered(script)
-    assert (answer.status, answer.body.data, answer.code) == (200, b"one", "") or answer.status == 502
+async def test_stray_bytes_are_nobodys_response(bench: Bench, script: ScriptedHttpResponse) -> None:
+    response = await bench.responded(script)
+    assert (response.status, response.body.data, response.code) == (200, b"one", "") or response.status == 502
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection
 
 
@@ -132,23 +132,23 @@ BODILESS_STRAY = table(
 
 @pytest.mark.parametrize(("method", "said"), BODILESS_STRAY)
 async def test_a_body_where_none_may_be_is_nobodys(bench: Bench, method: bytes, said: bytes) -> None:
-    answer = await bench.answered(says(said), request(method=method))
-    assert answer.status in (200, 204, 304, 502)
-    assert b"evil" not in answer.body.data
+    response = await bench.responded(says(said), request(method=method))
+    assert response.status in (200, 204, 304, 502)
+    assert b"evil" not in response.body.data
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection
 
 
 async def test_nobody_listening_is_a_502(bench: Bench) -> None:
     async with bench.talk(request(fields=CLOSE, ours=HOST + KEY + naming(b"nowhere"))) as caller:
-        answer = await caller.answer()
-    assert (answer.status, answer.code) == (502, "upstream_unreachable")
+        response = await caller.response()
+    assert (response.status, response.code) == (502, "upstream_unreachable")
     assert bench.recorder.heard == []
 
 
-async def test_an_answer_before_it_was_requested_is_nobodys(bench: Bench) -> None:
+async def test_a_response_before_it_was_requested_is_nobodys(bench: Bench) -> None:
     """The provider sends on an idle connection between two calls."""
-    await bench.answered(says(ok(b"one")))
-    await bench.answered(says(ok(b"two"), EVIL))
+    await bench.responded(says(ok(b"one")))
+    await bench.responded(says(ok(b"two"), EVIL))
     await turns()
     for _ in range(5):
         await bench.serves_others()
@@ -156,8 +156,8 @@ async def test_an_answer_before_it_was_requested_is_nobodys(bench: Bench) -> Non
     assert spoken_out not in after
 
 
-async def test_a_broken_answer_leaves_a_whole_one_on_the_same_connection_alone(bench: Bench) -> None:
+async def test_a_broken_response_leaves_a_whole_one_on_the_same_connection_alone(bench: Bench) -> None:
     """The gateway's 502 is complete, so the client's connection stays open; the provider's is closed."""
-    answer = await bench.answered(says(b"this is not HTTP\r\n\r\n", then="keep"))
-    assert answer.status == 502
+    response = await bench.responded(says(b"this is not HTTP\r\n\r\n", then="keep"))
+    assert response.status == 502
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from gateway.catalog.provider import Provider
-from gateway.oauth.token_answers import (
+from gateway.oauth.token_responses import (
     TokenRefused,
     TokenUnavailable,
     dig,
@@ -41,30 +41,32 @@ def refusal_text(reply: Reply) -> str:
     """
     text = reply.body[:65536].decode("utf-8", "replace")
     try:
-        answer = json.loads(text)
+        response = json.loads(text)
     except (ValueError, RecursionError):
         return "" if text.lstrip()[:1] == "<" else short(" ".join(text.split()))
-    found = dict.fromkeys(short(part) for part in _messages(answer, 0))
+    found = dict.fromkeys(short(part) for part in _messages(response, 0))
     return short(": ".join(filter(None, found)))
 
 
-def _messages(answer: Any, depth: int) -> Iterator[str]:
-    if isinstance(answer, str):
-        yield answer
-    elif isinstance(answer, list) and answer and depth < 4:
-        yield from _messages(answer[0], depth + 1)
-    elif isinstance(answer, Mapping) and depth < 4:
-        answer = {str(name).lower(): value for name, value in answer.items()}
-        code = answer.get("error")
+def _messages(response: Any, depth: int) -> Iterator[str]:
+    if isinstance(response, str):
+        yield response
+    elif isinstance(response, list) and response and depth < 4:
+        yield from _messages(response[0], depth + 1)
+    elif isinstance(response, Mapping) and depth < 4:
+        response = {str(name).lower(): value for name, value in response.items()}
+        code = response.get("error")
         if isinstance(code, str):
             yield code
-        direct = next((answer[name] for name in _NAMES if isinstance(answer.get(name), str) and answer[name]), None)
+        direct = next(
+            (response[name] for name in _NAMES if isinstance(response.get(name), str) and response[name]), None
+        )
         if direct is not None:
             yield direct
             return
         for name in _INSIDE:
-            if isinstance(answer.get(name), Mapping | list):
-                yield from _messages(answer[name], depth + 1)
+            if isinstance(response.get(name), Mapping | list):
+                yield from _messages(response[name], depth + 1)
                 return
 
 
@@ -73,7 +75,7 @@ def _messages(answer: Any, depth: int) -> Iterator[str]:
 PASSING: Final = frozenset({408, 425, 429})
 
 
-def accepted_answer(reply: Reply) -> dict[str, Any]:
+def accepted_response(reply: Reply) -> dict[str, Any]:
     """Return the answer of a successful login. Raises TokenUnavailable for temporary errors, TokenRefused for other 3xx/4xx.
 
     When passwords or keys are exchanged, a 4xx means that they or the tenant are wrong, whatever its text says.
@@ -83,17 +85,17 @@ def accepted_answer(reply: Reply) -> dict[str, Any]:
     if reply.status >= 300:
         words = refusal_text(reply)
         raise TokenRefused("credentials_refused", f"it answered {reply.status}" + (f": {words}" if words else ""))
-    answer = parse_object(reply.headers, reply.body)
-    if answer is None:
+    response = parse_object(reply.headers, reply.body)
+    if response is None:
         raise TokenUnavailable(f"the token endpoint answered {reply.status} with a body that is not a JSON object")
-    return answer
+    return response
 
 
-def token_at(answer: dict[str, Any], paths: Sequence[str]) -> str:
+def token_at(response: dict[str, Any], paths: Sequence[str]) -> str:
     """Return the token at the first of `paths` that has one. Raises TokenRefused with the answer's error text if none has."""
-    token = next((found for path in paths if isinstance(found := dig(answer, path), str) and found), None)
+    token = next((found for path in paths if isinstance(found := dig(response, path), str) and found), None)
     if token is None:
-        words = refusal_text(Reply(200, {}, json.dumps(answer).encode(), datetime.now(UTC)))
+        words = refusal_text(Reply(200, {}, json.dumps(response).encode(), datetime.now(UTC)))
         raise TokenRefused("credentials_refused", f"its answer holds no {paths[0]}" + (f": {words}" if words else ""))
     if not fits_header(token):
         raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")

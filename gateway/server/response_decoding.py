@@ -36,7 +36,7 @@ class PausableSource(Protocol):
     def abort(self) -> None: ...
 
 
-class AnswerDecoding:
+class ResponseDecoding:
     """Decoder of one answer's body.
 
     `may_begin`: the answer's head may leave, because decoding has succeeded so far. `paused`: the caller takes no more

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http import passed_head
-from gateway.http.answer_head import Malformed, parse_head
-from gateway.http.headers import MalformedAnswer
+from gateway.http.headers import MalformedResponse
 from gateway.http.origin import Address
 from gateway.http.passed_head import PlainHead, plain_head
-from gateway.server.fast_answer_head import answer_head
+from gateway.http.response_head import Malformed, parse_head
+from gateway.server.fast_response_head import response_head
 
 NAMES = (
     *("Server", "ETag", "X-Id", "date", "Date", "Content-Type", "content-type", "Content-Length", "Transfer-Encoding"),
@@ -54,7 +54,7 @@ def plan(method: str, mount: str) -> Any:
 
 
 def made(head: Any, method: str, mount: str, *, last: bool) -> tuple[bytes, bool]:
-    return answer_head(head, plan(method, mount), 0.001, 0.002, last=last)
+    return response_head(head, plan(method, mount), 0.001, 0.002, last=last)
 
 
 @given(
@@ -80,7 +80,7 @@ def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method:
         assert head.whole().fields == result.fields
         try:
             expected = made(result, method, mount, last=last)
-        except MalformedAnswer:
+        except MalformedResponse:
             pytest.fail(f"{raw!r} was taken for plain, and cannot be passed on")
         assert without_date(made(head, method, mount, last=last)) == without_date(expected)
 

@@ -14,19 +14,19 @@ from gateway import clock
 from gateway.egress.page_memory import NoPageMemory
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
-from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
+from gateway.mcp.kept_responses import KEPT_S, KeptResponses
 from gateway.mcp.mcp_messages import RpcError
-from gateway.mcp.tool_provider_call import LONGEST_S, AnswerMemory, Sent, proxied
-from gateway.middleware.answer_shape import MARK
+from gateway.mcp.tool_provider_call import LONGEST_S, ResponseMemory, Sent, proxied
+from gateway.middleware.response_shape import MARK
 from gateway.vault import VaultError
 
 SCHEME: Final = "gateway://answers/"
 NOT_FOUND_2025: Final = -32002
 
-_kept: Final[WeakKeyDictionary[web.Application, KeptAnswers]] = WeakKeyDictionary()
+_kept: Final[WeakKeyDictionary[web.Application, KeptResponses]] = WeakKeyDictionary()
 
 
-class WholeAnswers:
+class WholeResponses:
     """The whole answers of one request: keeps an answer whose result shows only a part, and reads kept answers."""
 
     def __init__(self, asked: DoorRequest) -> None:
@@ -35,22 +35,22 @@ class WholeAnswers:
     def kept_at(self, sent: Sent, media_type: str, body: bytes) -> str:
         """Keep the whole answer for minutes, and return its address; for a GET it lets another worker fetch the answer
         again."""
-        answer_id = _answers(self._asked.outer.app).keep(self._asked.caller.share, media_type, body)
+        response_id = _responses(self._asked.outer.app).keep(self._asked.caller.share, media_type, body)
         ends_at = (clock.now() + timedelta(seconds=KEPT_S)).timestamp()
         again = [sent.target, sent.connection] if sent.method == "GET" else None
-        return SCHEME + self._asked.seals.seal(json.dumps([answer_id, self._asked.caller.key_id, ends_at, again]))
+        return SCHEME + self._asked.seals.seal(json.dumps([response_id, self._asked.caller.key_id, ends_at, again]))
 
     async def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise RpcError(rpc.INVALID_PARAMS, "params.uri must be a text.")
         try:
-            answer_id, key_id, ends_at, again = json.loads(self._asked.seals.open(uri.removeprefix(SCHEME)))
+            response_id, key_id, ends_at, again = json.loads(self._asked.seals.open(uri.removeprefix(SCHEME)))
         except (VaultError, ValueError, TypeError):
             raise self._no_resource(uri) from None
         if not uri.startswith(SCHEME) or key_id != self._asked.caller.key_id or ends_at <= clock.now().timestamp():
             raise self._no_resource(uri)
-        kept = _answers(self._asked.outer.app).get(self._asked.caller.share, answer_id or "")
+        kept = _responses(self._asked.outer.app).get(self._asked.caller.share, response_id or "")
         if kept is not None:
             return {"contents": [contents(uri, kept.media_type, kept.body)]}
         if again is None:
@@ -58,19 +58,19 @@ class WholeAnswers:
         return await self._fetch_again(uri, Sent("GET", *again))
 
     async def _fetch_again(self, uri: str, sent: Sent) -> dict[str, Any]:
-        memory = AnswerMemory(self._asked.outer)
+        memory = ResponseMemory(self._asked.outer)
         try:
             async with asyncio.timeout(LONGEST_S):
-                answer = await proxied(self._asked, sent, None, None, memory)
+                response = await proxied(self._asked, sent, None, None, memory)
         except (TimeoutError, NoPageMemory):
             raise RpcError(
                 rpc.INTERNAL_ERROR, "The whole answer could not be fetched again. Call the tool again."
             ) from None
         finally:
             memory.release()
-        if MARK in answer.headers or not answer.whole or answer.status >= 300:
+        if MARK in response.headers or not response.whole or response.status >= 300:
             raise RpcError(rpc.INTERNAL_ERROR, "The whole answer could not be fetched again. Call the tool again.")
-        return {"contents": [contents(uri, answer.headers.get(hdrs.CONTENT_TYPE, ""), answer.body)]}
+        return {"contents": [contents(uri, response.headers.get(hdrs.CONTENT_TYPE, ""), response.body)]}
 
     def _no_resource(self, uri: str) -> RpcError:
         code = rpc.INVALID_PARAMS if self._asked.message.modern else NOT_FOUND_2025
@@ -88,7 +88,7 @@ def contents(uri: str, media_type: str, body: bytes) -> dict[str, Any]:
         return {**shown, "blob": base64.b64encode(body).decode("ascii")}
 
 
-def _answers(app: web.Application) -> KeptAnswers:
+def _responses(app: web.Application) -> KeptResponses:
     if app not in _kept:
-        _kept[app] = KeptAnswers()
+        _kept[app] = KeptResponses()
     return _kept[app]

@@ -15,14 +15,14 @@ from tests.fakes.patience import PATIENCE_S
 
 async def test_all_pages_leave_as_lines_and_a_trailer_ends_them(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(5)) as list_:
-        answer = await list_.call()
-    assert answer.status == 200
-    assert answer.headers["Content-Type"] == "application/x-ndjson"
-    assert answer.headers["Gateway-Paginate"] == "all;type=cursor"
-    assert answer.headers["Gateway-Attempts"] == "1"
-    assert "Gateway-Error" not in answer.headers
-    assert answer.numbers == list(range(1, 11))
-    assert answer.trailer == {"complete": True, "pages": 5, "records": 10, "attempts": 5}
+        response = await list_.call()
+    assert response.status == 200
+    assert response.headers["Content-Type"] == "application/x-ndjson"
+    assert response.headers["Gateway-Paginate"] == "all;type=cursor"
+    assert response.headers["Gateway-Attempts"] == "1"
+    assert "Gateway-Error" not in response.headers
+    assert response.numbers == list(range(1, 11))
+    assert response.trailer == {"complete": True, "pages": 5, "records": 10, "attempts": 5}
     assert list_.lists.seen == ["/v1/list", *(f"/v1/list?after={number}" for number in range(1, 5))]
 
 
@@ -32,8 +32,8 @@ async def test_the_callers_query_and_headers_go_with_every_page_and_ours_with_no
         "Accept": "application/x-ndjson",
     }  # fmt: skip
     async with paged(tmp_path, pages_of(3)) as list_:
-        answer = await list_.call("all; marks", "/list?q=a%26b&after=0&e=", headers=headers)
-    assert answer.trailer["complete"]
+        response = await list_.call("all; marks", "/list?q=a%26b&after=0&e=", headers=headers)
+    assert response.trailer["complete"]
     assert list_.lists.seen == [
         "/v1/list?q=a%26b&after=0&e=",
         "/v1/list?q=a%26b&e=&after=1",
@@ -51,10 +51,10 @@ async def test_the_callers_query_and_headers_go_with_every_page_and_ours_with_no
 async def test_a_link_in_the_header_is_followed(tmp_path: Path) -> None:
     def page(request: web.Request) -> web.Response:
         number = int(request.query.get("page", "1"))
-        answer = web.json_response([{"n": number}])
+        response = web.json_response([{"n": number}])
         if number < 3:
-            answer.headers["Link"] = f'<http://{request.host}/v1/list?page={number + 1}>; rel="next"'
-        return answer
+            response.headers["Link"] = f'<http://{request.host}/v1/list?page={number + 1}>; rel="next"'
+        return response
 
     async with paged(tmp_path, page, HEADER) as list_:
         response = await list_.call()
@@ -82,8 +82,8 @@ async def test_an_offset_is_counted_by_records_until_a_page_is_empty(tmp_path: P
         return web.json_response({"items": [{"n": start + n} for n in range(1, sizes.get(start, 0) + 1)]})
 
     async with paged(tmp_path, page, OFFSET) as list_:
-        answer = await list_.call()
-        assert answer.numbers == [1, 2, 3, 4, 5, 6, 7]
+        response = await list_.call()
+        assert response.numbers == [1, 2, 3, 4, 5, 6, 7]
         assert list_.lists.seen == ["/v1/list", "/v1/list?start=3", "/v1/list?start=4", "/v1/list?start=7"]
         assert (await list_.call(path="/list?start=4")).numbers == [5, 6, 7]
 
@@ -113,8 +113,8 @@ async def test_records_are_forwarded_byte_for_byte(tmp_path: Path) -> None:
         return web.Response(text=text, content_type="application/json")
 
     async with paged(tmp_path, page) as list_:
-        answer = await list_.call()
-    assert [line.decode() for line in answer.lines[:-1]] == [*records, '{ "a": 1}']
+        response = await list_.call()
+    assert [line.decode() for line in response.lines[:-1]] == [*records, '{ "a": 1}']
 
 
 async def test_no_record_can_be_taken_for_a_line_of_ours(tmp_path: Path) -> None:
@@ -126,19 +126,19 @@ async def test_no_record_can_be_taken_for_a_line_of_ours(tmp_path: Path) -> None
         )
 
     async with paged(tmp_path, page) as list_:
-        answer = await list_.call()
-    assert [line.startswith(b'{"gateway_') for line in answer.lines] == [False, False, True]
-    assert answer.records == [json.loads(lie), {"gateway_page": 1}]
-    assert answer.trailer["records"] == 2
+        response = await list_.call()
+    assert [line.startswith(b'{"gateway_') for line in response.lines] == [False, False, True]
+    assert response.records == [json.loads(lie), {"gateway_page": 1}]
+    assert response.trailer["records"] == 2
 
 
 @pytest.mark.parametrize("coding", ["gzip", "identity"])
 async def test_coded_pages_are_decoded_whatever_the_caller_takes(tmp_path: Path, coding: str) -> None:
     def page(request: web.Request) -> web.Response:
-        answer = pages_of(3)(request)
-        assert isinstance(answer, web.Response)
-        assert isinstance(answer.body, bytes)
-        body = gzip.compress(answer.body) if coding == "gzip" else answer.body
+        response = pages_of(3)(request)
+        assert isinstance(response, web.Response)
+        assert isinstance(response.body, bytes)
+        body = gzip.compress(response.body) if coding == "gzip" else response.body
         return web.Response(body=body, headers={"Content-Encoding": coding, "Content-Type": "application/json"})
 
     async with paged(tmp_path, page) as list_:
@@ -147,11 +147,11 @@ async def test_coded_pages_are_decoded_whatever_the_caller_takes(tmp_path: Path,
     assert "Content-Encoding" not in response.headers
 
 
-async def test_an_answer_without_content_holds_no_records(tmp_path: Path) -> None:
+async def test_a_response_without_content_holds_no_records(tmp_path: Path) -> None:
     async with paged(tmp_path, lambda _request: web.Response(status=204)) as list_:
-        answer = await list_.call()
-    assert (answer.status, answer.records) == (200, [])
-    assert answer.trailer == {"complete": True, "pages": 1, "records": 0, "attempts": 1}
+        response = await list_.call()
+    assert (response.status, response.records) == (200, [])
+    assert response.trailer == {"complete": True, "pages": 1, "records": 0, "attempts": 1}
 
 
 async def test_a_limit_becomes_the_providers_parameter(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ async def test_an_alternative_is_found_by_its_path_or_by_the_first_page(tmp_path
     old = {**OFFSET, "response_path": "values"}
     async with paged(tmp_path, page, paginate_alternatives=[old]) as list_:
         assert (await list_.call()).headers["Gateway-Paginate"] == "all;type=cursor"
-        answer = await list_.call(path="/old")
-        assert (answer.numbers, answer.headers["Gateway-Paginate"]) == ([1, 2, 3], "all;type=offset")
+        response = await list_.call(path="/old")
+        assert (response.numbers, response.headers["Gateway-Paginate"]) == ([1, 2, 3], "all;type=offset")
     (tmp_path / "by-path").mkdir()
     async with paged(tmp_path / "by-path", page, paginate_alternatives=[{**old, "applies_to": "/old"}]) as list_:
         assert (await list_.call(path="/old")).numbers == [1, 2, 3]
@@ -193,8 +193,8 @@ async def test_an_http_1_0_client_gets_the_lines_too(tmp_path: Path) -> None:
 
 async def test_a_dry_run_shows_the_first_page_that_would_be_requested(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(2)) as list_:
-        answer = await list_.call("all; limit=7", headers={"Gateway-Dry-Run": "true"})
-        assert json.loads(answer.body)["url"].endswith("/v1/list?limit=7")
+        response = await list_.call("all; limit=7", headers={"Gateway-Dry-Run": "true"})
+        assert json.loads(response.body)["url"].endswith("/v1/list?limit=7")
         assert list_.lists.seen == []
 
 
@@ -209,20 +209,20 @@ async def test_a_slow_caller_pauses_the_paging(tmp_path: Path) -> None:
         return web.json_response({"items": [{"n": number, "fill": "x" * 100_000}], "next": following})
 
     async with paged(tmp_path, page) as list_:
-        async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as answer:
+        async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1):
                     await all_asked.wait()
             held = len(list_.lists.seen)
             assert held < count / 2
-            seen = [json.loads(line) async for line in lines_of(answer)]
+            seen = [json.loads(line) async for line in lines_of(response)]
         assert [record["n"] for record in seen[:-1]] == list(range(count))
         assert seen[-1]["gateway_trailer"]["complete"]
 
 
-async def lines_of(answer: Any) -> Any:
+async def lines_of(response: Any) -> Any:
     held = b""
-    async for piece in answer.content.iter_any():
+    async for piece in response.content.iter_any():
         *lines, held = (held + piece).split(b"\n")
         for line in lines:
             yield line
@@ -243,10 +243,10 @@ async def test_a_caller_that_leaves_stops_the_paging(tmp_path: Path) -> None:
         raise AssertionError
 
     async with paged(tmp_path, page) as list_:
-        async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as answer:
-            assert await answer.content.readline() == b'{"n": 1}\n'
+        async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
+            assert await response.content.readline() == b'{"n": 1}\n'
             await asked.wait()
-            answer.close()
+            response.close()
         async with asyncio.timeout(PATIENCE_S):
             await abandoned.wait()
 
@@ -256,7 +256,7 @@ async def test_the_paged_call_is_one_record_of_the_log(tmp_path: Path) -> None:
         noted: list[Any] = []
         log = list_.gateway.runtime.call_queue
         note, log.record = log.record, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
-        answer = await list_.call()
-        assert answer.trailer["pages"] == 3
+        response = await list_.call()
+        assert response.trailer["pages"] == 3
     assert [(exchange.path, exchange.status, exchange.error_code) for exchange in noted] == [("/list", 200, None)]
-    assert noted[0].bytes_out > len(answer.body)
+    assert noted[0].bytes_out > len(response.body)

@@ -26,15 +26,15 @@ async def door(tmp_path: Path) -> AsyncIterator[Agents]:
 
 async def asked(door: Agents, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with door.running.proxied("c1", "/search", method, integration="lane", headers=headers) as answer:
-        return answer.status, dict(answer.headers), await answer.read()
+    async with door.running.proxied("c1", "/search", method, integration="lane", headers=headers) as response:
+        return response.status, dict(response.headers), await response.read()
 
 
 def provides(door: Agents, body: bytes, **more: Any) -> None:
-    async def answer(_: web.Request) -> web.Response:
+    async def response(_: web.Request) -> web.Response:
         return web.Response(body=body, **{"content_type": "application/json", **more})
 
-    door.provider.answering = answer
+    door.provider.responding = response
 
 
 async def test_the_selected_fields_come_back_and_nothing_else(door: Agents) -> None:
@@ -110,7 +110,7 @@ async def test_a_wrong_wish_is_refused_before_anything_is_sent(door: Agents, wis
 
 
 @pytest.mark.parametrize("wish", [{"Gateway_Select": "a"}, {"Gateway_Max_Bytes": "20000"}])
-async def test_an_answer_of_100_mb_is_not_read_to_its_end(door: Agents, wish: dict[str, str]) -> None:
+async def test_a_response_of_100_mb_is_not_read_to_its_end(door: Agents, wish: dict[str, str]) -> None:
     sent = 0
 
     async def huge(request: web.Request) -> web.StreamResponse:
@@ -122,7 +122,7 @@ async def test_an_answer_of_100_mb_is_not_read_to_its_end(door: Agents, wish: di
             sent += MIB
         return response
 
-    door.provider.answering = huge
+    door.provider.responding = huge
     status, fields, text = await asked(door, **wish)
     assert (status, fields["Gateway-Error"]) == (502, "answer_not_shaped")
     assert json.loads(text)["error"]["payload"]["reason"] == "too_large"

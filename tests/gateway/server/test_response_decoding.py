@@ -5,7 +5,7 @@ import gzip
 import random
 
 from gateway.http.content_coding import CodingError, Decoder
-from gateway.server.answer_decoding import STEP_BYTES, AnswerDecoding
+from gateway.server.response_decoding import STEP_BYTES, ResponseDecoding
 from tests.fakes.patience import PATIENCE_S
 
 TEXT = random.Random(1).randbytes(1 << 20).hex().encode()  # 2 MiB, which a coding halves
@@ -18,7 +18,7 @@ class Caller:
         self.turns: list[int] = []
         self.done = asyncio.Event()
         self.fault: Exception | None = None
-        self.decoding: AnswerDecoding
+        self.decoding: ResponseDecoding
         self._pause_at = pause_at
 
     def pass_on(self, piece: bytes) -> None:
@@ -48,10 +48,10 @@ class Provider:
         self.aborted = True
 
 
-def decoding(caller: Caller, provider: Provider) -> AnswerDecoding:
+def decoding(caller: Caller, provider: Provider) -> ResponseDecoding:
     decoder = Decoder()
     assert decoder.start("gzip")
-    caller.decoding = AnswerDecoding(decoder, caller, provider, live=False)
+    caller.decoding = ResponseDecoding(decoder, caller, provider, live=False)
     return caller.decoding
 
 

@@ -8,7 +8,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import ASKED, CONNECTION, DECODER
-from gateway.middleware.wanted_answer import decompress
+from gateway.middleware.wanted_response import decompress
 from tests.fakes.lists import CURSOR, PagedReply, imported, paged, pages_of
 from tests.fakes.proxy_end import opened_at
 
@@ -33,12 +33,12 @@ async def test_a_number_of_pages_is_enough_and_the_cursor_goes_on_from_there(tmp
 
 async def test_marks_tell_after_each_page_how_to_go_on(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
-        answer = await list_.call("all; marks")
-        assert [(mark["pages"], mark["records"]) for mark in answer.marks] == [(1, 2), (2, 4)]
-        assert answer.numbers == [1, 2, 3, 4, 5, 6]
-        for mark in answer.marks:
+        response = await list_.call("all; marks")
+        assert [(mark["pages"], mark["records"]) for mark in response.marks] == [(1, 2), (2, 4)]
+        assert response.numbers == [1, 2, 3, 4, 5, 6]
+        for mark in response.marks:
             rest = await list_.call(since=mark["cursor"])
-            assert rest.numbers == answer.numbers[mark["records"] :]
+            assert rest.numbers == response.numbers[mark["records"] :]
 
 
 async def test_a_cursor_goes_on_in_the_way_it_began_whatever_the_entry_says_by_then(tmp_path: Path) -> None:
@@ -59,9 +59,9 @@ async def test_a_cursor_is_good_for_its_own_call_alone(tmp_path: Path) -> None:
         cursor = (await list_.call("1", "/list?q=1")).trailer["cursor"]
         list_.lists.seen.clear()
         for path, connection_id in (("/other?q=1", "c1"), ("/list?q=2", "c1"), ("/list", "c1"), ("/list?q=1", "c2")):
-            answer = await list_.call("1", path, connection_id=connection_id, since=cursor)
-            assert issues(answer) == [("gateway-paginate-from",)]
-            assert "another request" in answer.error["message"]
+            response = await list_.call("1", path, connection_id=connection_id, since=cursor)
+            assert issues(response) == [("gateway-paginate-from",)]
+            assert "another request" in response.error["message"]
         assert list_.lists.seen == []
         assert (await list_.call("1", "/list?q=1", since=cursor)).numbers == [3, 4]
 
@@ -72,8 +72,8 @@ async def test_a_cursor_that_is_not_ours_is_refused(tmp_path: Path, spoilt: str)
         cursor = (await list_.call("1")).trailer["cursor"]
         list_.lists.seen.clear()
         for since in {spoilt or cursor[:-2], cursor[:40] + ("A" if cursor[40] != "A" else "B") + cursor[41:]}:
-            answer = await list_.call("1", since=since)
-            assert issues(answer) == [("gateway-paginate-from",)]
+            response = await list_.call("1", since=since)
+            assert issues(response) == [("gateway-paginate-from",)]
         assert list_.lists.seen == []
 
 
@@ -91,19 +91,19 @@ async def test_a_cursor_that_is_not_ours_is_refused(tmp_path: Path, spoilt: str)
 )
 async def test_a_slip_in_the_header_is_reported_with_all_its_faults(tmp_path: Path, wish: str, count: int) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
-        answer = await list_.call(wish)
+        response = await list_.call(wish)
         if count:
-            assert issues(answer) == [("gateway-paginate",)] * count
+            assert issues(response) == [("gateway-paginate",)] * count
             assert list_.lists.seen == []
         else:
-            assert answer.trailer["complete"]
+            assert response.trailer["complete"]
 
 
 async def test_without_an_entry_and_without_fields_the_header_says_what_to_do(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3), None) as list_:
-        answer = await list_.call()
-        assert issues(answer) == [("gateway-paginate",)]
-        assert "type=cursor; cursor_path_in_response=" in answer.error["message"]
+        response = await list_.call()
+        assert issues(response) == [("gateway-paginate",)]
+        assert "type=cursor; cursor_path_in_response=" in response.error["message"]
 
 
 async def test_a_limit_needs_a_name(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ async def test_a_limit_needs_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"])
 async def test_only_a_get_is_paged(tmp_path: Path, method: str) -> None:
     async with paged(tmp_path, pages_of(2)) as list_:
-        answer = await list_.call(method=method)
-        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_headers")
+        response = await list_.call(method=method)
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_headers")
         assert list_.lists.seen == []
 
 
@@ -133,15 +133,15 @@ async def test_each_header_is_sent_once(tmp_path: Path) -> None:
             "Gateway-Paginate: all\r\nGateway-Paginate: all",
             "Gateway-Paginate-From: a\r\nGateway-Paginate-From: a",
         ):
-            answer = await list_.raw(f"GET /proxy/list HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{lines}")
-            assert answer.startswith(b"HTTP/1.1 400")
-            assert b"send it once" in answer
+            response = await list_.raw(f"GET /proxy/list HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{lines}")
+            assert response.startswith(b"HTTP/1.1 400")
+            assert b"send it once" in response
 
 
 async def test_empty_headers_are_absent(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(2)) as list_:
-        answer = await list_.call("", since="")
-        assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+        response = await list_.call("", since="")
+        assert (response.status, response.headers["Content-Type"]) == (200, "application/json; charset=utf-8")
 
 
 async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more
         link = PagingScheme("link", link_path_in_response_body="next", response_path="items")
         tokens = list_.gateway.runtime.generation.page_cursors
         elsewhere = tokens.seal(encode_position(Position(link, "https://evil.example:443/x"), digest))
-        answer = await list_.call(since=elsewhere)
-        assert issues(answer) == [("gateway-paginate-from",)]
-        assert "may not be sent" in answer.error["message"]
+        response = await list_.call(since=elsewhere)
+        assert issues(response) == [("gateway-paginate-from",)]
+        assert "may not be sent" in response.error["message"]
         here = tokens.seal(encode_position(Position(link, f"{list_.lists.url}/v1/x?page=2"), digest))
         assert (await list_.call(since=here)).trailer["complete"]
         assert list_.lists.seen == ["/v1/x?page=2"]

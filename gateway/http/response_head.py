@@ -31,7 +31,7 @@ class Malformed(ValueError):
     """The bytes are not HTTP/1.1 with exactly one reading. The message names the fault without quoting the bytes."""
 
 
-class AnswerHead:
+class ResponseHead:
     """A parsed head. `length`: the declared length, whether or not a body follows. `fields`: every line, unchanged.
 
     `keep_s`: seconds for which the sender keeps the connection open after this answer; 0: it closes, None: not stated.
@@ -47,12 +47,12 @@ class AnswerHead:
         self.chunked = False
         self.keep_s: float | None = None
 
-    def whole(self) -> "AnswerHead":
+    def whole(self) -> "ResponseHead":
         """Return the head with its `fields`, also if it was not parsed yet (`passed_head.plain_head`)."""
         return self
 
 
-def parse_head(raw: bytes) -> AnswerHead:
+def parse_head(raw: bytes) -> ResponseHead:
     """Parse the head in `raw`, which ends before the empty line (RFC 9112 §4, §5, §6.3). Raises Malformed."""
     lines = raw.decode("utf-8", "surrogateescape").split("\r\n")
     if raw.translate(None, TEXT) != b"\r\n" * (len(lines) - 1):
@@ -73,7 +73,7 @@ def parse_head(raw: bytes) -> AnswerHead:
             meaning = _meaning(name, line)
         if meaning:
             special.append((meaning, field[1]))
-    head = AnswerHead(int(start[2]), start[3] or "", fields)
+    head = ResponseHead(int(start[2]), start[3] or "", fields)
     version_1_0 = start[1] == "0"
     if special:
         _frame(head, special, version_1_0=version_1_0)
@@ -92,7 +92,7 @@ def _meaning(name: str, line: str) -> int:
     return meaning
 
 
-def _frame(head: AnswerHead, special: list[tuple[int, str]], *, version_1_0: bool) -> None:
+def _frame(head: ResponseHead, special: list[tuple[int, str]], *, version_1_0: bool) -> None:
     """Set where the body ends and how long the connection stays open (RFC 9112 §6.3, §9.3). Raises Malformed."""
     lengths: set[str] = set()
     codings: list[str] = []
@@ -113,7 +113,7 @@ def _frame(head: AnswerHead, special: list[tuple[int, str]], *, version_1_0: boo
             head.keep_s = float(found[1])
 
 
-def _end_of_body(head: AnswerHead, lengths: set[str], codings: list[str], *, version_1_0: bool) -> None:
+def _end_of_body(head: ResponseHead, lengths: set[str], codings: list[str], *, version_1_0: bool) -> None:
     if codings:
         if lengths or version_1_0:
             raise Malformed("it is framed in two ways at once")

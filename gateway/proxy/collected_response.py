@@ -8,7 +8,7 @@ Room = Callable[[int], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class CollectedAnswer:
+class CollectedResponse:
     """The answer that a caller of ``/proxy`` would have received.
 
     `whole`: it is complete; otherwise it broke off, or was `too_large` to be held.

@@ -13,7 +13,7 @@ from gateway.connections.opened import Opened
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.abort import abort_connection
 from gateway.http.content_coding import Decoder
-from gateway.http.headers import Fields, MalformedAnswer, decoded_fields, response_fields
+from gateway.http.headers import Fields, MalformedResponse, decoded_fields, response_fields
 from gateway.http.origin import Address
 from gateway.http.passed_head import (
     ATTEMPTS,
@@ -26,9 +26,9 @@ from gateway.http.passed_head import (
     server_timing,
 )
 from gateway.http.references import Rewriter
-from gateway.middleware.answer_shape import REQUEST_ID_FIELD, add_cors_headers
 from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.key_limits import add_pace_headers
+from gateway.middleware.response_shape import REQUEST_ID_FIELD, add_cors_headers
 from gateway.middleware.who_calls import REFERRER_POLICY, unreferred
 from gateway.runtime import generation_of
 
@@ -37,7 +37,7 @@ from gateway.runtime import generation_of
 # `StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8; a proxy may do neither.
 
 
-class PassedAnswer(web.StreamResponse):
+class PassedResponse(web.StreamResponse):
     """A provider's answer, passed on. `length`: the body's length, if known.
 
     `cut`: set if the answer could not be passed on to its end. `broke_off`: the error code that its last line reports,
@@ -98,7 +98,7 @@ class PassedAnswer(web.StreamResponse):
         abort_connection(self._req.transport if self._req is not None else None, reset=not framed)
 
 
-class SwitchedAnswer(PassedAnswer):
+class SwitchedResponse(PassedResponse):
     """A 101 answer: the connection speaks `protocol` from now on."""
 
     def __init__(self, reason: str, fields: Fields, protocol: str) -> None:
@@ -120,7 +120,7 @@ BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a ran
 
 
 @dataclass(slots=True)
-class AnswerBody:
+class ResponseBody:
     """An answer's body; its first piece has already been read if it is decoded."""
 
     exchange: ProviderExchange
@@ -137,7 +137,7 @@ class AnswerBody:
         return iter((piece,)) if self.decoder is None else self.decoder.feed(piece)
 
 
-async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBody:
+async def body_of(request: web.Request, exchange: ProviderExchange) -> ResponseBody:
     """Return the body, decoded if that is requested and possible.
 
     A body that does not match its coding still leads to a 502 here.
@@ -150,8 +150,8 @@ async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBod
         or exchange.status in BODY_AS_IT_IS
         or not decoder.start(coding)
     ):
-        return AnswerBody(exchange, None, iter(()))
-    body = AnswerBody(exchange, decoder, iter(()))
+        return ResponseBody(exchange, None, iter(()))
+    body = ResponseBody(exchange, decoder, iter(()))
     if not is_live(exchange.headers):
         parts = await body.next() or iter(())
         body.first = chain([next(parts, b"")], parts)
@@ -177,40 +177,40 @@ UNBUFFERED: Final = ("X-Accel-Buffering", "no")
 """Added to a live stream: otherwise nginx in front of us would hold events back."""
 
 
-def answer_of(request: web.Request, exchange: ProviderExchange, *, decoded: bool) -> PassedAnswer:
-    """Return the head of the answer. Raises MalformedAnswer."""
+def response_of(request: web.Request, exchange: ProviderExchange, *, decoded: bool) -> PassedResponse:
+    """Return the head of the answer. Raises MalformedResponse."""
     fields = _fields(request, exchange)
     if decoded:
         fields = decoded_fields(fields)
     fields = guarded(fields, by_headers=CAPABILITY not in request)
-    answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
+    response = PassedResponse(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
     if is_live(exchange.headers):
-        answer.headers.extend([UNBUFFERED])
-    return answer
+        response.headers.extend([UNBUFFERED])
+    return response
 
 
-def switched(request: web.Request, exchange: ProviderExchange, protocol: str) -> SwitchedAnswer:
-    """Return the 101 for the caller. Raises MalformedAnswer."""
+def switched(request: web.Request, exchange: ProviderExchange, protocol: str) -> SwitchedResponse:
+    """Return the 101 for the caller. Raises MalformedResponse."""
     if [value.strip().lower() for value in values(exchange.headers, "upgrade")] != [protocol]:
-        raise MalformedAnswer(f"it switches to another protocol than {protocol}")
-    return SwitchedAnswer(exchange.reason, _fields(request, exchange), protocol)
+        raise MalformedResponse(f"it switches to another protocol than {protocol}")
+    return SwitchedResponse(exchange.reason, _fields(request, exchange), protocol)
 
 
-def with_gateway_fields(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedAnswer:
+def with_gateway_fields(response: PassedResponse, request: web.Request, attempts: int) -> PassedResponse:
     """Add the fields that the gateway adds to every answer of a provider."""
-    add_cors_headers(request, answer.headers)
-    add_pace_headers(answer, request)
-    unreferred(answer, request)
+    add_cors_headers(request, response.headers)
+    add_pace_headers(response, request)
+    unreferred(response, request)
     if REQUEST_ID in request:
-        answer.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]
-    answer.headers[ATTEMPTS] = str(attempts)
+        response.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]
+    response.headers[ATTEMPTS] = str(attempts)
     if CONNECT_URL in request:
-        answer.headers[CONNECT_URL_FIELD] = request[CONNECT_URL]
+        response.headers[CONNECT_URL_FIELD] = request[CONNECT_URL]
     timing = request[TIMING]
     timing.head_at = now = clock.monotonic()
     durations = server_timing(timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000)
-    answer.headers.add(SERVER_TIMING, durations)  # added, because the provider may have sent the field too
-    return answer
+    response.headers.add(SERVER_TIMING, durations)  # added, because the provider may have sent the field too
+    return response
 
 
 def _fields(request: web.Request, exchange: ProviderExchange) -> Fields:
@@ -233,7 +233,7 @@ def passed_fields(received: Fields, base: Address, opened: Opened, shown_at: str
     """Return the fields of an answer that are passed on to the caller.
 
     `base`: the provider's address; `shown_at`: the gateway's address that stands for it in rewritten URLs. Raises
-    MalformedAnswer.
+    MalformedResponse.
     """
 
     def rewrite(name: str, value: str) -> str:

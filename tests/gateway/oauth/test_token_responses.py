@@ -6,16 +6,16 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from gateway.oauth.token_answers import (
+from gateway.oauth.token_requests import OAuthClient, code_request, refresh_request
+from gateway.oauth.token_responses import (
     MAX_LIFETIME,
     TokenRefused,
     TokenUnavailable,
     dig,
     expires_at,
     jwt_claims,
-    read_answer,
+    read_response,
 )
-from gateway.oauth.token_requests import OAuthClient, code_request, refresh_request
 from gateway.secret import Secret
 from tests.fakes.providers import provider
 
@@ -24,9 +24,9 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 JSON = {"Content-Type": "application/json; charset=utf-8"}
 
 
-def read(status: int = 200, answer: Any = None, headers: dict[str, str] = JSON, **entry: Any) -> dict[str, Any]:
-    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    return read_answer(provider(**entry), status, headers, body)
+def read(status: int = 200, response: Any = None, headers: dict[str, str] = JSON, **entry: Any) -> dict[str, Any]:
+    body = response if isinstance(response, bytes) else json.dumps(response).encode()
+    return read_response(provider(**entry), status, headers, body)
 
 
 def redeemed(**entry: Any) -> Any:
@@ -86,25 +86,25 @@ def test_secrets_of_a_request_do_not_print() -> None:
     assert "p%40ss" not in repr(redeemed())
 
 
-def test_a_token_answer_is_returned_whole() -> None:
-    answer = {"access_token": "a", "token_type": "bearer", "expires_in": 60, "scope": "x"}
-    assert read(answer=answer) == answer
+def test_a_token_response_is_returned_whole() -> None:
+    response = {"access_token": "a", "token_type": "bearer", "expires_in": 60, "scope": "x"}
+    assert read(response=response) == response
 
 
 def test_slacks_user_token_is_found_below_its_own_member() -> None:
-    answer = {"ok": True, "authed_user": {"id": "U1", "access_token": "xoxp", "refresh_token": "r", "expires_in": 9}}
-    result = read(answer=answer, alternate_access_token_response_path="authed_user")
+    response = {"ok": True, "authed_user": {"id": "U1", "access_token": "xoxp", "refresh_token": "r", "expires_in": 9}}
+    result = read(response=response, alternate_access_token_response_path="authed_user")
     assert (result["access_token"], result["refresh_token"], result["expires_in"]) == ("xoxp", "r", 9)
 
 
 def test_an_alternate_path_may_lead_to_the_token_itself() -> None:
-    result = read(answer={"data": {"jwt": "t"}}, alternate_access_token_response_path="data.jwt")
+    result = read(response={"data": {"jwt": "t"}}, alternate_access_token_response_path="data.jwt")
     assert result["access_token"] == "t"
 
 
-def test_a_form_encoded_answer_is_read_too() -> None:
+def test_a_form_encoded_response_is_read_too() -> None:
     headers = {"content-type": "application/x-www-form-urlencoded"}
-    assert read(answer=b"access_token=a&scope=repo", headers=headers)["access_token"] == "a"
+    assert read(response=b"access_token=a&scope=repo", headers=headers)["access_token"] == "a"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_an_error_code_of_the_standard_is_final_whatever_the_status(code: str, s
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "headers"),
+    ("status", "response", "headers"),
     [
         (500, {"error": "invalid_grant"}, JSON),
         (503, b"<html>down</html>", {"Content-Type": "text/html"}),
@@ -144,9 +144,9 @@ def test_an_error_code_of_the_standard_is_final_whatever_the_status(code: str, s
         (200, b'{"a":' * 100_000 + b'"' * 100_001, JSON),
     ],
 )
-def test_all_else_may_pass_and_is_never_final(status: int, answer: Any, headers: dict[str, str]) -> None:
+def test_all_else_may_pass_and_is_never_final(status: int, response: Any, headers: dict[str, str]) -> None:
     with pytest.raises(TokenUnavailable):
-        read(status, answer, headers)
+        read(status, response, headers)
 
 
 def test_the_endpoints_own_retry_after_is_kept() -> None:
@@ -155,13 +155,13 @@ def test_the_endpoints_own_retry_after_is_kept() -> None:
     assert fault.value.retry_after_s == 17
 
 
-def test_an_answer_without_a_token_names_what_came_instead() -> None:
+def test_a_response_without_a_token_names_what_came_instead() -> None:
     with pytest.raises(TokenUnavailable, match="text/html"):
         read(200, b"<html>", {"Content-Type": "text/html"})
 
 
 @pytest.mark.parametrize(
-    ("answer", "ends"),
+    ("response", "ends"),
     [
         ({"expires_in": 3600}, NOW + timedelta(hours=1)),
         ({"expires_in": "3600"}, NOW + timedelta(hours=1)),
@@ -188,11 +188,11 @@ def test_an_answer_without_a_token_names_what_came_instead() -> None:
         ({"expires_at": 1e300}, NOW + MAX_LIFETIME),
     ],
 )
-def test_the_end_of_a_token_is_read_with_care(answer: dict[str, Any], ends: datetime | None) -> None:
-    assert expires_at(provider(), answer, NOW) == ends
+def test_the_end_of_a_token_is_read_with_care(response: dict[str, Any], ends: datetime | None) -> None:
+    assert expires_at(provider(), response, NOW) == ends
 
 
-def test_an_entrys_token_ttl_stands_in_where_the_answer_tells_nothing() -> None:
+def test_an_entrys_token_ttl_stands_in_where_the_response_tells_nothing() -> None:
     entry = provider(token_ttl=120)
     assert expires_at(entry, {}, NOW) == NOW + timedelta(seconds=120)
     assert expires_at(entry, {"expires_in": 60}, NOW) == NOW + timedelta(seconds=60)

@@ -8,8 +8,8 @@ from aiohttp import web
 from gateway import clock
 from gateway.egress.egress_errors import CallNotAttempted, EgressError, Kind
 from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
-from gateway.middleware.answer_shape import broken_body
 from gateway.middleware.facts import UPSTREAM
+from gateway.middleware.response_shape import broken_body
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeTimeout
 

@@ -13,18 +13,18 @@ SHARE_BYTES: Final = 16 << 20  # for one key
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAnswer:
+class KeptResponse:
     share: str
     media_type: str
     body: bytes
     ends_at: float
 
 
-class KeptAnswers:
+class KeptResponses:
     """Keeps whole answers; drops the oldest when memory is short."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, KeptAnswer] = OrderedDict()
+        self._kept: OrderedDict[str, KeptResponse] = OrderedDict()
         self.size = 0
 
     def keep(self, share: str, media_type: str, body: bytes) -> str | None:
@@ -33,21 +33,21 @@ class KeptAnswers:
             return None
         self._sweep()
         own = sum(len(one.body) for one in self._kept.values() if one.share == share)
-        for answer_id, one in list(self._kept.items()):
+        for response_id, one in list(self._kept.items()):
             if own + len(body) > SHARE_BYTES and one.share == share:
                 own -= len(one.body)
-                self._drop(answer_id)
+                self._drop(response_id)
         while self._kept and self.size + len(body) > MOST_BYTES:
             self._drop(next(iter(self._kept)))
-        answer_id = secrets.token_urlsafe(16)
-        self._kept[answer_id] = KeptAnswer(share, media_type, body, clock.monotonic() + KEPT_S)
+        response_id = secrets.token_urlsafe(16)
+        self._kept[response_id] = KeptResponse(share, media_type, body, clock.monotonic() + KEPT_S)
         self.size += len(body)
-        return answer_id
+        return response_id
 
-    def get(self, share: str, answer_id: str) -> KeptAnswer | None:
+    def get(self, share: str, response_id: str) -> KeptResponse | None:
         """Return the kept answer, or None if this key has no such answer."""
         self._sweep()
-        found = self._kept.get(answer_id)
+        found = self._kept.get(response_id)
         return found if found is not None and found.share == share else None
 
     def _sweep(self) -> None:
@@ -55,5 +55,5 @@ class KeptAnswers:
         while self._kept and next(iter(self._kept.values())).ends_at <= now:
             self._drop(next(iter(self._kept)))
 
-    def _drop(self, answer_id: str) -> None:
-        self.size -= len(self._kept.pop(answer_id).body)
+    def _drop(self, response_id: str) -> None:
+        self.size -= len(self._kept.pop(response_id).body)

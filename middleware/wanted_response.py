@@ -16,7 +16,7 @@ from gateway.http.paging.resume_position import OffLimits, digest_of, point_at_p
 from gateway.http.proxy_options import sent_once, wrong_header
 from gateway.http.url import name_of
 from gateway.middleware.facts import ASKED, CONNECTION, DECODER, PAGING, SHAPE, UPSTREAM
-from gateway.records.proxied_call import AnswerShape, Paging, PagingScheme, Position, UpstreamRequest
+from gateway.records.proxied_call import Paging, PagingScheme, Position, ResponseShape, UpstreamRequest
 from gateway.runtime import generation_of
 from gateway.vault import VaultError
 
@@ -157,7 +157,7 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
     for name in RANGES:
         request[UPSTREAM].headers.popall(name, None)
     request[DECODER] = Decoder()
-    request[SHAPE] = AnswerShape(select, most)
+    request[SHAPE] = ResponseShape(select, most)
     return await handler(request)
 
 

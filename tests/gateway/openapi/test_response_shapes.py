@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.api import answers
+from gateway.api import responses
 from gateway.app.routes import ROUTES
 from gateway.openapi.operations import OPERATIONS, Endpoint
 from tests.gateway.openapi.test_openapi_document import plain
 
 HANDLERS: Final = {(method, plain(path)): handler for method, path, handler in ROUTES}
-SHAPES: Final = {id(shape): name for name, shape in vars(answers).items() if not name.startswith("_")}
-FREE: Final = {answers.AnyJson, answers.Metadata}  # any JSON object
+SHAPES: Final = {id(shape): name for name, shape in vars(responses).items() if not name.startswith("_")}
+FREE: Final = {responses.AnyJson, responses.Metadata}  # any JSON object
 ELSEWHERE: Final = {
     "/providers": "rows of the catalog, compiled with it; compared by test_schemathesis.py, beside this",
     "/providers/{provider}": "the same",
@@ -49,11 +49,11 @@ def shapes_named(code: Any, seen: set[Any]) -> Iterator[str]:
 
 def described() -> list[Endpoint]:
     return [
-        one for one in OPERATIONS if one.answer is not None and one.answer not in FREE and one.path not in ELSEWHERE
+        one for one in OPERATIONS if one.response is not None and one.response not in FREE and one.path not in ELSEWHERE
     ]
 
 
 @pytest.mark.parametrize("one", described(), ids=lambda one: one.id)
 def test_a_handler_names_the_shape_that_is_documented(one: Endpoint) -> None:
     named = set(shapes_named(HANDLERS[one.method, one.path], set()))
-    assert SHAPES[id(one.answer)] in named, f"documented is {one.answer}; the handler names {sorted(named)}"
+    assert SHAPES[id(one.response)] in named, f"documented is {one.response}; the handler names {sorted(named)}"

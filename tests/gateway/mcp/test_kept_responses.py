@@ -1,11 +1,11 @@
 """Complete answers are kept for their key, for minutes, within a memory limit."""
 
-from gateway.mcp.kept_answers import KEPT_S, MOST_BYTES, SHARE_BYTES, KeptAnswers
+from gateway.mcp.kept_responses import KEPT_S, MOST_BYTES, SHARE_BYTES, KeptResponses
 from tests.fakes.clock import Clock
 
 
-def test_an_answer_is_for_its_key_and_for_minutes(clock: Clock) -> None:
-    kept = KeptAnswers()
+def test_a_response_is_for_its_key_and_for_minutes(clock: Clock) -> None:
+    kept = KeptResponses()
     one = kept.keep("1", "text/plain", b"x")
     assert one is not None
     assert kept.get("2", one) is None
@@ -18,7 +18,7 @@ def test_an_answer_is_for_its_key_and_for_minutes(clock: Clock) -> None:
 
 
 def test_a_key_pushes_out_its_own_first_and_the_whole_is_bounded(clock: Clock) -> None:
-    kept = KeptAnswers()
+    kept = KeptResponses()
     other = kept.keep("other", "", b"o")
     assert other is not None
     large = bytes(SHARE_BYTES // 2)
@@ -36,6 +36,6 @@ def test_a_key_pushes_out_its_own_first_and_the_whole_is_bounded(clock: Clock) -
 
 
 def test_what_is_larger_than_a_share_is_not_kept() -> None:
-    kept = KeptAnswers()
+    kept = KeptResponses()
     assert kept.keep("1", "", bytes(SHARE_BYTES + 1)) is None
     assert kept.size == 0

@@ -12,18 +12,18 @@ from aiohttp import hdrs, web
 from gateway.egress.page_memory import NoPageMemory, Reservation, no_page_memory
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import UpstreamFailed
-from gateway.http.headers import MalformedAnswer, media_type
+from gateway.http.headers import MalformedResponse, media_type
 from gateway.http.passed_head import printable
 from gateway.http.tool_list_filter import StreamEventFilter, filtered_json
 from gateway.middleware.facts import CALLER, LISTED_TOOLS, SHAPE
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.exchange_watch import ExchangeWatch
-from gateway.proxy.passed_answer import (
+from gateway.proxy.passed_response import (
     BODY_AS_IT_IS,
-    AnswerBody,
-    PassedAnswer,
-    answer_of,
+    PassedResponse,
+    ResponseBody,
     is_live,
+    response_of,
     values,
     with_gateway_fields,
 )
@@ -31,7 +31,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 CUT: Final = "Gateway-Cut"
-MOST_ANSWER: Final = 8 << 20  # maximum size of an answer that is held
+MOST_RESPONSE: Final = 8 << 20  # maximum size of an answer that is held
 FORMS: Final = 3  # an answer is held three times: as received, as values, and as the text to send
 OF_THE_WHOLE: Final = (
     "ETag",
@@ -50,9 +50,9 @@ def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
     return ok and SHAPE in request and request.method != hdrs.METH_HEAD
 
 
-async def shaped_answer(
-    request: web.Request, exchange: ProviderExchange, body: AnswerBody, watch: ExchangeWatch, attempts: int
-) -> tuple[PassedAnswer, bytes]:
+async def shaped_response(
+    request: web.Request, exchange: ProviderExchange, body: ResponseBody, watch: ExchangeWatch, attempts: int
+) -> tuple[PassedResponse, bytes]:
     """Return the answer and its whole body.
 
     Raises UpstreamFailed ``answer_not_shaped``, and Unavailable ``busy`` if memory is short.
@@ -62,7 +62,7 @@ async def shaped_answer(
     wish, kind = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
     if is_live(exchange.headers):
         raise _unfit(f"is a stream ({kind}), which has no end to wait for", "stream")
-    held = HeldAnswer(request, watch)
+    held = HeldResponse(request, watch)
     try:
         whole = await held.read(body)
         if LISTED_TOOLS in request:
@@ -87,19 +87,19 @@ async def shaped_answer(
             content, as_it_is = shaped.text.encode(), not shaped.of_json
     finally:
         held.release()
-    answer = answer_of(request, exchange, decoded=True)
+    response = response_of(request, exchange, decoded=True)
     for name in OF_THE_WHOLE:
-        answer.headers.popall(name, None)
+        response.headers.popall(name, None)
     if not as_it_is:
-        answer.headers[hdrs.CONTENT_TYPE] = "application/json"
+        response.headers[hdrs.CONTENT_TYPE] = "application/json"
     if not shaped.whole and shaped.is_text:
-        answer.headers[CUT] = printable(f"{shaped.cut_to}; {counted(len(whole), 'byte')}")
-    answer.length_of(content)
-    return with_gateway_fields(answer, request, attempts), content
+        response.headers[CUT] = printable(f"{shaped.cut_to}; {counted(len(whole), 'byte')}")
+    response.length_of(content)
+    return with_gateway_fields(response, request, attempts), content
 
 
 async def filtered(request: web.Request, whole: bytes) -> bytes:
-    """Return a list of tools without those that the caller's key does not allow. Raises MalformedAnswer."""
+    """Return a list of tools without those that the caller's key does not allow. Raises MalformedResponse."""
     arguments = whole, request[LISTED_TOOLS].shows
     if len(whole) <= INLINE_BYTES:
         return filtered_json(*arguments)
@@ -111,7 +111,7 @@ def _unfit(what: str, reason: str) -> UpstreamFailed:
     return UpstreamFailed("answer_not_shaped", f"The provider's answer {what}. The request was sent.", payload=payload)
 
 
-class HeldAnswer:
+class HeldResponse:
     """A whole body in memory, reserved from the budget that paged and shaped calls share (`egress.page_memory_bytes`)."""
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
@@ -119,15 +119,15 @@ class HeldAnswer:
         self._watch = watch
         self._reserved: Reservation | None = None
 
-    async def read(self, body: AnswerBody) -> bytes:
-        """Return the whole body, decoded, at most `MOST_ANSWER` bytes. Raises UpstreamFailed, Unavailable ``busy``."""
+    async def read(self, body: ResponseBody) -> bytes:
+        """Return the whole body, decoded, at most `MOST_RESPONSE` bytes. Raises UpstreamFailed, Unavailable ``busy``."""
         content = bytearray()
         parts = body.first
         while parts is not None:
             for part in parts:
                 content += part
-                if len(content) > MOST_ANSWER:
-                    raise _unfit(f"has more than {MOST_ANSWER >> 20} MiB; ask for less of it", "too_large")
+                if len(content) > MOST_RESPONSE:
+                    raise _unfit(f"has more than {MOST_RESPONSE >> 20} MiB; ask for less of it", "too_large")
             if len(content) > INLINE_BYTES and self._reserved is None:
                 await self._reserve()
             following = await body.next()
@@ -146,7 +146,7 @@ class HeldAnswer:
         try:
             with self._watch.suspend_silence_limit():
                 share = self._request[CALLER].share
-                self._reserved = await runtime.page_memory.reserve(share, FORMS * MOST_ANSWER, wait_s)
+                self._reserved = await runtime.page_memory.reserve(share, FORMS * MOST_RESPONSE, wait_s)
         except NoPageMemory:
             raise no_page_memory() from None
 
@@ -166,9 +166,9 @@ def is_event_stream(exchange: ProviderExchange) -> bool:
 
 
 class FilteredEvents:
-    """Replaces `AnswerBody` for an event stream: passes each event on when it is complete."""
+    """Replaces `ResponseBody` for an event stream: passes each event on when it is complete."""
 
-    def __init__(self, request: web.Request, body: AnswerBody) -> None:
+    def __init__(self, request: web.Request, body: ResponseBody) -> None:
         self._body = body
         self._share = request[CALLER].share
         self._filter = StreamEventFilter(request[LISTED_TOOLS].shows)
@@ -189,20 +189,22 @@ class FilteredEvents:
         return iter((await off_loop(self._share, self._filter.finish),))
 
 
-def filtered_head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, attempts: int) -> PassedAnswer:
-    """Return the head of the answer. Raises MalformedAnswer if the body's coding is not supported."""
+def filtered_head(
+    request: web.Request, exchange: ProviderExchange, body: ResponseBody, attempts: int
+) -> PassedResponse:
+    """Return the head of the answer. Raises MalformedResponse if the body's coding is not supported."""
     coding = ",".join(values(exchange.headers, "content-encoding")).strip().lower()
     if coding not in ("", "identity") and body.decoder is None:
-        raise MalformedAnswer("its list of tools has a content coding that the gateway cannot decode")
-    answer = answer_of(request, exchange, decoded=True)
+        raise MalformedResponse("its list of tools has a content coding that the gateway cannot decode")
+    response = response_of(request, exchange, decoded=True)
     for name in OF_THE_WHOLE:
-        answer.headers.popall(name, None)
-    return with_gateway_fields(answer, request, attempts)
+        response.headers.popall(name, None)
+    return with_gateway_fields(response, request, attempts)
 
 
-async def filtered_whole(request: web.Request, body: AnswerBody, watch: ExchangeWatch) -> bytes:
-    """Return the whole filtered list. Raises MalformedAnswer, UpstreamFailed, Unavailable ``busy``."""
-    held = HeldAnswer(request, watch)
+async def filtered_whole(request: web.Request, body: ResponseBody, watch: ExchangeWatch) -> bytes:
+    """Return the whole filtered list. Raises MalformedResponse, UpstreamFailed, Unavailable ``busy``."""
+    held = HeldResponse(request, watch)
     try:
         return await filtered(request, await held.read(body))
     finally:

@@ -146,10 +146,10 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
         shaped = unhandled(request[REQUEST_ID])
     if shaped.payload is not None and isinstance(rule := shaped.payload.get("rule"), str):
         request[RULE] = rule
-    return unreferred(add_pace_headers(answer(request, shaped), request), request)
+    return unreferred(add_pace_headers(error_response(request, shaped), request), request)
 
 
-def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
+def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
     """Return `fault` as a response; cut the connection if another answer has begun. Needs REQUEST_ID."""
     if request.writer.output_size > 0:
         abort_connection(request.transport)

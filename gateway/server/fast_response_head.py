@@ -1,4 +1,4 @@
-"""Composes the head of an answer on the fast path, with the same result as `proxy.passed_answer`."""
+"""Composes the head of an answer on the fast path, with the same result as `proxy.passed_response`."""
 
 from functools import lru_cache
 from typing import Final
@@ -6,7 +6,6 @@ from typing import Final
 from aiohttp import HttpVersion11
 from aiohttp.helpers import rfc822_formatted_time
 
-from gateway.http.answer_head import AnswerHead
 from gateway.http.headers import Fields, decoded_fields
 from gateway.http.passed_head import (
     ATTEMPTS,
@@ -18,10 +17,11 @@ from gateway.http.passed_head import (
     printable,
     server_timing,
 )
-from gateway.middleware.answer_shape import REQUEST_ID_FIELD, new_id
+from gateway.http.response_head import ResponseHead
 from gateway.middleware.key_limits import pace_fields
+from gateway.middleware.response_shape import REQUEST_ID_FIELD, new_id
 from gateway.middleware.who_calls import REFERRER_POLICY
-from gateway.proxy.passed_answer import (
+from gateway.proxy.passed_response import (
     UNBUFFERED,
     is_live,
     passed_fields,
@@ -33,10 +33,10 @@ _OWN: Final = f"{REQUEST_ID_FIELD}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
 _UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
 
 
-def answer_head(
-    head: AnswerHead, plan: FastPlan, gateway_s: float, upstream_s: float, *, last: bool, decoded: bool = False
+def response_head(
+    head: ResponseHead, plan: FastPlan, gateway_s: float, upstream_s: float, *, last: bool, decoded: bool = False
 ) -> tuple[bytes, bool]:
-    """Return the head's bytes, and whether the body is to be sent chunked. Raises MalformedAnswer.
+    """Return the head's bytes, and whether the body is to be sent chunked. Raises MalformedResponse.
 
     Sets `plan.request_id`. `gateway_s`, `upstream_s`: seconds spent in the gateway and at the provider; `last`: the
     connection closes after this answer.

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.auth.provider_answers import accepted_answer, jwt_ends_at, refusal_text, short, token_at
-from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.auth.provider_responses import accepted_response, jwt_ends_at, refusal_text, short, token_at
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import Reply
 
 
@@ -42,19 +42,19 @@ def test_provider_message_is_limited_and_on_one_line() -> None:
 
 
 def test_only_a_json_object_with_2xx_is_accepted() -> None:
-    assert accepted_answer(reply({"token": "t"}, 200)) == {"token": "t"}
+    assert accepted_response(reply({"token": "t"}, 200)) == {"token": "t"}
     with pytest.raises(TokenRefused, match="it answered 401: wrong password"):
-        accepted_answer(reply({"message": "wrong password"}, 401))
+        accepted_response(reply({"message": "wrong password"}, 401))
     for status in (408, 429, 500, 503, 199):
         with pytest.raises(TokenUnavailable, match=f"answered {status}"):
-            accepted_answer(reply({}, status))
+            accepted_response(reply({}, status))
     with pytest.raises(TokenUnavailable, match="not a JSON object"):
-        accepted_answer(reply([1], 200))
+        accepted_response(reply([1], 200))
 
 
 def test_the_token_lies_at_the_first_path_that_has_one() -> None:
-    answer = {"data": {"token": "t1"}, "token": ""}
-    assert token_at(answer, ("token", "data.token")) == "t1"
+    response = {"data": {"token": "t1"}, "token": ""}
+    assert token_at(response, ("token", "data.token")) == "t1"
     with pytest.raises(TokenRefused, match="its answer holds no token: locked"):
         token_at({"message": "locked"}, ("token",))
     with pytest.raises(TokenUnavailable, match="characters that no token may have"):

@@ -18,14 +18,14 @@ from tests.fakes.raw_provider import Script, raw_provider, read_message
 OURS = "Host: gw\r\nAuthorization: Bearer k\r\nProvider-Config-Key: tracker\r\nConnection-Id: u1"
 
 
-def head_of(answer: bytes) -> list[str]:
-    return answer.partition(b"\r\n\r\n")[0].decode("utf-8", "surrogateescape").split("\r\n")
+def head_of(response: bytes) -> list[str]:
+    return response.partition(b"\r\n\r\n")[0].decode("utf-8", "surrogateescape").split("\r\n")
 
 
-async def passed(answer: bytes, *lines: str, method: str = "GET", close: bool = False, **connection: Any) -> bytes:
-    """Return the bytes that a caller gets when the provider answers with `answer`."""
+async def passed(response: bytes, *lines: str, method: str = "GET", close: bool = False, **connection: Any) -> bytes:
+    """Return the bytes that a caller gets when the provider answers with `response`."""
     async with (
-        raw_provider(answer, close=close) as provider,
+        raw_provider(response, close=close) as provider,
         gateway_to(opened_at(provider.port, **connection)) as gateway,
     ):
         return await gateway.call("/proxy/x", *lines, method=method)
@@ -53,7 +53,7 @@ async def test_nothing_is_added_but_framing_a_date_and_what_we_say_of_the_exchan
 
 
 async def test_site_wide_and_hop_by_hop_fields_are_dropped() -> None:
-    answer = await passed(
+    response = await passed(
         b"HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nStrict-Transport-Security: x\r\n"
         b"Access-Control-Allow-Origin: *\r\nClear-Site-Data: *\r\nAlt-Svc: h3\r\nNEL: {}\r\nReport-To: {}\r\n"
         b"Accept-CH: x\r\nCritical-CH: x\r\nOrigin-Agent-Cluster: ?1\r\nSet-Login: logged-out\r\nX-Content-Type-Options: x\r\n"
@@ -62,7 +62,7 @@ async def test_site_wide_and_hop_by_hop_fields_are_dropped() -> None:
     )
     ours = ("Date", "Gateway-Request-Id", "Gateway-Attempts", "Server-Timing")
     ours += ("X-Content-Type-Options: nosniff", "Content-Security-Policy: sandbox", "Vary: Authorization, ")
-    assert [line for line in head_of(answer)[1:] if not line.startswith(ours)] == [
+    assert [line for line in head_of(response)[1:] if not line.startswith(ours)] == [
         "WWW-Authenticate: Bearer",
         "Content-Length: 0",
         "Connection: close",
@@ -106,13 +106,13 @@ async def test_a_link_that_repeats_the_address_requested_does_not_hand_the_crede
 
     placement = Placement(query_slots=(("api%20key", "s3cr3t"),))
     async with raw_provider(echo) as provider, gateway_to(opened_at(provider.port, "/v1", placement)) as gateway:
-        answer = await gateway.call("/proxy/p?q=%2F")
-    assert f"Link: <{PUBLIC_URL}/proxy/p?q=%2F&page=2>; rel=next\r\n".encode() in answer
-    assert b"s3cr3t" not in answer
+        response = await gateway.call("/proxy/p?q=%2F")
+    assert f"Link: <{PUBLIC_URL}/proxy/p?q=%2F&page=2>; rel=next\r\n".encode() in response
+    assert b"s3cr3t" not in response
 
 
 @pytest.mark.parametrize(
-    ("answer", "method", "length"),
+    ("response", "method", "length"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", "HEAD", "12"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HEAD", None),
@@ -120,15 +120,15 @@ async def test_a_link_that_repeats_the_address_requested_does_not_hand_the_crede
         (b"HTTP/1.1 204 No Content\r\n\r\n", "GET", None),
     ],
 )
-async def test_answers_without_a_body_keep_their_framing(answer: bytes, method: str, length: str | None) -> None:
-    got = await passed(answer, method=method)
+async def test_responses_without_a_body_keep_their_framing(response: bytes, method: str, length: str | None) -> None:
+    got = await passed(response, method=method)
     assert got.endswith(b"\r\n\r\n")
     lengths = [line.partition(": ")[2] for line in head_of(got) if line.startswith("Content-Length")]
     assert lengths == ([] if length is None else [length])
     assert b"Transfer-Encoding" not in got
 
 
-async def test_a_chunked_answer_is_chunked_anew_and_one_to_http_1_0_ends_with_the_connection() -> None:
+async def test_a_chunked_response_is_chunked_anew_and_one_to_http_1_0_ends_with_the_connection() -> None:
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nX-Trailer: t\r\n\r\n"
     assert (await passed(chunked)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
     async with raw_provider(chunked) as provider, gateway_to(opened_at(provider.port)) as gateway:
@@ -138,13 +138,13 @@ async def test_a_chunked_answer_is_chunked_anew_and_one_to_http_1_0_ends_with_th
     assert b"Transfer-Encoding" not in old
 
 
-async def test_interim_answers_are_swallowed() -> None:
+async def test_interim_responses_are_swallowed() -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
     assert (await passed(early + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"",
         b"HTTP/1.1 200 OK\r\nContent-Le",
@@ -158,8 +158,8 @@ async def test_interim_answers_are_swallowed() -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
     ],
 )
-async def test_an_answer_that_is_no_clean_http_is_a_502(answer: bytes) -> None:
-    got = await passed(answer, close=True)
+async def test_a_response_that_is_no_clean_http_is_a_502(response: bytes) -> None:
+    got = await passed(response, close=True)
     assert got.startswith(b"HTTP/1.1 502")
     assert b"Gateway-Error: upstream_" in got
 
@@ -191,7 +191,7 @@ def breaks_off(sent: bytes, then: bytes, seen: asyncio.Event) -> Script:
     ],
 )
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
-async def test_an_answer_that_breaks_off_never_ends_cleanly(sent: bytes, then: bytes, version: str) -> None:
+async def test_a_response_that_breaks_off_never_ends_cleanly(sent: bytes, then: bytes, version: str) -> None:
     if b"/1.0 200" in sent and then != b"RESET":
         pytest.skip("without a declared length, closing the connection is a valid end")
     seen = asyncio.Event()
@@ -216,7 +216,7 @@ async def test_a_body_that_ends_with_a_clean_close_is_whole() -> None:
     assert (await passed(b"HTTP/1.0 200 OK\r\n\r\nabc", close=True)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
 
 
-async def test_stray_bytes_after_an_answer_end_the_connection_they_came_on() -> None:
+async def test_stray_bytes_after_a_response_end_the_connection_they_came_on() -> None:
     stray = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
     async with raw_provider(stray) as provider, gateway_to(opened_at(provider.port)) as gateway:
         first, second = await gateway.call(), await gateway.call()
@@ -225,7 +225,7 @@ async def test_stray_bytes_after_an_answer_end_the_connection_they_came_on() -> 
     assert provider.connections == 2
 
 
-async def test_stray_bytes_that_arrive_between_two_calls_are_nobodys_answer() -> None:
+async def test_stray_bytes_that_arrive_between_two_calls_are_nobodys_response() -> None:
     seen = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -307,29 +307,29 @@ async def test_a_dead_kept_connection_is_noticed_and_only_safe_requests_are_sent
         assert (await gateway.call()).endswith(b"ok")
         assert (await gateway.call()).endswith(b"ok")
         assert len(asked) == 1
-        answer = await gateway.call(method="POST")
-        assert answer.startswith(b"HTTP/1.1 502")
+        response = await gateway.call(method="POST")
+        assert response.startswith(b"HTTP/1.1 502")
         assert len(asked) == 2
 
 
 @pytest.mark.parametrize("asked", [("Decompress: true",), ()])
-async def test_a_coded_answer_is_decoded_when_asked_and_passes_untouched_otherwise(asked: tuple[str, ...]) -> None:
+async def test_a_coded_response_is_decoded_when_asked_and_passes_untouched_otherwise(asked: tuple[str, ...]) -> None:
     coded = gzip.compress(b"plain text")
-    answer = await passed(
+    response = await passed(
         b'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nETag: "v"\r\nAccept-Ranges: bytes\r\n'
         + f"Content-Length: {len(coded)}\r\n\r\n".encode()
         + coded,
         *asked,
     )
     if asked:
-        assert answer.endswith(b"\r\n\r\na\r\nplain text\r\n0\r\n\r\n")
-        assert b"Content-Encoding" not in answer
-        assert b"Content-Length" not in answer
-        assert b'ETag: W/"v"' in answer
-        assert b"Vary: Accept-Encoding" in answer
+        assert response.endswith(b"\r\n\r\na\r\nplain text\r\n0\r\n\r\n")
+        assert b"Content-Encoding" not in response
+        assert b"Content-Length" not in response
+        assert b'ETag: W/"v"' in response
+        assert b"Vary: Accept-Encoding" in response
     else:
-        assert answer.endswith(b"\r\n\r\n" + coded)
-        assert b"Content-Encoding: gzip" in answer
+        assert response.endswith(b"\r\n\r\n" + coded)
+        assert b"Content-Encoding: gzip" in response
 
 
 async def test_the_header_wins_over_the_entrys_decompress() -> None:
@@ -344,34 +344,34 @@ async def test_the_header_wins_over_the_entrys_decompress() -> None:
     [("200 OK\r\nContent-Encoding: compress", "GET"), ("206 Partial Content\r\nContent-Encoding: gzip", "GET")],
 )
 async def test_what_cannot_be_decoded_passes_untouched(start: str, method: str) -> None:
-    answer = await passed(
+    response = await passed(
         f"HTTP/1.1 {start}\r\nContent-Length: 3\r\n\r\nabc".encode(), "Decompress: true", method=method
     )
-    assert answer.endswith(b"\r\n\r\nabc")
-    assert b"Content-Encoding" in answer
+    assert response.endswith(b"\r\n\r\nabc")
+    assert b"Content-Encoding" in response
 
 
 async def test_a_body_that_is_not_coded_as_it_says_is_a_502() -> None:
-    answer = await passed(
+    response = await passed(
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip", "Decompress: true"
     )
-    assert answer.startswith(b"HTTP/1.1 502")
-    assert b"upstream_protocol" in answer
+    assert response.startswith(b"HTTP/1.1 502")
+    assert b"upstream_protocol" in response
 
 
 async def test_a_bomb_is_cut_while_it_unfolds() -> None:
     bomb = gzip.compress(b"\0" * (64 << 20))
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n".encode()
-    answer = await passed(head + bomb, "Decompress: true")
-    size, end = len(answer), answer[-8:]
+    response = await passed(head + bomb, "Decompress: true")
+    size, end = len(response), response[-8:]
     assert size < 8 << 20
     assert not end.endswith(b"\r\n0\r\n\r\n")
 
 
 @pytest.mark.parametrize("kind", ["application/x-ndjson", "Application/NDJSON; charset=utf-8", "application/jsonl"])
 async def test_json_lines_are_not_held_back_either(kind: str) -> None:
-    answer = await passed(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 3\r\n\r\n{{}}\n".encode())
-    assert "X-Accel-Buffering: no" in head_of(answer)
+    response = await passed(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 3\r\n\r\n{{}}\n".encode())
+    assert "X-Accel-Buffering: no" in head_of(response)
     assert b"X-Accel" not in await passed(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n"
     )

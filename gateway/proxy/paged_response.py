@@ -26,9 +26,9 @@ from gateway.middleware.upstream import place
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch
-from gateway.proxy.no_answer import error_for_caller
+from gateway.proxy.no_response import error_for_caller
 from gateway.proxy.page_fetch import BROKEN, PageReader
-from gateway.proxy.passed_answer import PassedAnswer
+from gateway.proxy.passed_response import PassedResponse
 from gateway.proxy.posted_list import PostedList, resumable
 from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.runtime import RUNTIME, generation_of
@@ -44,7 +44,7 @@ MARK: Final = "gateway_page"
 BATCH_BYTES: Final = 64 * 1024
 
 
-def page_stream() -> PassedAnswer:
+def page_stream() -> PassedResponse:
     """Return the head of the answer, before the paging type is known."""
     fields = [
         ("Content-Type", "application/x-ndjson"),
@@ -52,7 +52,7 @@ def page_stream() -> PassedAnswer:
         ("X-Accel-Buffering", "no"),  # nginx in front of us would hold records back
         *NOT_RENDERED,
     ]
-    return PassedAnswer(200, "OK", fields, None)
+    return PassedResponse(200, "OK", fields, None)
 
 
 def batches(records: Records) -> Iterator[bytes]:
@@ -88,19 +88,19 @@ _CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmo
 async def pass_pages(
     request: web.Request,
     first: ProviderExchange,
-    answer: PassedAnswer,
+    response: PassedResponse,
     upload: CallerBody,
     watch: ExchangeWatch,
     first_byte_s: float,
     listed: PostedList | None = None,
 ) -> None:
-    """Read on from `first`, a 2xx answer, and write `answer` to its end.
+    """Read on from `first`, a 2xx answer, and write `response` to its end.
 
     Raises a fault that occurs before the first record is sent; the trailer reports a later fault.
     """
-    reader = PageReader(request, upload, watch, first_byte_s, int(answer.headers[ATTEMPTS]))
+    reader = PageReader(request, upload, watch, first_byte_s, int(response.headers[ATTEMPTS]))
     try:
-        await _pass_pages(request, first, answer, upload, watch, reader, listed)
+        await _pass_pages(request, first, response, upload, watch, reader, listed)
     finally:
         reader.holds(0)
 
@@ -108,7 +108,7 @@ async def pass_pages(
 async def _pass_pages(
     request: web.Request,
     first: ProviderExchange,
-    answer: PassedAnswer,
+    response: PassedResponse,
     upload: CallerBody,
     watch: ExchangeWatch,
     reader: PageReader,
@@ -122,12 +122,12 @@ async def _pass_pages(
         error = _caller_error(fault, request, upload, watch)
         error.headers[ATTEMPTS] = str(reader.attempts)
         raise error from fault
-    answer.headers[ATTEMPTS] = str(reader.attempts)
-    answer.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.way.type}"
-    await answer.prepare(request)
+    response.headers[ATTEMPTS] = str(reader.attempts)
+    response.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.way.type}"
+    await response.prepare(request)
     while True:
         for batch in batches(page.records):
-            await answer.write(batch)
+            await response.write(batch)
             watch.moved()
             await clock.give_way()  # a write that need not wait gives other tasks no turn
         run.passed(page)
@@ -135,7 +135,7 @@ async def _pass_pages(
         if following is None or run.enough:
             break
         if request[PAGING].marks:
-            await answer.write(line_of(MARK, run.progress(following)))
+            await response.write(line_of(MARK, run.progress(following)))
         del page  # frees its memory
         try:
             page = await run.following(following)
@@ -143,9 +143,9 @@ async def _pass_pages(
             run.fault = _caller_error(fault, request, upload, watch)
             break
     request[UPSTREAM] = asked_first  # the log shows the first page's request
-    await answer.write(line_of(TRAILER, run.trailer(following)))
-    await answer.write_eof()
-    answer.broke_off = None if run.fault is None else run.fault.code
+    await response.write(line_of(TRAILER, run.trailer(following)))
+    await response.write_eof()
+    response.broke_off = None if run.fault is None else run.fault.code
 
 
 def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:

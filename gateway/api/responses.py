@@ -297,7 +297,7 @@ class SigningKey(TypedDict):
     """Until then, events are also signed with the previous key."""
 
 
-class SigningKeyAnswer(TypedDict):
+class SigningKeyResponse(TypedDict):
     data: SigningKey
 
 
@@ -333,7 +333,7 @@ class IntegrationJson(TypedDict):
     """Only with `include=credentials`: your own values, if any."""
 
 
-class IntegrationAnswer(TypedDict):
+class IntegrationResponse(TypedDict):
     data: IntegrationJson
 
 
@@ -381,7 +381,7 @@ class NewKey(Key, KeyItself):
     pass
 
 
-class NewKeyAnswer(TypedDict):
+class NewKeyResponse(TypedDict):
     data: NewKey
 
 
@@ -423,7 +423,7 @@ class AgentSession(TypedDict):
     meta_tools: AgentSessionMetaTools
 
 
-class AgentSessionAnswer(TypedDict):
+class AgentSessionResponse(TypedDict):
     data: AgentSession
 
 
@@ -433,7 +433,7 @@ class EndedAgentSession(TypedDict):
     reason: Literal["terminated", "expired"]
 
 
-class EndedAgentSessionAnswer(TypedDict):
+class EndedAgentSessionResponse(TypedDict):
     data: EndedAgentSession
 
 
@@ -552,7 +552,7 @@ class ProviderJson(TypedDict):
     docs: str
 
 
-class ProviderAnswerJson(TypedDict):
+class ProviderResponseJson(TypedDict):
     data: ProviderJson
 
 
@@ -625,7 +625,7 @@ class ConnectSessionJson(TypedDict):
     """URL of the session's result, to read with the secret key."""
 
 
-class ConnectSessionAnswer(TypedDict):
+class ConnectSessionResponse(TypedDict):
     data: ConnectSessionJson
 
 
@@ -660,7 +660,7 @@ class CompletedSession(TypedDict):
     connections: list[SessionConnection]
 
 
-class CompletionAnswer(TypedDict):
+class CompletionResponse(TypedDict):
     data: CompletedSession
 
 
@@ -676,7 +676,7 @@ class Session(TypedDict):
     isReconnecting: NotRequired[Literal[True]]
 
 
-class SessionAnswer(TypedDict):
+class SessionResponse(TypedDict):
     data: Session
 
 

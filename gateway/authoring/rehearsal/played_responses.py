@@ -17,7 +17,7 @@ PAGE: Final = 2
 _URLISH: Final = ("url", "uri", "domain", "host", "endpoint")
 
 
-def token_answer(provider: Provider, access_token: str, refresh_token: str, local: str) -> dict[str, Any]:
+def token_response(provider: Provider, access_token: str, refresh_token: str, local: str) -> dict[str, Any]:
     """Return a token answer in the format that the entry expects. `local`: an address of the sandbox, for settings that
     are a whole address."""
     response = provider.token_response
@@ -69,7 +69,7 @@ def _raw_names(provider: Provider) -> Iterator[str]:
                 yield name.removeprefix("credentials.raw.")
 
 
-def step_answer(provider: Provider, number: int, base: dict[str, Any]) -> dict[str, Any]:
+def step_response(provider: Provider, number: int, base: dict[str, Any]) -> dict[str, Any]:
     """Add to `base` the values that later requests take from the answer to step `number`."""
     for _, template in (*addresses(provider), *texts(provider)):
         for name in placeholders(template):

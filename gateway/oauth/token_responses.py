@@ -55,7 +55,7 @@ class TokenUnavailable(Exception):
         self.refused_with = refused_with
 
 
-def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+def read_response(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """Return the token answer, its `access_token` checked and at the top level. Raises TokenRefused, TokenUnavailable.
 
     Some providers report errors with status 200 (GitHub, Slack), so the body is checked before the status. A server
@@ -65,36 +65,36 @@ def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], b
         raise TokenUnavailable(
             f"the token endpoint answered {status}", retry_after(headers), maybe_done=status >= 500 and status != 503
         )
-    answer = parse_object(headers, body)
+    response = parse_object(headers, body)
     accepted = 200 <= status < 300
-    if answer is None and accepted:
+    if response is None and accepted:
         raise TokenUnavailable(
             f"the token endpoint answered {status} with {_kind(headers)} that is not a JSON object", maybe_done=True
         )
-    if answer is not None and accepted and _holds_token(provider, answer):
-        return _checked(provider, answer)
-    fault = _refusal(status, headers, body, answer)
+    if response is not None and accepted and _holds_token(provider, response):
+        return _checked(provider, response)
+    fault = _refusal(status, headers, body, response)
     if fault is not None:
         raise fault
-    return _checked(provider, answer or {})
+    return _checked(provider, response or {})
 
 
 def _refusal(
-    status: int, headers: Mapping[str, str], body: bytes, answer: Mapping[str, Any] | None
+    status: int, headers: Mapping[str, str], body: bytes, response: Mapping[str, Any] | None
 ) -> TokenRefused | TokenUnavailable | None:
     """Return the error to raise for an answer without a token; None for a 2xx answer that reports no error."""
-    error = (answer or {}).get("error")
+    error = (response or {}).get("error")
     if isinstance(error, str) and error in FINAL_CODES:
-        description = (answer or {}).get("error_description")
+        description = (response or {}).get("error_description")
         return TokenRefused(error, description if isinstance(description, str) else "")
     found = refusal_in(body)
     if found is not None and found.code is not None:
         return TokenRefused(found.code, found.words)
-    speaks = bool(error or (answer or {}).get("errors"))
+    speaks = bool(error or (response or {}).get("errors"))
     if 200 <= status < 300 and not speaks:
         return None
     reason = f"the token endpoint answered {status}"
-    if answer is None:
+    if response is None:
         reason += f" with {_kind(headers)} that is not a JSON object" if body.strip() else " with an empty body"
     if found is not None and found.words:
         reason += f": {found.words}"
@@ -102,39 +102,39 @@ def _refusal(
     return TokenUnavailable(reason, refused_with=status if refuses else None)
 
 
-def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return `answer` with ``access_token`` and ``refresh_token`` moved to the top level."""
-    token, answer = _token_in(provider, answer)
+def _checked(provider: OAuthEntry, response: dict[str, Any]) -> dict[str, Any]:
+    """Return `response` with ``access_token`` and ``refresh_token`` moved to the top level."""
+    token, response = _token_in(provider, response)
     if not isinstance(token, str) or not token:
         raise TokenUnavailable("the token endpoint's answer holds no access_token")
     if not fits_header(token):
         # A token is written into a header: RFC 6749 §A.12 allows visible ASCII and space only.
         raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")
     places = provider.token_response
-    in_place = dig(answer, places.refresh_token_path) if places and places.refresh_token_path else None
-    refresh = in_place or answer.get("refresh_token")
-    checked = {**answer, "access_token": token, "refresh_token": refresh}
+    in_place = dig(response, places.refresh_token_path) if places and places.refresh_token_path else None
+    refresh = in_place or response.get("refresh_token")
+    checked = {**response, "access_token": token, "refresh_token": refresh}
     if not (isinstance(refresh, str) and refresh and fits_header(refresh)):
         del checked["refresh_token"]  # an unusable value counts as absent: the access token works until it expires
     return checked
 
 
-def _token_in(provider: OAuthEntry, answer: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the access token's value, and `answer` with the members next to the token copied to the top level."""
+def _token_in(provider: OAuthEntry, response: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the access token's value, and `response` with the members next to the token copied to the top level."""
     places = provider.token_response
-    token = dig(answer, places.token_path) if places and places.token_path else answer.get("access_token")
+    token = dig(response, places.token_path) if places and places.token_path else response.get("access_token")
     path = provider.alternate_access_token_response_path
     if token or not path:
-        return token, answer
-    inner = dig(answer, path)
+        return token, response
+    inner = dig(response, path)
     if isinstance(inner, dict):  # Slack puts the user's whole token answer below `authed_user`.
-        return inner.get("access_token"), {**answer, **{k: v for k, v in inner.items() if k in _TOKEN_FIELDS}}
-    return inner, answer
+        return inner.get("access_token"), {**response, **{k: v for k, v in inner.items() if k in _TOKEN_FIELDS}}
+    return inner, response
 
 
-def _holds_token(provider: OAuthEntry, answer: dict[str, Any]) -> bool:
+def _holds_token(provider: OAuthEntry, response: dict[str, Any]) -> bool:
     """Return whether the answer has a usable token; an ``error`` next to it is then ignored."""
-    token, _ = _token_in(provider, answer)
+    token, _ = _token_in(provider, response)
     return isinstance(token, str) and bool(token) and fits_header(token)
 
 
@@ -146,7 +146,7 @@ def fits_header(token: str) -> bool:
     return len(token) <= MAX_TOKEN_CHARS and token.isascii() and token.isprintable()
 
 
-def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: datetime) -> datetime | None:
+def expires_at(provider: OAuthEntry, response: Mapping[str, Any], received: datetime) -> datetime | None:
     """Return when the access token expires: `expires_in` seconds after `received`, else `expires_at`, else after `token_ttl`.
 
     The entry's `token_response` may name another member, which may be a timestamp. Ignored are a lifetime that is not a
@@ -154,7 +154,7 @@ def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: dateti
     never extended.
     """
     places = provider.token_response
-    stated = dig(answer, places.expiry_path) if places and places.expiry_path else answer.get("expires_in")
+    stated = dig(response, places.expiry_path) if places and places.expiry_path else response.get("expires_in")
     if places and places.expiry_kind == "timestamp":
         lifetime, stamp = None, _epoch(stated)
     else:
@@ -162,7 +162,7 @@ def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: dateti
         if lifetime is not None and provider.expires_in_unit == "milliseconds":
             lifetime /= 1000
     if lifetime is None:
-        stamp = stamp or _epoch(answer.get("expires_at"))
+        stamp = stamp or _epoch(response.get("expires_at"))
         if stamp is not None and stamp > received:
             return min(stamp, received + MAX_LIFETIME)
         lifetime = positive_seconds(provider.token_ttl)
