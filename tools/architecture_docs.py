@@ -11,7 +11,7 @@ ROOT: Final = Path(__file__).parent.parent
 
 
 def packages() -> Iterator[tuple[str, Path]]:
-    """Yield each package's import name (``gateway.access`` …) and folder. `gateway.middleware` lies in middleware/."""
+    """Yield each package's import name (``gateway.access`` …) and folder. `gateway.middleware` is in middleware/."""
     for folder in sorted(init.parent for init in (ROOT / "gateway").rglob("__init__.py")):
         name = ".".join(folder.relative_to(ROOT).parts)
         if not name.startswith("gateway.middleware"):

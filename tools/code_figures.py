@@ -189,8 +189,8 @@ async def paths(folder: Path) -> dict[str, Touched]:
         session = await gateway.json("POST", "/connect/sessions", json=asked, expect=201)
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
             async with http.get(session["data"]["connect_link"], headers=BROWSER) as page:
-                address = str(page.url)
-            consent = await to_consent(http, address, {"params[cloudId]": "cloud-1"})
+                url = str(page.url)
+            consent = await to_consent(http, url, {"params[cloudId]": "cloud-1"})
             async with http.get(consent, headers=BROWSER) as response:
                 html = await response.text()
                 assert "is connected" in html, html

@@ -1,7 +1,7 @@
-"""``python -m tools.facts_sample FACTS``: draw a hundred providers of a facts file, with a fixed seed, for a test.
+"""``python -m tools.facts_sample FACTS``: draw a hundred providers from a facts file, with a fixed seed, for a test.
 
-Writes tests/journeys/catalog_facts.json: of each provider only the fields that decide its addresses, its token request
-and the place of its credential. The whole file stays outside the repository; most of it is about other things.
+Writes tests/journeys/catalog_facts.json: of each provider only the fields that decide its URLs, its token request and
+where its credential is sent. The whole file stays outside the repository; most of it is about other things.
 """
 
 import json
