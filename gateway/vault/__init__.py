@@ -7,7 +7,7 @@ Master keys come from `store.encryption_keys` and wrap data keys. Data keys are 
 (`store/data_keys.py`) and seal values.
 
 Always true: a value opens in its own environment, table, row, column and version only; no key is ever stored in the clear;
-docs/security.md#where-secrets-lie promises this and names the tests.
+docs/security.md#where-secrets-are-stored promises this and names the tests.
 """
 
 from gateway.vault.seal import Damaged, Keyring, Tokens, UnknownKey, Vault, VaultError, WrappedKey, instance
