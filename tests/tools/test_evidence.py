@@ -10,7 +10,7 @@ import pytest
 from gateway.catalog.yaml_file import read
 from tools.evidence.assess import evidence_of, levels
 from tools.evidence.by_hand import entry_evidence
-from tools.evidence.compare import address_of, agrees
+from tools.evidence.compare import agrees, normalized_url
 from tools.evidence.drift import LEAST, FieldComparison, compared, explanations, shipped
 from tools.evidence.statements import KNOWLEDGE, Statement, sources, statements
 
@@ -96,4 +96,4 @@ def test_addresses_are_compared_as_patterns(ours: str, theirs: str, same: bool) 
 
 
 def test_address_is_normalised_without_variable_parts() -> None:
-    assert address_of("https://${connectionConfig.x}.Example.com:443/v2/token?y=1") == "*.example.com/token"
+    assert normalized_url("https://${connectionConfig.x}.Example.com:443/v2/token?y=1") == "*.example.com/token"

@@ -17,7 +17,7 @@ _AS_THEY_ARE: Final = (
 )  # fmt: skip
 # Sources that have another name in providers.json.
 LABELS: Final = {"knowledge": "curated", "amp": "amp-labs", "aspnet": "aspnet-oauth"}
-# Names of inputs in the source ▸ the catalog's names. Other inputs are named after their place in the address.
+# Names of inputs in the source ▸ the catalog's names. Other inputs are named after their place in the URL.
 _NAMES: Final = {
     "host": "hostname", "talkdesk_api_domain": "apiDomain", "talkdesk_token_domain": "tokenDomain",
     "board_token": "boardToken", "project_id": "projectId", "company": "companyId", "talkdesk.workspace": "accountName",
@@ -48,11 +48,11 @@ def _as_first(name: str, one: Mapping[str, Any]) -> Facts:
     if settings := list(_settings(one, rename)):
         made["connection_configuration"] = settings
     if verification := one.get("verification"):
-        address = _renamed(verification["address"], rename)
-        made["proxy"]["verification"] = {"method": verification["method"], **_below(address, base)}
+        url = _renamed(verification["address"], rename)
+        made["proxy"]["verification"] = {"method": verification["method"], **_below(url, base)}
         account = verification.get("account", {})
         if "id" in account:
-            made["account"] = {"endpoint": address.removeprefix(base), **account}
+            made["account"] = {"endpoint": url.removeprefix(base), **account}
     refresh = {key: value for key, value in one.get("refresh", {}).items() if key != "confidence"}
     if "access_token_lifetime_s" in refresh:
         refresh["access_token_lifetime_seconds"] = refresh.pop("access_token_lifetime_s")
@@ -93,27 +93,27 @@ def _basic(titles: Mapping[str, str]) -> Iterator[Facts]:
         yield {"name": field, "title": shown, "secret": secret}
 
 
-def _below(address: str, base: str) -> Facts:
-    if address.startswith("/"):
-        return {"endpoint": address}
-    if address.startswith(base + "/"):
-        return {"endpoint": address.removeprefix(base)}
-    origin = re.match(r"https://[^/]+", address)
+def _below(url: str, base: str) -> Facts:
+    if url.startswith("/"):
+        return {"endpoint": url}
+    if url.startswith(base + "/"):
+        return {"endpoint": url.removeprefix(base)}
+    origin = re.match(r"https://[^/]+", url)
     if origin is None:
-        raise ValueError(f"not an address: {address}")
-    return {"endpoint": address.removeprefix(origin[0]), "base_url": origin[0]}
+        raise ValueError(f"not a URL: {url}")
+    return {"endpoint": url.removeprefix(origin[0]), "base_url": origin[0]}
 
 
 # ── Settings.
 
 
-def _addresses(one: Mapping[str, Any]) -> list[str]:
+def _urls(one: Mapping[str, Any]) -> list[str]:
     return [one[key] for key in ("base_url", "authorization_url", "token_url") if key in one]
 
 
 def _setting_names(one: Mapping[str, Any]) -> list[str]:
     named = [setting["name"] for setting in one.get("settings", ())]
-    return list(dict.fromkeys(named + [name for text in _addresses(one) for name in _SETTING.findall(text)]))
+    return list(dict.fromkeys(named + [name for text in _urls(one) for name in _SETTING.findall(text)]))
 
 
 def _our_name(provider: str, setting: str, one: Mapping[str, Any]) -> str:
@@ -121,16 +121,16 @@ def _our_name(provider: str, setting: str, one: Mapping[str, Any]) -> str:
         return known
     if setting != "workspace":
         return setting
-    return {"label": "subdomain", "host": "hostname", "address": "instanceUrl"}.get(_kind(setting, one), "tenant")
+    return {"label": "subdomain", "host": "hostname", "url": "instanceUrl"}.get(_kind(setting, one), "tenant")
 
 
 def _kind(setting: str, one: Mapping[str, Any]) -> str:
-    """Return the kind of the setting in the addresses: ``label`` or ``host``, the whole ``address``, or ``other``."""
+    """Return the kind of the setting in the URLs: ``label`` or ``host``, the whole ``url``, or ``other``."""
     whole = "${connectionConfig." + setting + "}"
-    for text in _addresses(one):
+    for text in _urls(one):
         host = text.partition("://")[2].partition("/")[0]
         if text.startswith(whole):
-            return "address"
+            return "url"
         if host.partition(":")[0] == whole:
             return "host"
         if whole in host:
@@ -145,10 +145,8 @@ def _settings(one: Mapping[str, Any], rename: Mapping[str, str]) -> Iterator[Fac
         made: Facts = {"name": rename[name], "title": setting.get("title") or _title(rename[name]), "required": True}
         made |= {key: setting[key] for key in ("enum", "default", "secret") if key in setting}
         if "enum" not in made:
-            made["pattern"] = {"label": _LABEL, "host": _HOST, "address": _URI}.get(kind, _ANYTHING)
-            made["example"] = {"label": "acme", "host": "acme.example.com", "address": "https://acme.example.com"}.get(
-                kind
-            )
+            made["pattern"] = {"label": _LABEL, "host": _HOST, "url": _URI}.get(kind, _ANYTHING)
+            made["example"] = {"label": "acme", "host": "acme.example.com", "url": "https://acme.example.com"}.get(kind)
         yield {key: value for key, value in made.items() if value is not None}
 
 

@@ -1,8 +1,8 @@
 """Adds the call that verifies a credential, and the account it belongs to, from ``verification-account.json``.
 
 Entries that already have them are not changed. Left out is what could reject a valid credential: calls that no source
-confirms, and ids from a list with several items, since the order may change. For APIs that answer 2xx to an invalid
-credential, the facts describe in words what the answer must contain.
+confirms, and ids from a list with several items, since the order may change. For APIs that return 2xx for an invalid
+credential, the facts describe in words what the response must contain.
 """
 
 import json
@@ -17,7 +17,7 @@ _SEEN: Final = frozenset({"source", "source-partly", "source-address-only"})
 _IN_LIST: Final = re.compile(r"(^|\.)[0-9]+(\.|$)")
 # Lists that always have one item.
 _SINGLE: Final = frozenset({"klaviyo", "klaviyo-oauth", "zoho-crm", "snowflake"})
-# The id in their answer identifies the key, which may be replaced.
+# The id in their response identifies the key, which may be replaced.
 _NO_ACCOUNT: Final = frozenset({"ashby", "cloudflare"})
 # OAuth apps of these providers may request an ID token, whose subject is already the account's id.
 _WITH_ID_TOKEN: Final = ("google", "microsoft", "outlook", "one-", "youtube", "sharepoint")
@@ -32,7 +32,7 @@ def with_proof(name: str, entry: Entry, fact: Facts | None, correction: Facts) -
         return entry
     below = fact.get("path_below_base_url")
     if re.search(r"\$\{(?!connectionConfig\.)", below or fact["address"]) or not (below or "/").startswith("/"):
-        return entry  # the address contains a name that is not a setting of the entry
+        return entry  # the URL contains a name that is not a setting of the entry
     try:
         how = _request(fact)
     except ValueError:

@@ -9,7 +9,7 @@ _ALWAYS_SO: Final = {
     "avalara": "Avalara", "databricks": "Databricks",
 }  # fmt: skip
 _PLACEHOLDER = r"\$\{connectionConfig\.%s\}"
-_ADDRESSES: Final = ("authorization_url", "token_url")
+_URL_FIELDS: Final = ("authorization_url", "token_url")
 
 
 def title_case(title: str) -> str:
@@ -19,15 +19,15 @@ def title_case(title: str) -> str:
     return " ".join([first, *words[1:]])
 
 
-def addresses(facts: dict[str, Any]) -> list[str]:
-    """Return every address of the entry that may contain a setting."""
-    found = [facts[key] for key in _ADDRESSES if key in facts] + [facts["proxy"]["base_url"]]
+def urls(facts: dict[str, Any]) -> list[str]:
+    """Return every URL of the entry that may contain a setting."""
+    found = [facts[key] for key in _URL_FIELDS if key in facts] + [facts["proxy"]["base_url"]]
     return found + [form for forms in facts.get("alternatives", {}).values() for form in forms]
 
 
 def hosts_with(facts: dict[str, Any], name: str) -> list[str]:
-    """Return the authorities of the addresses that contain the setting `name`."""
-    authorities = [address.partition("://")[2].partition("/")[0] for address in addresses(facts)]
+    """Return the authorities of the URLs that contain the setting `name`."""
+    authorities = [url.partition("://")[2].partition("/")[0] for url in urls(facts)]
     return [host for host in authorities if re.search(_PLACEHOLDER % re.escape(name), host)]
 
 
@@ -43,7 +43,7 @@ def suffix_of(facts: dict[str, Any], name: str) -> str | None:
 def description(facts: dict[str, Any], name: str, title: str, form: dict[str, Any]) -> str:
     """Return a sentence that says where to find the value."""
     who = facts["display_name"].partition(" (")[0]
-    if any("login.microsoftonline.com" in address for address in addresses(facts)) and name in {"tenantId", "tenant"}:
+    if any("login.microsoftonline.com" in url for url in urls(facts)) and name in {"tenantId", "tenant"}:
         return "Directory (tenant) ID, on the overview page of the app registration in Microsoft Entra."
     if suffix := suffix_of(facts, name):
         return f"The part of your {who} address before {suffix}."

@@ -110,7 +110,7 @@ def _assessed(name: str, entry: Entry, field: str, place: str) -> tuple[str, set
 
 def _level(explicit: set[str], implied: set[str], *, written: bool, partial: bool) -> str:
     if explicit | implied:
-        vendor = any(map(is_vendor, explicit)) and not partial  # parameters do not show what the answer contains
+        vendor = any(map(is_vendor, explicit)) and not partial  # parameters do not show what the response contains
         return "confirmed" if vendor or (explicit and len(explicit | implied) > 1) else "sourced"
     return "unconfirmed" if written else "assumed"
 

@@ -29,7 +29,7 @@ SAME: Final = {
     "docusign+OpenAPI-Specifications": "docusign-oas", "paypal+paypal-rest-api-specifications": "paypal-oas",
     "snowflakedb+snowflake-rest-api-specs": "snowflake-oas", "sonallux+spotify-web-api": "sonallux",
 }  # fmt: skip
-# Labels of providers.json which, for an OAuth mode, mean that the source has the consent addresses.
+# Labels of providers.json which, for an OAuth mode, mean that the source has the authorization URLs.
 SIGN_IN: Final = frozenset(
     {"grant", "allauth", "hybridauth", "goth", "socialite", "arctic", "better-auth", "scribejava", "social-core"}
     | {"loginpass", "go-oauth2", "openiddict", "aspnet-oauth", "kratos", "oauthd", "next-auth", "provider-docs"}
@@ -41,7 +41,7 @@ ENTRIES: Final = {
     "intercom-oas": "intercom", "box-oas": "box", "figma-oas": "figma", "klaviyo-oas": "klaviyo", "discord-oas": "discord",
     "openai-oas": "openai", "pinterest-oas": "pinterest",
 }  # fmt: skip
-# Vendors' documents from which the operations (catalog/operations/) were read, and which contain the base address.
+# Vendors' documents from which the operations (catalog/operations/) were read, and which contain the base URL.
 OWN_BASE: Final = frozenset(
     {"box", "squareup", "xero", "figma", "intercom", "discord", "openai", "pinterest", "klaviyo", "asana", "pagerduty"}
     | {"front", "plaid", "okta", "adyen", "trello", "pipedrive", "notion", "webflow", "monday", "typeform", "mailchimp"}
@@ -145,11 +145,11 @@ def _independent(facts: list[Facts], names: frozenset[str], new: Facts) -> Itera
 
 def _of_source(entry: str, source: str, one: Facts) -> Iterator[Statement]:
     for plural, field in _PLURALS.items():
-        if addresses := [text for text in one.get(plural, ()) if _is_address(text)]:
-            yield Statement(entry, field, tuple(addresses), (source,))
+        if urls := [text for text in one.get(plural, ()) if _is_url(text)]:
+            yield Statement(entry, field, tuple(urls), (source,))
     if source == "amp-labs":
         yield from _of_amp_labs(entry, one)
-    if servers := [text for text in one.get("servers", ()) if _is_address(text)]:
+    if servers := [text for text in one.get("servers", ()) if _is_url(text)]:
         yield Statement(entry, "base_url", tuple(servers), (source,))
     for flow in one.get("oauth_flows", ()):
         for theirs, ours in (
@@ -165,17 +165,17 @@ def _of_source(entry: str, source: str, one: Facts) -> Iterator[Statement]:
 
 def _is_old(one: Facts) -> bool:
     """Return whether a fact is about OAuth 1.0 although the provider now has OAuth 2.0."""
-    addresses = [*one.get("authorization_urls", ()), *one.get("token_urls", ())]
-    requested = any(re.search(r"request_?token|oauth/request", text, re.IGNORECASE) for text in addresses)
+    urls = [*one.get("authorization_urls", ()), *one.get("token_urls", ())]
+    requested = any(re.search(r"request_?token|oauth/request", text, re.IGNORECASE) for text in urls)
     oauth1 = requested or "oauth1" in one.get("file", "").lower()
     return oauth1 and one.get("our_entry") not in {"twitter", "trello", "evernote", "discogs"}
 
 
-# Pages for people, which some sources list beside the addresses.
+# Pages for people, which some sources list beside the URLs.
 _PAGES: Final = re.compile(r"/build/reference|apis/credentials|/docs?/|example\.com|mycompany")
 
 
-def _is_address(text: str) -> bool:
+def _is_url(text: str) -> bool:
     return re.match(r"https?://[^/]", text) is not None and _PAGES.search(text) is None
 
 
@@ -251,9 +251,9 @@ _SEEN: Final = {"source", "source-partly", "source-address-only"}
 
 
 def _as_proof(one: Facts) -> Facts:
-    address = one["verification"]["address"]
-    base = one["base_url"] if address.startswith("/") else ""
-    clean = re.sub(r"\$\{connectionConfig\.\w+\}", "*", base + address)
+    url = one["verification"]["address"]
+    base = one["base_url"] if url.startswith("/") else ""
+    clean = re.sub(r"\$\{connectionConfig\.\w+\}", "*", base + url)
     return {**one["verification"], "address": clean, "sources": [{"id": "knowledge"}], "confidence": "knowledge"}
 
 

@@ -15,7 +15,7 @@ Entry = Mapping[str, Any]
 # Placeholders of the catalog, Go templates, PHP, Python, Ruby and JavaScript; format characters.
 _BLANK: Final = re.compile(r"\$\{[^}]*\}|#\{[^}]*\}|\{\{[^}]*\}\}|\{[^}]*\}|<[^>]*>|%[sd@]|\$[a-z]\w*|:[a-z]\w+(?=/|$)")
 _VERSION: Final = re.compile(r"/v?[0-9]+(?:\.[0-9x]+)*(?=/|$)|/20[0-9]{2}-[0-9]{2}(?:-[0-9]{2})?(?=/|$)")
-ADDRESSES: Final = ("authorization_url", "token_url", "refresh_url", "revocation_url", "request_url")
+URL_FIELDS: Final = ("authorization_url", "token_url", "refresh_url", "revocation_url", "request_url")
 
 
 def agrees(entry: Entry, statement: Statement) -> bool | None:
@@ -28,15 +28,15 @@ def agrees(entry: Entry, statement: Statement) -> bool | None:
 
 def entry_values(entry: Entry, field: str) -> Iterator[Any]:
     """Yield an entry's values of a field, defaults included; nothing if the field does not apply to the entry."""
-    if field in ADDRESSES:
-        yield from _address(entry, field)
+    if field in URL_FIELDS:
+        yield from _urls(entry, field)
     elif (read := _READ.get(field)) is not None:
         yield from read(entry)
-    elif field != "account.id" or "endpoint" in entry.get("account", {}):  # the token answer has other members
+    elif field != "account.id" or "endpoint" in entry.get("account", {}):  # the token response has other members
         yield from _at(entry, field)
 
 
-def _address(entry: Entry, field: str) -> Iterator[str]:
+def _urls(entry: Entry, field: str) -> Iterator[str]:
     if field in entry:
         yield entry[field]
         yield from entry.get("alternatives", {}).get(field, ())
@@ -113,11 +113,11 @@ def _at(entry: Entry, path: str) -> Iterator[Any]:
 
 
 def _same(field: str, ours: Any, theirs: Any) -> bool:
-    if field in ADDRESSES or field == "verification":
-        begins = str(theirs).endswith("/") and address_of(str(ours)).startswith(address_of(str(theirs)) + "/")
-        return begins or like(address_of(str(ours)), address_of(str(theirs)))
+    if field in URL_FIELDS or field == "verification":
+        begins = str(theirs).endswith("/") and normalized_url(str(ours)).startswith(normalized_url(str(theirs)) + "/")
+        return begins or like(normalized_url(str(ours)), normalized_url(str(theirs)))
     if field == "base_url":
-        return _same_base(address_of(str(ours)), address_of(str(theirs)))
+        return _same_base(normalized_url(str(ours)), normalized_url(str(theirs)))
     if field == "placement":
         return _same_place(str(ours), str(theirs))
     if field == "scope_separator":
@@ -127,7 +127,7 @@ def _same(field: str, ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-def address_of(text: str) -> str:
+def normalized_url(text: str) -> str:
     """``https://${connectionConfig.x}.example.com/v2/token?y`` ▸ ``*.example.com/token``."""
     bare = _BLANK.sub("*", text).partition("://")[2] or _BLANK.sub("*", text)
     host, slash, path = bare.partition("?")[0].partition("/")
