@@ -9,9 +9,10 @@ from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 HEAD = """\
 # Auth modes
 
-`make docs` generates this page from `gateway/catalog/auth_modes.py` and the classes in `gateway/auth`. [The catalog](catalog.md)
-explains the fields. A credential is the JSON object that `POST /connections` takes and `GET /connections/{id}` returns
-([HTTP API](http-api.md)). Another package adds a mode by the entry point `gateway.auth_modes`.
+`make docs` generates this page from `gateway/catalog/auth_modes.py` and the classes in `gateway/auth`.
+[The catalog](catalog.md) explains the fields. A credential is the JSON object that `POST /connections` takes
+and `GET /connections/{id}` returns ([HTTP API](http-api.md)). Another package adds a mode by the entry point
+`gateway.auth_modes`.
 """
 
 
