@@ -84,7 +84,7 @@ def test_page_has_the_section(subject: str) -> None:
     "new",
     [
         *("provider", "auth mode", "API endpoint", "CLI command", "event", "table or column", "metric"),
-        *("configuration key", "header of ours, from the caller", "header of ours, on a response"),
+        *("configuration key", "Gateway header in a request", "Gateway header in a response"),
     ],
 )
 def test_the_page_says_where_a_new_one_goes(new: str) -> None:
