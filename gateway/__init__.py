@@ -1,4 +1,4 @@
-"""The integration gateway as a plugin: `setup` adds its routes to an aiohttp application, `create_app` makes one of its own.
+"""The integration gateway as a plugin: `setup` adds its routes to an aiohttp application, `create_app` makes a new one.
 
 docs/architecture.md shows how the packages fit together and which may import which. Modules in this folder:
 
@@ -7,9 +7,9 @@ docs/architecture.md shows how the packages fit together and which may import wh
     secret, clock, timestamps              values that print as asterisks; the time, settable by tests; its text form
     text, resources                        text for people; the folders of catalog and templates
     private_keys                           private keys in PEM and JWK, read in a millisecond
-    off_loop, part_by_part                 CPU work outside the event loop; bytes that are slow to parse, a part at a time
+    off_loop, part_by_part                 CPU work outside the event loop; bytes that are slow to parse, in parts
     background, pauses                     background tasks; growing pauses between attempts
-    generation                             one configuration and everything built from it; a reload replaces it completely
+    generation                             one configuration and everything built from it; replaced by a reload
     runtime, services                      everything that lives as long as the process (ADR 46); its former names
     __main__                               ``python -m gateway``
 
@@ -42,7 +42,8 @@ def setup(app: "web.Application", config: "Configured") -> None:
 
 
 def create_app(config: "Configured") -> "web.Application":
-    """Return an application with only the gateway, for `runner` or ``host.add_subapp("/gateway", …)``. Raises config.Faults."""
+    """Return an application with only the gateway, for `runner` or ``host.add_subapp("/gateway", …)``. Raises
+    config.Faults."""
     from gateway.app.compose import create_app as create
 
     return create(config)

@@ -89,7 +89,8 @@ class Runtime:
 
     @property
     def generation(self) -> Generation:
-        """The generation in use. Within a request, use `generation_of`: the generation that the request started with."""
+        """The generation in use. Within a request, use `generation_of`: the generation that the request started
+        with."""
         return self.current.generation
 
     @property

@@ -56,7 +56,7 @@ async def send_continue(request: web.Request) -> None:
     if expect.strip().lower() != "100-continue" or request.version != HttpVersion11 or request.content.total_bytes:
         return
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # an interim answer is not the answer (RFC 9110 §15.2)
+    request.writer.output_size = 0  # an interim response is not the response (RFC 9110 §15.2)
 
 
 # ── Reads a whole body: within a size limit, without long pauses, and at least at the rate of a slow mobile connection.
@@ -82,12 +82,12 @@ async def read_within(request: web.Request, limit_bytes: int, detail: str) -> No
         return
     limits = limits_of(request)
     began = clock.monotonic()
-    came = bytearray()
-    while piece := await _next_piece(request, limits, began, len(came)):
-        came += piece
-        if len(came) > limit_bytes:
+    body_so_far = bytearray()
+    while piece := await _next_piece(request, limits, began, len(body_so_far)):
+        body_so_far += piece
+        if len(body_so_far) > limit_bytes:
             raise BodyTooLarge("body_too_large", detail, close=True)
-    request._read_bytes = bytes(came)
+    request._read_bytes = bytes(body_so_far)
 
 
 def limits_of(request: web.Request) -> ClientLimitsConfig:

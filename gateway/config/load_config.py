@@ -34,8 +34,8 @@ from gateway.text import did_you_mean
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
-# Kinds of faults with a message that shows the value, if it looks like a number, perhaps with a unit. Other texts are never
-# shown, since they may be misplaced secrets.
+# Kinds of faults with a message that shows the value, if it looks like a number, perhaps with a unit. Other texts are
+# never shown, since they may be misplaced secrets.
 _OF_SETTINGS: Final = re.compile(r"(int|float|bool)_|literal_error|greater_than|less_than")
 _UNITS: Final = {"s": "seconds", "ms": "milliseconds", "days": "days", "hours": "hours", "bytes": "bytes"}
 LONGEST_SHOWN: Final = 24
@@ -156,7 +156,7 @@ def _server(server: ServerShape, faulty: set[Place]) -> Iterator[Finding]:
         yield Finding(
             url,
             f"is required since server.host ({server.host}) is not loopback: "
-            "the https address under which browsers reach this gateway",
+            "the https URL at which browsers reach this gateway",
         )
     if server.admin_port and server.admin_port == server.port:
         yield Finding(("server", "admin_port"), "is server.port as well; metrics need a port of their own")
@@ -173,7 +173,7 @@ def _console_port(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
         yield Finding(("console", "port"), f"is {taken} as well; the console's own port must be another")
     host, url = console.host or server.host, ("console", "public_url")
     if console.public_url is None and url not in faulty and not is_loopback(host):
-        yield Finding(url, f"is required since console.port listens on {host}: the https address of the console")
+        yield Finding(url, f"is required since console.port listens on {host}: the https URL of the console")
 
 
 def _store(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
@@ -225,19 +225,17 @@ def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
 
 
 def _console(console: ConsoleShape, faulty: set[Place]) -> Iterator[Finding]:
-    oidc, proxies = console.oidc, [one for one in console.identity_headers.trusted_proxies if one is not None]
+    oidc, proxies = console.oidc, [proxy for proxy in console.identity_headers.trusted_proxies if proxy is not None]
     if oidc.issuer is not None and oidc.client_id is None and ("console", "oidc", "client_id") not in faulty:
         yield Finding(("console", "oidc", "client_id"), "is required: register the gateway at the identity provider")
     if oidc.issuer is not None and "openid" not in oidc.scopes:
-        yield Finding(("console", "oidc", "scopes"), "must hold openid")
+        yield Finding(("console", "oidc", "scopes"), "must contain openid")
     if (oidc.issuer is not None or proxies) and not (any(console.operators) or any(console.viewers)):
-        yield Finding(
-            ("console", "operators"), "or console.viewers must name a group: without one nobody could sign in"
-        )
-    for index, one in enumerate(console.identity_headers.trusted_proxies):
-        if one is not None and (one.network.prefixlen == 0 or one.port is not None):
+        yield Finding(("console", "operators"), "or console.viewers must name a group: without one nobody can sign in")
+    for index, proxy in enumerate(console.identity_headers.trusted_proxies):
+        if proxy is not None and (proxy.network.prefixlen == 0 or proxy.port is not None):
             place = ("console", "identity_headers", "trusted_proxies", str(index))
-            yield Finding(place, "must be the address of your proxy, or its network, without a port")
+            yield Finding(place, "must be the IP address of your proxy, or its network, without a port")
 
 
 EXTENSION = "x-"

@@ -1,7 +1,9 @@
-"""Decodes content codings piece by piece (RFC 9110 §8.4), within limits, so that a small answer cannot fill the memory.
+"""Decodes content codings piece by piece (RFC 9110 §8.4), within limits, so that a small response cannot fill the
+memory.
 
-Each decoded piece has a maximum size. The decoder counts input and output bytes, and treats a ratio that no ordinary text
-reaches as a decompression bomb. Input that stops before the coding's end is an error: a cut answer must not pass as whole.
+Each decoded piece has a maximum size. The decoder counts input and output bytes, and treats a ratio that no ordinary
+text reaches as a decompression bomb. Input that stops before the coding's end is an error: a cut response must not pass
+as a complete one.
 """
 
 import zlib
@@ -21,8 +23,8 @@ class CodingError(Exception):
 
 
 class Coding(Protocol):
-    """A decoder of one coding. `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB); `finish` raises CodingError if
-    the coding has not ended."""
+    """A decoder of one coding. `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB); `finish` raises CodingError
+    if the coding has not ended."""
 
     def feed(self, data: bytes) -> Iterator[bytes]: ...
 
@@ -67,7 +69,8 @@ class Gzip:
 
 
 class Deflate(Gzip):
-    """``deflate``: the zlib format (RFC 9110 §8.4.1.2) or raw deflate, which some servers send; the first two bytes decide."""
+    """``deflate``: the zlib format (RFC 9110 §8.4.1.2) or raw deflate, which some servers send; the first two bytes
+    decide."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +101,7 @@ class Brotli:
     """``br`` (RFC 7932)."""
 
     def __init__(self) -> None:
-        import brotli  # lazy import, like zstandard below: few requests ask for a decoded answer
+        import brotli  # lazy import, like zstandard below: few requests ask for a decoded response
 
         self._inflate = brotli.Decompressor()
         self._error = brotli.error
@@ -165,7 +168,8 @@ CODINGS: Final[dict[str, Callable[[], Coding]]] = {
 
 
 def codings_of(content_encoding: str) -> tuple[str, ...] | None:
-    """Return the codings in the order they were applied, without ``identity``; None if one of them cannot be decoded."""
+    """Return the codings in the order they were applied, without ``identity``; None if one of them cannot be
+    decoded."""
     names = [name.strip().lower() for name in content_encoding.split(",")]
     applied = tuple(name for name in names if name not in ("", "identity"))
     if len(applied) > MAX_CODINGS or any(name not in CODINGS for name in applied):
@@ -174,7 +178,7 @@ def codings_of(content_encoding: str) -> tuple[str, ...] | None:
 
 
 class Decoder:
-    """Decodes all codings of one body, for a caller that asks for it. `start` takes the answer's Content-Encoding."""
+    """Decodes all codings of one body, for a caller that asks for it. `start` takes the response's Content-Encoding."""
 
     def __init__(self) -> None:
         self._codings: list[Coding] = []

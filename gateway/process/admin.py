@@ -75,7 +75,7 @@ class Admin:
         return _response({"result": "ok"})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """Answer as the same path on the public port does, for a ready worker if any is ready."""
+        """Respond as the same path on the public port does, for a ready worker if any is ready."""
         required = "required" if request.query.get("store") == "required" else "any"
         found: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
         if not self.stopping:

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 
 class Deferred:
-    """A stand-in for a name of a module that is not loaded yet; callers can call it, read its attributes or derive from it."""
+    """A stand-in for a name of a module that is not loaded yet; callers can call it, read its attributes or derive from
+    it."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
@@ -167,7 +168,8 @@ def _aiohttp_without_client() -> None:
 
 
 def small_web() -> None:
-    """Load aiohttp's server without parts that a gateway never uses (files, command line arguments), after `stay_small`."""
+    """Load aiohttp's server without parts that a gateway never uses (files, command line arguments), after
+    `stay_small`."""
     if "aiohttp.web" in sys.modules:
         return
     with lazy_imports("argparse", "tempfile", "aiohttp.web_fileresponse"):

@@ -1,6 +1,7 @@
 """Checks the JSON body of a POST that requests a list, and rewrites it for each page.
 
-Members that do not change between pages keep their bytes. A GraphQL request must be a query with a variable for the cursor.
+Members that do not change between pages keep their bytes. A GraphQL request must be a query with a variable for the
+cursor.
 """
 
 import hashlib
@@ -112,7 +113,8 @@ def _variable(way: PagingScheme) -> str | None:
 
 
 def _query_members(body: bytes) -> int:
-    """Return how many members some parser may read as ``query``: Go's also accepts ``Query``, and takes the last one."""
+    """Return how many members some parser may read as ``query``: Go's also accepts ``Query``, and takes the last
+    one."""
     counted: list[int] = []  # the outermost object comes last
 
     def note(pairs: list[tuple[str, Any]]) -> None:

@@ -132,7 +132,7 @@ async def test_an_event_is_given_up_after_a_day_and_kept(
         await on(telling)
     (found,) = await log_of(telling)
     assert (found.state, found.status, found.due_at) == (DeliveryState.DEAD, 500, None)
-    assert found.detail == "given up after a day: the receiver answered 500"
+    assert found.detail == "given up after a day: the receiver responded with 500"
     assert 20 <= found.attempts <= 26
     await telling.runtime.store.prune(clock.now() + timedelta(days=28))
     assert len(await log_of(telling)) == 1

@@ -137,8 +137,8 @@ def test_a_flag_ends_a_count_or_carries_it_over_an_empty_page() -> None:
         ("items", {"items": {"a": 1}}, "no array at 'items'"),
         (None, {"a": [1], "b": [2]}, "arrays under: a, b"),
         (None, {"a": [{}], "b": [{}]}, "arrays under: a, b"),
-        (None, {"error": "ratelimited"}, "none that could be meant"),
-        (None, "text", "none that could be meant"),
+        (None, {"error": "ratelimited"}, "no array that could be meant"),
+        (None, "text", "no array that could be meant"),
     ],
 )
 def test_records_that_are_not_there_are_reported_with_what_is(path: str | None, page: Any, names: str) -> None:
