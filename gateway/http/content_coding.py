@@ -183,28 +183,28 @@ class Decoder:
     def __init__(self) -> None:
         self._codings: list[Coding] = []
         self._in_bytes = 0
-        self._out_bytes = 0
+        self._out_bytes: list[int] = []  # by coding, since the outer one's output may be large and the last one's small
 
     def start(self, content_encoding: str) -> bool:
         """Set the codings; return whether the body will be decoded. False: it has no coding or an unsupported one."""
         applied = codings_of(content_encoding)
         self._codings = [CODINGS[name]() for name in reversed(applied or ())]
+        self._out_bytes = [0] * len(self._codings)
         return bool(self._codings)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the decoded bytes in bounded pieces; read all of them before the next `feed`. Raises CodingError."""
         self._in_bytes += len(data)
-        for piece in self._through(0, data):
-            self._out_bytes += len(piece)
-            if self._out_bytes > GRACE_BYTES and self._out_bytes > MAX_RATIO * self._in_bytes:
-                raise CodingError(f"the body grows more than {MAX_RATIO} times")
-            yield piece
+        yield from self._through(0, data)
 
     def _through(self, stage: int, data: bytes) -> Iterator[bytes]:
         if stage == len(self._codings):
             yield data
             return
         for piece in self._codings[stage].feed(data):
+            self._out_bytes[stage] += len(piece)
+            if self._out_bytes[stage] > max(GRACE_BYTES, MAX_RATIO * self._in_bytes):
+                raise CodingError(f"the body grows more than {MAX_RATIO} times")
             yield from self._through(stage + 1, piece)
 
     def finish(self) -> None:
