@@ -125,7 +125,7 @@ class TargetPace:
             self.failures, self.resting_until = 0, 0.0
             return was_down
         self.failures += 1
-        if response.wait_s is not None:
+        if response.wait_s:  # a wait of 0, such as a date in the past, does not replace the pause
             self.resting_until = max(self.resting_until, now + min(response.wait_s, 3600.0))
         elif self.down:
             self.resting_until = now + min(PROBE_S * 2.0 ** min(self.failures - DOWN_AFTER, 10), LONGEST_PROBE_S)

@@ -60,7 +60,7 @@ class _PurePythonDecoder(json.JSONDecoder):
 MOST_FIELDS: Final = 10_000
 PATIENT_BYTES: Final = 1 << 20
 PATIENT: Final = _PurePythonDecoder()
-WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def size_of(content: Content) -> int:
@@ -89,7 +89,11 @@ def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tupl
         "providerConfigKey": content.integration_id,
         "payload": _payload(raw, kind),
     }
-    return _dumped(wrapped, patient=len(raw) > PATIENT_BYTES), {**passed, "content-type": JSON}
+    try:
+        body = _dumped(wrapped, patient=len(raw) > PATIENT_BYTES)
+    except (ValueError, RecursionError):  # NaN or an infinite number, which JSON does not have; or nested too deep
+        body = _dumped(wrapped | {"payload": raw.decode("utf-8", "replace")})
+    return body, {**passed, "content-type": JSON}
 
 
 def passes(name: str) -> bool:
