@@ -77,6 +77,6 @@ def _check(numbers: "RSAPrivateNumbers") -> None:
 
 def _check_parts(n: int, e: int, d: int, p: int, q: int) -> None:
     """Raise ValueError unless the numbers satisfy RFC 8017 §3.2; primality is not checked."""
-    sizes = min(p, q) > 2 and p % 2 == q % 2 == 1 and p != q and 3 <= e < n and 1 < d < n
+    sizes = min(p, q) > 2 and max(p, q) < n and p % 2 == q % 2 == 1 and p != q and 3 <= e < n and 1 < d < n
     if not sizes or p * q != n or e * d % (p - 1) != 1 or e * d % (q - 1) != 1:
         raise ValueError("the parts of this RSA key do not belong together")

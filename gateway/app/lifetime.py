@@ -195,12 +195,13 @@ async def opened(
         log.error("refresh_journal_unwritable", detail=NO_FOLDER, effect=EFFECT)
     tracing = start_tracing(connection_ids=config.tracing.connection_ids) if background else None
     runtime = assembled(given, store, managed, parent, page, tracing)
-    if background:
-        await store.failover.join()
-        await reconcile(store)
-        await record_configuration(store, config, "start")
-    tasks = _background(runtime, since) if background else []
+    tasks: list[asyncio.Task[None]] = []
     try:
+        if background:
+            await store.failover.join()
+            await reconcile(store)
+            await record_configuration(store, config, "start")
+            tasks = _background(runtime, since)
         yield runtime
     finally:
         await _closed(runtime, tasks)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -169,8 +170,8 @@ def _console_port(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
             yield Finding(("console", "host"), "is where console.port listens: name that too")
         return
     if console.port and console.port in (server.port, server.admin_port):
-        taken = "server.port" if console.port == server.port else "server.admin_port"
-        yield Finding(("console", "port"), f"is {taken} as well; the console's own port must be another")
+        other = "server.port" if console.port == server.port else "server.admin_port"
+        yield Finding(("console", "port"), f"is {other} as well; the console's own port must be another")
     host, url = console.host or server.host, ("console", "public_url")
     if console.public_url is None and url not in faulty and not is_loopback(host):
         yield Finding(url, f"is required since console.port listens on {host}: the https URL of the console")
@@ -191,11 +192,20 @@ def _catalog(shape: GatewayShape, base: Path) -> Iterator[Finding]:
     for index, folder in enumerate(shape.catalog):
         if folder is None:
             continue
-        place = ("catalog", str(index))
-        if "\0" in folder or not (base / folder).exists():
+        place, found = ("catalog", str(index)), _stat(base / folder)
+        if found is None:
             yield Finding(place, f"there is no folder {base / folder}".replace("\0", "?"))
-        elif not (base / folder).is_dir():
+        elif not stat.S_ISDIR(found.st_mode):
             yield Finding(place, f"{base / folder} is not a folder")
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    """Return the file's status; None if there is no such file, or if its name is invalid or its folder cannot be
+    read."""
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None
 
 
 def _secret_keys(environments: Mapping[str, EnvironmentShape]) -> Iterator[Finding]:
@@ -216,11 +226,12 @@ def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
     if named is None:
         return
     place, file = ("branding", "logo"), base / named
+    found = _stat(file)
     if file.suffix.lower() not in LOGO_TYPES:
         yield Finding(place, f"must be a file that ends in {', '.join(LOGO_TYPES)}")
-    elif "\0" in named or not file.is_file():
+    elif found is None or not stat.S_ISREG(found.st_mode):
         yield Finding(place, f"there is no file {file}".replace("\0", "?"))
-    elif file.stat().st_size > LOGO_BYTES:
+    elif found.st_size > LOGO_BYTES:
         yield Finding(place, f"is larger than {LOGO_BYTES >> 10} KiB")
 
 

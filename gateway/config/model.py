@@ -367,7 +367,14 @@ def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
     public_url = default_public_url(host, port) if derived else server.public_url
     store = replace(running.store, encryption_keys=new.store.encryption_keys)
     console = replace(new.console, port=running.console.port, host=running.console.host)
-    return replace(new, server=replace(running.server, public_url=public_url), store=store, console=console), ignored
+    config = replace(
+        new,
+        server=replace(running.server, public_url=public_url),
+        store=store,
+        console=console,
+        tracing=running.tracing,
+    )
+    return config, ignored
 
 
 def _at(config: Config, place: Place) -> Any:

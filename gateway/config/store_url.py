@@ -67,7 +67,7 @@ def _check_path(rest: str) -> None:
     if path in ("", ":memory:") or path.endswith("/"):
         raise ValueError("names no file; a store in memory would lose every connection at a restart")
     if "?" in path or "#" in path or not path.isprintable():
-        raise ValueError("takes no parameters, and its path no '?' or '#'")
+        raise ValueError("must be a plain path: no parameters, no '?' and no '#'")
 
 
 def _check_postgres(text: str) -> None:
