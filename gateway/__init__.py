@@ -36,9 +36,9 @@ def setup(app: "web.Application", config: "Configured") -> None:
 
     Raises config.Faults, with every fault of the configuration and the catalog.
     """
-    from gateway.app.compose import setup as seat
+    from gateway.app.compose import setup as add_gateway
 
-    seat(app, config)
+    add_gateway(app, config)
 
 
 def create_app(config: "Configured") -> "web.Application":
@@ -54,9 +54,9 @@ async def reload(app: "web.Application", config: "Configured | None" = None) -> 
 
     If anything is wrong, it is logged and the configuration in use stays. Settings that need a restart are logged too.
     """
-    from gateway.app.reload import reload as again
+    from gateway.app.reload import reload as reload_app
 
-    return await again(app, config)
+    return await reload_app(app, config)
 
 
 async def watch(app: "web.Application") -> "AsyncIterator[None]":
@@ -73,7 +73,7 @@ async def watch(app: "web.Application") -> "AsyncIterator[None]":
 def runner(
     app: "web.Application", *, drain_s: float = 30, fast_path: bool = True, lane: bool | None = None
 ) -> "web.BaseRunner":
-    """Return our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. docs/plugin.md says
+    """Return our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. docs/plugin.md lists
     what a host loses without it.
 
     `fast_path`: plain proxied requests to an application of `create_app` bypass its middlewares, which cost more than

@@ -122,8 +122,8 @@ class Rules:
     def requested_wait_s(self, status: int, fields: Fields, now: datetime) -> float | None:
         """Return the longest wait in seconds that the response asks for; None if it names none.
 
-        The entry's fields count only on responses about a rate limit: many providers send them with every response, and
-        a 502 is unrelated to the time when the quota resets.
+        The entry's fields count only on a 4xx, a 503 or a used-up quota: many providers send them with every response,
+        and a 502 is unrelated to the time when the quota resets.
         """
         lines = _lower(fields)
         waits = [seconds_until(value, now) for value in lines.get("retry-after", ())]

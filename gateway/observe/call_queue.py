@@ -230,7 +230,7 @@ class CallQueue:
     def _log_unwritable(self, why: str, fault: Exception | None) -> None:
         """Log, once until it recovers, that the call log cannot be written. The records stay queued."""
         if self.unwritable is None:
-            log.warning("call_log_unwritable", detail=why, effect="calls go on and are not logged", exc_info=fault)
+            log.warning("call_log_unwritable", detail=why, effect="calls continue and are not logged", exc_info=fault)
         self.unwritable = why
 
     async def _write_lines(self) -> None:

@@ -161,7 +161,7 @@ class SpanExport:
         if self._complained_at is None or now - self._complained_at >= AGAIN_S:
             self._complained_at = now
             log.warning(
-                "spans_not_exported", endpoint=self.origin, detail=why, effect="calls go on; their spans are dropped"
+                "spans_not_exported", endpoint=self.origin, detail=why, effect="calls continue; their spans are dropped"
             )
 
 

@@ -170,10 +170,10 @@ class SpanMaker:
         span_id = new_span_id()
         if trace is not None:
             span_id = trace.span_id
-            asked = trace.began if trace.asked is None else trace.asked
-            attributes["gateway.refresh.waited_ms"] = round((asked - trace.began) * 1000, 3)
+            requested_at = trace.began if trace.asked is None else trace.asked
+            attributes["gateway.refresh.waited_ms"] = round((requested_at - trace.began) * 1000, 3)
             if trace.ended is not None:
-                started = end - round((trace.ended - asked) * _NS)
+                started = end - round((trace.ended - requested_at) * _NS)
         parent_id = under.span_id if under is not None and trace is not None and trace.under is under else None
         return self._span(
             "token.refresh",

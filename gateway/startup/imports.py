@@ -66,7 +66,7 @@ def lazy_imports(*names: str) -> Iterator[None]:
             del sys.modules[name]
 
 
-def find_when_asked(module: ModuleType) -> None:
+def resolve_on_access(module: ModuleType) -> None:
     """Replace the Deferreds of `module`, whose names others import, by the real objects, each at its first access."""
     late = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
     own = vars(module).get("__getattr__")
@@ -138,7 +138,7 @@ def _sqlalchemy_without_orm() -> None:
     loader = spec.loader
     package = importlib.util.module_from_spec(spec)
 
-    def whole(wanted: str) -> Any:
+    def load_completely(wanted: str) -> Any:
         if not wanted.startswith("__"):
             vars(package).pop("__getattr__", None)
             loader.exec_module(package)
@@ -150,7 +150,7 @@ def _sqlalchemy_without_orm() -> None:
     engine: ModuleType = importlib.import_module(f"{name}.engine")
     for public in ("AsyncConnection", "AsyncEngine", "AsyncTransaction", "create_async_engine"):
         setattr(package, public, getattr(engine, public))
-    vars(package)["__getattr__"] = whole
+    vars(package)["__getattr__"] = load_completely
 
 
 def _aiohttp_without_client() -> None:
@@ -164,7 +164,7 @@ def _aiohttp_without_client() -> None:
         importlib.import_module("html")
     with lazy_imports("urllib.request", "email.parser", "email.policy", *CLIENT):
         package = importlib.import_module("aiohttp")
-    find_when_asked(package)
+    resolve_on_access(package)
 
 
 def small_web() -> None:
@@ -174,7 +174,7 @@ def small_web() -> None:
         return
     with lazy_imports("argparse", "tempfile", "aiohttp.web_fileresponse"):
         web = importlib.import_module("aiohttp.web")
-    find_when_asked(web)
+    resolve_on_access(web)
 
 
 def give_back_memory() -> None:

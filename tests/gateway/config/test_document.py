@@ -86,6 +86,8 @@ TABLE = [
     ("catalog: mine", 2, "catalog: must be a list"),
     ("catalog:\n  - nowhere", 3, "catalog[0]: there is no folder"),
     ("catalog: [gateway.yaml]", 2, "gateway.yaml is not a folder"),
+    (f"catalog: [{'a' * 300}]", 2, "catalog[0]: there is no folder"),
+    (f"branding: {{logo: {'a' * 300}.png}}", 2, "branding.logo: there is no file"),
     ("environments: [dev]", 2, "environments: must be a mapping: `key"),
     ("environments:\n  Dev: {}", 3, "environments.Dev: an environment's name is made of a-z"),
     ("environments: {dev: {secret_key: x}}", 2, "did you mean 'secret_keys'?"),
@@ -107,6 +109,7 @@ TABLE = [
         "environments.prod.secret_keys[0]: is also a secret key of environment 'dev'",
     ),
     ("environments: {dev: {webhook_url: nowhere}}", 2, "webhook_url: must be a URL"),
+    ("environments: {dev: {webhook_url: 'http://my_app:80/events'}}", 2, "webhook_url: has a host name with '_'"),
     ("environments: {dev: {webhook_signing_key: short}}", 2, "webhook_signing_key: is 5 characters"),
     ("environments: {dev: {integrations: {'a/b': {}}}}", 2, "an integration's name is made of letters"),
     ("environments: {dev: {integrations: {a: {provider: 5}}}}", 2, "integrations.a.provider: must be text"),
@@ -152,7 +155,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("text", "line", "message"), TABLE, ids=[text[:60].replace("\n", "⏎") for text, _, _ in TABLE])
-def test_a_fault_is_reported_with_its_line_and_its_remedy(tmp_path: Path, text: str, line: int, message: str) -> None:
+def test_fault_is_reported_with_its_line_and_how_to_fix_it(tmp_path: Path, text: str, line: int, message: str) -> None:
     [messages] = faults(tmp_path, STORE + text)
     assert messages.startswith(f"gateway.yaml:{line}: ")
     assert message in messages
@@ -172,7 +175,7 @@ STORES = [
     ("store: {url: 'sqlite://gateway.db', encryption_keys: ['${KEY}']}", 1, "must have three slashes"),
     ("store: {url: 'sqlite://', encryption_keys: ['${KEY}']}", 1, "must have three slashes"),
     ("store: {url: 'sqlite:///:memory:', encryption_keys: ['${KEY}']}", 1, "names no file"),
-    ("store: {url: 'sqlite:///a?mode=ro', encryption_keys: ['${KEY}']}", 1, "takes no parameters"),
+    ("store: {url: 'sqlite:///a?mode=ro', encryption_keys: ['${KEY}']}", 1, "must be a plain path"),
     ("store: {url: 'postgres://h/d', encryption_keys: ['${KEY}']}", 1, "write postgresql://"),
     ("store: {url: 'postgresql://u:p@h', encryption_keys: ['${KEY}']}", 1, "names no database"),
 ]
@@ -210,7 +213,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("content", "message"), UNREADABLE, ids=[repr(content[:40]) for content, _ in UNREADABLE])
-def test_what_is_no_configuration_is_reported_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_unreadable_configuration_is_reported_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     [messages] = [line for line in faults(tmp_path, content) if "required" not in line]
     assert messages.startswith(message) or message in messages
 
@@ -229,7 +232,7 @@ def test_merged_aliases_cannot_multiply_either(tmp_path: Path) -> None:
     assert "values once aliases are filled in" in message
 
 
-def test_a_missing_file_names_what_would_write_one(tmp_path: Path) -> None:
+def test_missing_file_names_the_command_that_writes_one(tmp_path: Path) -> None:
     with pytest.raises(Faults, match=r"gateway\.yaml: there is no such file; `gateway init` writes one"):
         load(tmp_path / "gateway.yaml")
 
@@ -306,7 +309,7 @@ def test_faults_of_a_python_mapping_name_the_key() -> None:
     assert str(caught.value) == "server.prot: is not a known key; did you mean 'port'?"
 
 
-def test_a_mapping_that_holds_itself_is_refused() -> None:
+def test_mapping_that_contains_itself_is_refused() -> None:
     loop: dict[str, object] = {}
     loop["server"] = loop
     with pytest.raises(Faults, match="nested more than 64 levels"):
