@@ -42,8 +42,8 @@ def setup(app: "web.Application", config: "Configured") -> None:
 
 
 def create_app(config: "Configured") -> "web.Application":
-    """Return an application with only the gateway, for `runner` or ``host.add_subapp("/gateway", …)``. Raises
-    config.Faults."""
+    """Return an application with only the gateway, for `runner` or ``host.add_subapp("/gateway", …)``.
+    Raises config.Faults."""
     from gateway.app.compose import create_app as create
 
     return create(config)

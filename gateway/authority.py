@@ -11,8 +11,8 @@ _SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", 
 
 
 def is_registered(name: str) -> bool:
-    """Return whether all hosts below `name` have one owner: ``example.com``, ``example.co.uk``, not ``com`` or
-    ``co.uk``."""
+    """Return whether all hosts below `name` have one owner:
+    ``example.com``, ``example.co.uk``, not ``com`` or ``co.uk``."""
     labels = name.split(".")
     return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
 

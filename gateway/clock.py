@@ -1,5 +1,5 @@
-"""The time, in one place, so that a test can set it. Call it as ``clock.now()``, never ``from gateway.clock import
-now``.
+"""The time, in one place, so that a test can set it.
+Call it as ``clock.now()``, never ``from gateway.clock import now``.
 
 Nodes that share a PostgreSQL database compare times: expiry, schedules, back-off. So `now` is the time of that
 database: this machine's clock plus an offset that the node measures at each heartbeat (`offset`). With SQLite, and
@@ -18,12 +18,12 @@ from typing import Final
 REPORTED_OFFSET_S: Final = 2.0
 """An offset above this many seconds is shown in `/ready`. It is logged, and again after it changes by as much."""
 MOST_OFFSET_S: Final = 600.0
-"""Above this many seconds a node claims no lease: if its clock or the database's is wrong, it also misjudges tokens and
-certificates."""
+"""Above this many seconds a node claims no lease:
+if its clock or the database's is wrong, it also misjudges tokens and certificates."""
 
 monotonic: Callable[[], float] = time.monotonic
-"""Monotonic seconds for durations and deadlines within this process. Called several times a request, so without a
-wrapper."""
+"""Monotonic seconds for durations and deadlines within this process.
+Called several times a request, so without a wrapper."""
 
 
 class Offset:
@@ -103,8 +103,8 @@ class ProviderDates:
         return (least + most) / 2 if least <= most and (least > HINT_FROM_S or most < -HINT_FROM_S) else 0.0
 
     def add_date(self, sent: datetime, received: datetime, date: str) -> bool:
-        """Use the `Date` of a response; an unreadable one is ignored. `sent` and `received`: by `now`, before and after
-        the call.
+        """Use the `Date` of a response; an unreadable one is ignored.
+        `sent` and `received`: by `now`, before and after the call.
 
         Returns whether to log `seconds`: it became a hint, stopped being one, or changed by as much.
         """
@@ -123,8 +123,8 @@ provider_dates: Final = ProviderDates()
 
 
 def machine() -> datetime:
-    """Return this machine's wall clock in UTC: for comparison with other processes of this machine, and for
-    `offset`."""
+    """Return this machine's wall clock in UTC: for comparison with other processes of this machine,
+    and for `offset`."""
     return datetime.now(UTC)
 
 

@@ -1,5 +1,5 @@
-"""A generation: one configuration and everything built from it. A reload replaces it completely, by one assignment (ADR
-46).
+"""A generation: one configuration and everything built from it.
+A reload replaces it completely, by one assignment (ADR 46).
 
 State that outlives a configuration (open circuit breakers, counters, running tasks) is in `gateway.runtime`.
 """

@@ -31,8 +31,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def close_matches(name: str, known: Iterable[str], most: int, cutoff: float = 0.6) -> list[str]:
-    """Return up to `most` of the `known` names that are similar to `name`, the closest first; none if `name` is too
-    long."""
+    """Return up to `most` of the `known` names that are similar to `name`, the closest first;
+    none if `name` is too long."""
     from difflib import get_close_matches  # imported here: an idle gateway does not need it
 
     return get_close_matches(name, list(known), most, cutoff) if len(name) <= LONGEST else []

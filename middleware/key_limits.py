@@ -53,11 +53,11 @@ UNDECLARED: Final = Needs((EVERYTHING,), limits=False)
 
 
 def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
-    """Declare which scope a handler needs. With several, one of them is enough; with none, any key may call the
-    handler.
+    """Declare which scope a handler needs. With several, one of them is enough;
+    with none, any key may call the handler.
 
-    Without `limits`, keys limited to some integrations or connections are refused, since the handler does not check
-    them.
+    Without `limits`, keys limited to some integrations or connections are refused,
+    since the handler does not check them.
     """
 
     def declare(handler: H) -> H:
@@ -115,8 +115,8 @@ def add_pace_headers(response: web.StreamResponse, request: web.Request) -> web.
 
 
 def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
-    """Return the rate limit fields to add to a response with the fields `present`: none if it has one of them
-    already."""
+    """Return the rate limit fields to add to a response with the fields `present`:
+    none if it has one of them already."""
     ours = counted.headers()
     names = {name.lower() for name in ours}
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())

@@ -1,5 +1,5 @@
-"""The request as a message: refuses ambiguous heads, sends 100 Continue when the body will be read, and reads bodies
-within limits."""
+"""The request as a message: refuses ambiguous heads, sends 100 Continue when the body will be read,
+and reads bodies within limits."""
 
 import asyncio
 from typing import Final
@@ -123,8 +123,8 @@ TOO_LARGE: Final = "Bodies to this API have at most 1 MiB."
 async def json_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Read the body, so that `request.read()` and `request.json()` return it immediately. Content-Type may be missing.
 
-    The last link before the handler, since it also sends 100 Continue. Raises UnsupportedMediaType, BodyTooLarge,
-    InvalidRequest.
+    The last link before the handler, since it also sends 100 Continue.
+    Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest.
     """
     if not is_json(request.headers.get(hdrs.CONTENT_TYPE)):
         raise UnsupportedMediaType(

@@ -46,8 +46,8 @@ def loggable_id(given: str | None) -> str | None:
 
 
 def new_id() -> str:
-    """Return 96 random bits in hex, unique in any log. They are drawn 128 at a time, since each draw is a system
-    call."""
+    """Return 96 random bits in hex, unique in any log.
+    They are drawn 128 at a time, since each draw is a system call."""
     if not _drawn:
         drawn = secrets.token_hex(12 * 128)
         _drawn.extend(drawn[at : at + 24] for at in range(0, len(drawn), 24))
@@ -109,8 +109,8 @@ def is_preflight(request: web.Request) -> bool:
 
 
 def add_cors_headers(request: web.Request, headers: CIMultiDict[str]) -> None:
-    """Add the CORS headers that let a script from another origin read the response; none if the request has no
-    Origin."""
+    """Add the CORS headers that let a script from another origin read the response;
+    none if the request has no Origin."""
     if hdrs.ORIGIN in request.headers:
         headers.update(READABLE)
 
@@ -182,8 +182,8 @@ def refusal(fault: GatewayError, trace_id: str | None) -> web.Response:
 
 
 def convert_http_exception(request: web.Request, fault: web.HTTPException) -> GatewayError:
-    """Return aiohttp's own errors, from its router and body reader, as our errors. `fault` has a status of 400 or
-    above."""
+    """Return aiohttp's own errors, from its router and body reader, as our errors.
+    `fault` has a status of 400 or above."""
     if isinstance(fault, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(fault.allowed_methods))
         return MethodNotAllowed(

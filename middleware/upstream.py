@@ -127,8 +127,8 @@ def replaced_names(placement: Placement) -> frozenset[str]:
 
 
 def default_fields(placement: Placement, present: Container[str], *, has_body: bool) -> Fields:
-    """Return the entry's default fields whose names are not in `present` (lower case); ``content-type`` only for a
-    body."""
+    """Return the entry's default fields whose names are not in `present` (lower case);
+    ``content-type`` only for a body."""
     return [
         (name, value)
         for name, value in placement.defaults

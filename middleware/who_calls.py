@@ -1,5 +1,5 @@
-"""Identifies the caller: by a secret key, a connect session's token, or a capability URL. Sets the actor for the audit
-trail."""
+"""Identifies the caller: by a secret key, a connect session's token, or a capability URL.
+Sets the actor for the audit trail."""
 
 import re
 from typing import Final
@@ -121,16 +121,16 @@ def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
 
 
 def mounted(request: web.Request, token: str) -> str:
-    """Return the start of the capability URL's path, with the token: ``/c/<token>``, after a host application's
-    prefix."""
+    """Return the start of the capability URL's path, with the token:
+    ``/c/<token>``, after a host application's prefix."""
     resource = request.match_info.route.resource
     prefix = resource.canonical.partition("{")[0] if resource is not None else "/c/"
     return prefix + token
 
 
 def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """Return `response`; for a call by capability set our Referrer-Policy, so that no other site learns the secret
-    URL."""
+    """Return `response`; for a call by capability set our Referrer-Policy,
+    so that no other site learns the secret URL."""
     if CAPABILITY in request:
         name, value = REFERRER_POLICY
         response.headers[name] = value
@@ -155,8 +155,8 @@ def masked(path: str) -> str:
 
 @web.middleware
 async def audit_actor(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set `gateway.records.audit.acting` while the request is handled. Must follow the links that identify the
-    caller."""
+    """Set `gateway.records.audit.acting` while the request is handled.
+    Must follow the links that identify the caller."""
     token = acting.set(_actor(request))
     try:
         return await handler(request)

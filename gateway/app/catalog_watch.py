@@ -48,8 +48,8 @@ class Reread:
 
 @dataclass(slots=True)
 class CatalogWatch:
-    """Watches the catalog folders. `logs`: False in all workers but one, so that a change is logged and counted
-    once."""
+    """Watches the catalog folders. `logs`: False in all workers but one,
+    so that a change is logged and counted once."""
 
     app: web.Application
     logs: bool = True

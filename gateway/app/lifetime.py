@@ -1,5 +1,5 @@
-"""Opens and closes everything that lives as long as the application: the store, the services on it, background
-tasks."""
+"""Opens and closes everything that lives as long as the application:
+the store, the services on it, background tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -57,8 +57,8 @@ from gateway.vault import Keyring
 PRUNE_EVERY_S: Final = 600.0
 PRUNE_CALL_LOG_EVERY_S: Final = 20.0
 HOUSEKEEPING_AFTER_S: Final = 1.0
-"""Housekeeping tasks start this long after the start, so that they do not delay first requests and interrupted
-refreshes."""
+"""Housekeeping tasks start this long after the start,
+so that they do not delay first requests and interrupted refreshes."""
 
 log = structlog.get_logger(__name__)
 

@@ -55,8 +55,8 @@ REST: Final = r"{path:(?s:.*)}"
 
 
 async def options(request: web.Request) -> web.Response:
-    """Handle ``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7). `cors` handles browsers' preflights before
-    this.
+    """Handle ``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7).
+    `cors` handles browsers' preflights before this.
 
     No key is needed, since the response shows nothing that docs/http-api.md does not.
     """

@@ -200,8 +200,8 @@ def _catalog(shape: GatewayShape, base: Path) -> Iterator[Finding]:
 
 
 def _stat(path: Path) -> os.stat_result | None:
-    """Return the file's status; None if there is no such file, or if its name is invalid or its folder cannot be
-    read."""
+    """Return the file's status; None if there is no such file,
+    or if its name is invalid or its folder cannot be read."""
     try:
         return path.stat()
     except (OSError, ValueError):

@@ -1,5 +1,5 @@
-"""The configuration as the gateway uses it: frozen, with all defaults filled in; and the settings that need a
-restart."""
+"""The configuration as the gateway uses it: frozen, with all defaults filled in;
+and the settings that need a restart."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -85,8 +85,8 @@ class PoolConfig:
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """`url` may contain a database password. `encryption_keys` are standard base64; the first encrypts, all can
-    decrypt."""
+    """`url` may contain a database password. `encryption_keys` are standard base64;
+    the first encrypts, all can decrypt."""
 
     url: str = field(repr=False)
     encryption_keys: tuple[Secret, ...]
@@ -132,8 +132,8 @@ class ConnectConfig:
 
 @dataclass(frozen=True, slots=True)
 class WebhooksConfig:
-    """Limits of incoming webhooks per integration: maximum body size, and number and total bytes of waiting
-    webhooks."""
+    """Limits of incoming webhooks per integration: maximum body size,
+    and number and total bytes of waiting webhooks."""
 
     body_bytes: int = 5 << 20
     waiting: int = 10_000
@@ -142,8 +142,8 @@ class WebhooksConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrandingConfig:
-    """The operator's brand on pages for end users. `name` None: no name is shown; `logo`: a file; colours:
-    ``#rrggbb``."""
+    """The operator's brand on pages for end users.
+    `name` None: no name is shown; `logo`: a file; colours: ``#rrggbb``."""
 
     name: str | None
     logo: Path | None
@@ -201,8 +201,8 @@ class EgressConfig:
 class CallLogConfig:
     """The settings of the call log. `keep_days`, `max_bytes` and `max_rows` all limit what is kept.
 
-    `max_rows` None: no limit of rows. `sample`: the share of successful calls that is logged; failed calls are always
-    logged.
+    `max_rows` None: no limit of rows. `sample`: the share of successful calls that is logged;
+    failed calls are always logged.
     """
 
     enabled: bool
@@ -225,8 +225,8 @@ class ConsoleOidcConfig:
 
 @dataclass(frozen=True, slots=True)
 class IdentityHeadersConfig:
-    """Headers in which a reverse proxy names the signed-in user; only accepted from `trusted_proxies`, by default
-    none."""
+    """Headers in which a reverse proxy names the signed-in user;
+    only accepted from `trusted_proxies`, by default none."""
 
     trusted_proxies: tuple[AllowedNetwork, ...] = ()
     user: str = "x-forwarded-user"
@@ -270,16 +270,16 @@ class AuditConfig:
 
 @dataclass(frozen=True, slots=True)
 class TracingConfig:
-    """Settings of traces; all others are `OTEL_*` environment variables. `connection_ids`: spans name the
-    connection."""
+    """Settings of traces; all others are `OTEL_*` environment variables.
+    `connection_ids`: spans name the connection."""
 
     connection_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole configuration. `catalog`: the operator's own catalog folders; `path`: the file's path, None for a
-    mapping."""
+    """The whole configuration. `catalog`: the operator's own catalog folders;
+    `path`: the file's path, None for a mapping."""
 
     server: ServerConfig
     live: LiveConfig
@@ -316,8 +316,8 @@ class Config:
         return self.server.public_url if port is None else default_public_url(self.console_host, port)
 
     def where(self, *place: str) -> str:
-        """Return ``gateway.yaml:17`` for keys such as ``"environments", "dev"``, or for their nearest parent in the
-        file."""
+        """Return ``gateway.yaml:17`` for keys such as ``"environments", "dev"``,
+        or for their nearest parent in the file."""
         return self.document.where(place)
 
     def at_port(self, port: int, console_port: int | None = None) -> "Config":

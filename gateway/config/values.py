@@ -140,8 +140,8 @@ def app_link(text: str) -> str:
 
 
 def network(text: str) -> AllowedNetwork:
-    """Parse a network with an optional port: ``10.0.0.0/8``, ``127.0.0.1/32:9900``, ``[::1/128]:9900``, or a single IP
-    address.
+    """Parse a network with an optional port: ``10.0.0.0/8``, ``127.0.0.1/32:9900``, ``[::1/128]:9900``,
+    or a single IP address.
 
     Without brackets, a colon after the prefix length begins the port (``::1/128:9900``).
     """
@@ -242,8 +242,8 @@ def secret_key(text: str) -> Secret:
 
 
 def signing_key(text: str) -> Secret:
-    """Check a key that signs events: ``whsec_`` and base64 (Standard Webhooks), or any text that `secret_key`
-    accepts."""
+    """Check a key that signs events: ``whsec_`` and base64 (Standard Webhooks),
+    or any text that `secret_key` accepts."""
     if text.startswith("whsec_"):
         try:
             base64.b64decode(text.removeprefix("whsec_"), validate=True)
@@ -253,8 +253,8 @@ def signing_key(text: str) -> Secret:
 
 
 def client_value(text: str) -> str:
-    """Check a client ID or secret: VSCHAR (RFC 6749 appendix A). This finds a stray newline before the provider refuses
-    it."""
+    """Check a client ID or secret: VSCHAR (RFC 6749 appendix A).
+    This finds a stray newline before the provider refuses it."""
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError(
             "holds a space at its end, a newline or another character that no provider issues; copy it again"

@@ -1,7 +1,7 @@
 """Events out to the customer's application, and providers' webhooks in.
 
-An event is written in the transaction of the change that it reports (`store/outbox.py`, ADR 21); this package delivers
-it.
+An event is written in the transaction of the change that it reports (`store/outbox.py`, ADR 21);
+this package delivers it.
 
     event_body     the bodies of events (docs/compatibility.md#events)
     signatures     signs events; the signing keys are from gateway.yaml or generated

@@ -51,8 +51,8 @@ GONE: Final = 410
 
 @dataclass(frozen=True, slots=True)
 class ReceiverResponse:
-    """The response of a receiver. `status` None: no response, `fault` says why. `wait_s`: its Retry-After in
-    seconds."""
+    """The response of a receiver. `status` None: no response, `fault` says why.
+    `wait_s`: its Retry-After in seconds."""
 
     status: int | None
     fault: str | None = None
@@ -66,8 +66,8 @@ class ReceiverResponse:
 def outcome(
     delivery: Delivery, response: ReceiverResponse, now: datetime, chance: Callable[[], float] = random.random
 ) -> DeliveryOutcome:
-    """Decide the state of an event after `response` to its latest attempt; `delivery.attempts` counts the attempts
-    before.
+    """Decide the state of an event after `response` to its latest attempt;
+    `delivery.attempts` counts the attempts before.
 
     410 means that the receiver wants no more events (Standard Webhooks). Every other response but 2xx is retried until
     `give_up_at`. Redirects are retried too, not followed: a signed body is sent only to configured URLs.

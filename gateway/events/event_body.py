@@ -1,5 +1,5 @@
-"""Builds the bodies of events (docs/compatibility.md#events) with `event` and `timestamp`: UTF-8 JSON with sorted
-keys."""
+"""Builds the bodies of events (docs/compatibility.md#events) with `event` and `timestamp`:
+UTF-8 JSON with sorted keys."""
 
 import base64
 import json
@@ -49,8 +49,8 @@ _HOP_BY_HOP: Final = frozenset(
 
 
 class _PurePythonDecoder(json.JSONDecoder):
-    """Parses like `json.loads`, but in Python, so that other threads can run; the C code blocks them until it is
-    done."""
+    """Parses like `json.loads`, but in Python, so that other threads can run;
+    the C code blocks them until it is done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,8 +154,8 @@ def _payload(raw: bytes, kind: str) -> Any:
 
 
 def _dumped(value: Any, *, patient: bool = False) -> bytes:
-    """Serialize like JavaScript's JSON.stringify, so that a client that parses and serializes again gets the same
-    text."""
+    """Serialize like JavaScript's JSON.stringify,
+    so that a client that parses and serializes again gets the same text."""
     try:
         # `iterencode` is written in Python, so other threads can run.
         return "".join(WRITER.iterencode(value)).encode() if patient else WRITER.encode(value).encode()

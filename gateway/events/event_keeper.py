@@ -1,5 +1,5 @@
-"""Runs the event tasks that one process does for all: reports connections that expire soon, and counts waiting
-events."""
+"""Runs the event tasks that one process does for all: reports connections that expire soon,
+and counts waiting events."""
 
 import asyncio
 import uuid
@@ -29,8 +29,8 @@ class Keeper:
     """Runs the tasks; each process has one keeper. `environments` returns the declared environments; `wake` is called
     when there is an event to send.
 
-    Only the process that holds the task fills `backlog` and `connections`, so that sums over processes and nodes are
-    correct.
+    Only the process that holds the task fills `backlog` and `connections`,
+    so that sums over processes and nodes are correct.
     """
 
     def __init__(self, store: Store, environments: Callable[[], Collection[str]], wake: Callable[[], None]) -> None:

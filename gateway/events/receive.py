@@ -35,8 +35,8 @@ class WebhookHandling:
 
 @dataclass(frozen=True, slots=True)
 class WebhookResult:
-    """The result of receiving a webhook. `reply`: the JSON response to its sender; `queued`: whether it was queued for
-    the application."""
+    """The result of receiving a webhook. `reply`: the JSON response to its sender;
+    `queued`: whether it was queued for the application."""
 
     reply: Mapping[str, Any]
     queued: bool = False

@@ -78,8 +78,8 @@ KNOWN_S: Final = 5.0
 
 
 async def signing_keys(config: Config, store: Store, environment: str) -> Sequence[Secret]:
-    """Return the signing keys: the current key first, then former keys that are still in use. Creates a key if there is
-    none."""
+    """Return the signing keys: the current key first, then former keys that are still in use.
+    Creates a key if there is none."""
     declared = config.environments.get(environment)
     if declared is not None and declared.webhook_signing_key is not None:
         former = declared.webhook_signing_key_previous
@@ -114,8 +114,8 @@ class KnownKeys:
 
 
 async def rotate(config: Config, store: Store, environment: str) -> tuple[Secret, datetime]:
-    """Create a new key; return it and the time when the former key stops signing. Raises Conflict if gateway.yaml has
-    it."""
+    """Create a new key; return it and the time when the former key stops signing.
+    Raises Conflict if gateway.yaml has it."""
     declared = config.environments.get(environment)
     if declared is not None and declared.webhook_signing_key is not None:
         raise Conflict(

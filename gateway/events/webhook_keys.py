@@ -54,8 +54,8 @@ class KeyRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchedKeys:
-    """The fetched keys. `keys`: by key id; a single key may have the id ``""``. None: the provider refused the
-    request."""
+    """The fetched keys. `keys`: by key id; a single key may have the id ``""``.
+    None: the provider refused the request."""
 
     at: float
     keys: Mapping[str, str] | None
@@ -129,8 +129,8 @@ class WebhookKeyCache:
             del self._kept[next((key for key, found in self._kept.items() if not found.keys), next(iter(self._kept)))]
 
     def _spend(self, integration: str, *, known: bool) -> None:
-        """Count a request against the limit. `known` keys have their own limit, so that made-up ids cannot block their
-        refetch.
+        """Count a request against the limit. `known` keys have their own limit,
+        so that made-up ids cannot block their refetch.
 
         Raises Unavailable.
         """

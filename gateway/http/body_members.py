@@ -69,8 +69,8 @@ class BodyMembers:
 
 
 def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[list[str], int]:
-    """Return the object at `pos` with the members added, as pieces of text, and its end. Raises NotJson if it is no
-    object.
+    """Return the object at `pos` with the members added, as pieces of text, and its end.
+    Raises NotJson if it is no object.
 
     `text` is UTF-8 decoded as Latin-1. If a name appears twice, the last one counts, as in most JSON parsers.
     """
@@ -98,8 +98,8 @@ def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[st
 def _value(
     text: str, sent: tuple[int, int] | None, name: str, slots: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[str]:
-    """Return the value's text for `name`, a key of `slots` or `defaults`; `sent`: span of the caller's value in
-    `text`."""
+    """Return the value's text for `name`, a key of `slots` or `defaults`;
+    `sent`: span of the caller's value in `text`."""
     slot, default = slots.get(name), defaults.get(name)
     if sent is None:
         if isinstance(slot, Mapping) and isinstance(default, Mapping):

@@ -1,5 +1,5 @@
-"""Decodes content codings piece by piece (RFC 9110 §8.4), within limits, so that a small response cannot fill the
-memory.
+"""Decodes content codings piece by piece (RFC 9110 §8.4), within limits,
+so that a small response cannot fill the memory.
 
 Each decoded piece has a maximum size. The decoder counts input and output bytes, and treats a ratio that no ordinary
 text reaches as a decompression bomb. Input that stops before the coding's end is an error: a cut response must not pass
@@ -69,8 +69,8 @@ class Gzip:
 
 
 class Deflate(Gzip):
-    """``deflate``: the zlib format (RFC 9110 §8.4.1.2) or raw deflate, which some servers send; the first two bytes
-    decide."""
+    """``deflate``: the zlib format (RFC 9110 §8.4.1.2) or raw deflate, which some servers send;
+    the first two bytes decide."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,8 +168,8 @@ CODINGS: Final[dict[str, Callable[[], Coding]]] = {
 
 
 def codings_of(content_encoding: str) -> tuple[str, ...] | None:
-    """Return the codings in the order they were applied, without ``identity``; None if one of them cannot be
-    decoded."""
+    """Return the codings in the order they were applied, without ``identity``;
+    None if one of them cannot be decoded."""
     names = [name.strip().lower() for name in content_encoding.split(",")]
     applied = tuple(name for name in names if name not in ("", "identity"))
     if len(applied) > MAX_CODINGS or any(name not in CODINGS for name in applied):

@@ -17,8 +17,8 @@ Fields = list[tuple[str, str]]
 """Header lines in order, with duplicates. Bytes that are not UTF-8 become lone surrogates (``surrogateescape``)."""
 
 TEXT: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
-"""The bytes allowed in a header line (RFC 9110 §5.5). `bytes.translate` deletes them; line ends and bad bytes
-remain."""
+"""The bytes allowed in a header line (RFC 9110 §5.5).
+`bytes.translate` deletes them; line ends and bad bytes remain."""
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -89,8 +89,8 @@ SITE_WIDE: Final = frozenset(
 """Fields in which a provider describes its own site; a browser would apply them to the gateway's site."""
 
 FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
-"""Commands to the web server in front of the gateway, such as nginx's ``X-Accel-Redirect``; never taken from a
-provider."""
+"""Commands to the web server in front of the gateway, such as nginx's ``X-Accel-Redirect``;
+never taken from a provider."""
 
 RANGES: Final = ("Range", "If-Range")
 """These ask for a part of a body, which is not valid JSON; dropped where the gateway has to read the whole body."""
@@ -156,8 +156,8 @@ class MalformedResponse(Exception):
 
 
 def request_fields(received: Fields, token: str = "") -> Fields:
-    """Return the fields to send to the provider, in order; ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's
-    ``X``.
+    """Return the fields to send to the provider, in order;
+    ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``.
 
     A field that holds the caller's secret key is dropped whatever its name: a client that also sends the key under
     another name would give it to the provider. A field that holds `token`, the capability in the called URL, is dropped
@@ -198,8 +198,8 @@ def is_token(name: str) -> bool:
 
 
 def _service_worker(name: str) -> InvalidRequest:
-    """Return the error for ``Service-Worker``: a browser is loading a worker script, which could control the gateway's
-    pages."""
+    """Return the error for ``Service-Worker``: a browser is loading a worker script,
+    which could control the gateway's pages."""
     message = "A service worker cannot be loaded through the gateway. Load its script from your own site."
     return InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, (name.lower(),))])
 
@@ -267,8 +267,8 @@ def response_fields(
 
 
 def _kind(name: str) -> int:
-    """Return the kind of a response's field, by its name; caches at most `_MOST_KINDS` names. Raises
-    MalformedResponse."""
+    """Return the kind of a response's field, by its name; caches at most `_MOST_KINDS` names.
+    Raises MalformedResponse."""
     if not is_token(name):
         raise _malformed(name)
     spelled = plain(name)
@@ -286,8 +286,8 @@ def _kind(name: str) -> int:
 
 
 def depends_on_value(name: str) -> bool:
-    """Return whether the handling of a response's field depends on its value, not on its name alone. Raises
-    MalformedResponse."""
+    """Return whether the handling of a response's field depends on its value, not on its name alone.
+    Raises MalformedResponse."""
     return (_kinds.get(name) or _kind(name)) in (_COOKIE, _REFERENCE, _CONNECTION)
 
 
@@ -296,8 +296,8 @@ def _malformed(name: str) -> MalformedResponse:
 
 
 def decoded_fields(fields: Fields) -> Fields:
-    """Return the fields of a response after decoding: without digests of the coded bytes, with a weak ETag and
-    ``Vary``."""
+    """Return the fields of a response after decoding:
+    without digests of the coded bytes, with a weak ETag and ``Vary``."""
     kept: Fields = []
     for name, value in fields:
         spelled = name.lower()

@@ -1,7 +1,7 @@
 """Finds the end of a JSON value without parsing it into objects (RFC 8259): a hostile page costs time, not memory.
 
-The text is UTF-8 decoded as Latin-1, so positions count bytes, and no byte of a longer character looks like JSON
-syntax.
+The text is UTF-8 decoded as Latin-1, so positions count bytes,
+and no byte of a longer character looks like JSON syntax.
 """
 
 import json

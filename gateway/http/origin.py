@@ -36,8 +36,8 @@ class Address:
 
 
 def covers(origins: Collection[str], origin: str) -> bool:
-    """Return whether `origins` contains `origin` or a wildcard for it: ``https://*.example.com:443`` covers one
-    label."""
+    """Return whether `origins` contains `origin` or a wildcard for it:
+    ``https://*.example.com:443`` covers one label."""
     if origin in origins:
         return True
     scheme, _, authority = origin.partition("://")

@@ -237,8 +237,8 @@ _OURS_ALONE: Final = ", ".join(CALLED_BY)
 
 
 def guarded(fields: Fields, *, by_headers: bool) -> Fields:
-    """Return `fields` of a response, with the gateway's added. `by_headers`: headers, not the URL, name the
-    connection."""
+    """Return `fields` of a response, with the gateway's added.
+    `by_headers`: headers, not the URL, name the connection."""
     theirs = [field for field in fields if len(field[0]) == 4 and field[0].lower() == "vary"]
     if theirs:
         fields = [field for field in fields if field not in theirs]

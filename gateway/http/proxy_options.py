@@ -1,5 +1,5 @@
-"""Parses the gateway's control headers of a proxied call (docs/compatibility.md#proxy-headers); reports all faults at
-once."""
+"""Parses the gateway's control headers of a proxied call (docs/compatibility.md#proxy-headers);
+reports all faults at once."""
 
 import re
 from collections.abc import Callable
@@ -43,8 +43,8 @@ class ProxyOptions:
 
 
 def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None) -> ProxyOptions:
-    """Parse the headers. Raises InvalidRequest ``invalid_headers`` with one issue per header; its path is the
-    lower-case name.
+    """Parse the headers. Raises InvalidRequest ``invalid_headers`` with one issue per header;
+    its path is the lower-case name.
 
     `bound_to`: integration and connection of a capability URL; the headers must then be absent or equal.
     """

@@ -128,8 +128,8 @@ WEBSOCKET: Final = "websocket"
 
 
 def upgrade_asked_for(request: "web.Request") -> str | None:
-    """Return ``websocket`` if the caller asks for it alone, else None; other protocols, such as h2c, are never
-    accepted."""
+    """Return ``websocket`` if the caller asks for it alone, else None;
+    other protocols, such as h2c, are never accepted."""
     wanted = request.headers.getall(hdrs.UPGRADE, None)
     if wanted is None:
         return None

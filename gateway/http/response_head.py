@@ -35,8 +35,8 @@ class Malformed(ValueError):
 class ResponseHead:
     """A parsed head. `length`: the declared length, whether or not a body follows. `fields`: every line, unchanged.
 
-    `keep_s`: seconds for which the sender keeps the connection open after this response; 0: it closes, None: not
-    stated.
+    `keep_s`: seconds for which the sender keeps the connection open after this response;
+    0: it closes, None: not stated.
     """
 
     __slots__ = ("chunked", "fields", "keep_s", "length", "reason", "status")

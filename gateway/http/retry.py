@@ -1,7 +1,7 @@
 """Decides whether a request may be retried and after how long; reads Retry-After and similar fields.
 
-The protocol says which requests may be repeated (RFC 9110 §9.2.2), the provider says when, and the gateway limits how
-often.
+The protocol says which requests may be repeated (RFC 9110 §9.2.2), the provider says when,
+and the gateway limits how often.
 """
 
 import re
@@ -21,8 +21,8 @@ _MILLISECONDS_FROM: Final = 1e11  # larger epoch values are milliseconds: in sec
 
 
 def seconds_until(text: str, now: datetime) -> float | None:
-    """Return the seconds of a ``Retry-After``-like value, a number or an HTTP date; None if neither, 0 for a past
-    date."""
+    """Return the seconds of a ``Retry-After``-like value, a number or an HTTP date;
+    None if neither, 0 for a past date."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         return min(float(text), LONGEST_S)

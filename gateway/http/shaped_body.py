@@ -71,8 +71,8 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
 
 
 def _document(body: bytes) -> Any:
-    """Parse the body. A lone surrogate, which is not valid in our responses, becomes a question mark. Raises
-    ValueError."""
+    """Parse the body. A lone surrogate, which is not valid in our responses, becomes a question mark.
+    Raises ValueError."""
     document = json.loads(body)
     if b"\\ud" in body or b"\\uD" in body:
         document = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))

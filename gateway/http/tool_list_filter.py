@@ -1,5 +1,5 @@
-"""Removes the tools that a caller may not call from an MCP server's ``tools/list`` response, JSON or event stream. No
-I/O."""
+"""Removes the tools that a caller may not call from an MCP server's ``tools/list`` response, JSON or event stream.
+No I/O."""
 
 import json
 import re
@@ -22,8 +22,8 @@ _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 def filtered_json(body: bytes, shows: Shows) -> bytes:
-    """Return `body` with only the tools that `shows` accepts; unchanged if it has no tool list. Raises
-    MalformedResponse."""
+    """Return `body` with only the tools that `shows` accepts; unchanged if it has no tool list.
+    Raises MalformedResponse."""
     if not body.strip():
         return body
     if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:

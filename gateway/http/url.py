@@ -1,7 +1,7 @@
 """Builds the target of the provider's request from the proxied call's target, byte for byte; finds dot segments.
 
-No URL library touches the path or the query: each library normalises something, and that may break a signature over the
-original bytes.
+No URL library touches the path or the query: each library normalises something,
+and that may break a signature over the original bytes.
 """
 
 import re
@@ -95,8 +95,8 @@ def rest_of(target: str, mounted_at: str, shown: str | None = None) -> Rest:
 
 
 def join(base_path: str, rest: Rest) -> str:
-    """Return the target for the provider. `base_path` has no trailing slash; an empty `rest.path` means the base
-    itself."""
+    """Return the target for the provider. `base_path` has no trailing slash;
+    an empty `rest.path` means the base itself."""
     return (base_path + rest.path or "/") + rest.query
 
 

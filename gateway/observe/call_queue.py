@@ -118,8 +118,8 @@ class CallQueue:
             counts[1] += 1
 
     def record_operation(self, operation: Operation) -> None:
-        """Queue the record of an operation without a caller's request: a refresh, authorization, delivery or
-        webhook."""
+        """Queue the record of an operation without a caller's request:
+        a refresh, authorization, delivery or webhook."""
         if self._tracing is not None:
             self._tracing.record_operation(operation)
         if self.stored:

@@ -70,8 +70,8 @@ class BoundedSession(requests.Session):
 class SpanExport:
     """Exports spans. `dropped`: spans that were not exported, by reason. Both counters only rise.
 
-    Reads OTEL_BSP_SCHEDULE_DELAY, _MAX_QUEUE_SIZE and _MAX_EXPORT_BATCH_SIZE itself; OpenTelemetry reads all other
-    variables.
+    Reads OTEL_BSP_SCHEDULE_DELAY, _MAX_QUEUE_SIZE and _MAX_EXPORT_BATCH_SIZE itself;
+    OpenTelemetry reads all other variables.
     """
 
     def __init__(self, environ: Mapping[str, str], *, connection_ids: bool = False) -> None:

@@ -252,8 +252,8 @@ class SpanMaker:
 
 
 def _of_message(mcp: McpTrace, attributes: Attributes) -> str:
-    """Add the attributes of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai); return the span's
-    name."""
+    """Add the attributes of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai);
+    return the span's name."""
     attributes["mcp.method.name"] = mcp.method
     attributes["mcp.protocol.version"] = mcp.revision
     attributes["jsonrpc.request.id"] = mcp.message_id
@@ -279,8 +279,8 @@ def spans_in(record: ExchangeRecord | Operation) -> int:
 
 
 def _route(exchange: ExchangeRecord) -> str | None:
-    """Return the path's template, never the path itself; for a proxied call the path of the key's rule that allowed
-    it."""
+    """Return the path's template, never the path itself;
+    for a proxied call the path of the key's rule that allowed it."""
     rule, call = exchange.rule, exchange.trace
     if rule is not None and " /" in rule:
         return f"{MOUNT}{rule.partition(' ')[2]}"

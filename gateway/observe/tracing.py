@@ -47,8 +47,8 @@ class Sampling:
 
     @property
     def bound(self) -> int:
-        """Limit for the lower 64 bits of a trace id: a lower value is sampled, as in OpenTelemetry's
-        TraceIdRatioBased."""
+        """Limit for the lower 64 bits of a trace id:
+        a lower value is sampled, as in OpenTelemetry's TraceIdRatioBased."""
         return round(self.ratio * _IDS)
 
 
@@ -77,8 +77,8 @@ def sampling(environ: Mapping[str, str]) -> Sampling:
 
 
 def enabling_variable(environ: Mapping[str, str]) -> str | None:
-    """Return the variable that turns tracing on: an OTLP endpoint, unless OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER
-    forbids it."""
+    """Return the variable that turns tracing on:
+    an OTLP endpoint, unless OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER forbids it."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     if environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() not in ("", "otlp"):

@@ -1,7 +1,7 @@
 """`server.admin_port`, served by the parent: /health, /ready and /metrics. No key, not public.
 
-Workers report each second, so that a busy worker does not count as dead; their metrics are in memory shared by all
-processes.
+Workers report each second, so that a busy worker does not count as dead;
+their metrics are in memory shared by all processes.
 """
 
 import asyncio

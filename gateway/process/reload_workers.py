@@ -26,8 +26,8 @@ log = structlog.get_logger(__name__)
 
 
 class Reloads:
-    """Runs reloads. `generation` counts accepted configurations; configuration n is in the shared memory number n
-    modulo 2."""
+    """Runs reloads. `generation` counts accepted configurations;
+    configuration n is in the shared memory number n modulo 2."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -46,8 +46,8 @@ class Reloads:
     def missing_keys(self, worker: WorkerProcess, ids: Collection[str]) -> None:
         """Reload because a worker misses these master keys, with growing pauses while the keys stay missing.
 
-        While a reload is pending, its end is also the reply to this worker: another one may have reported the same key
-        just before.
+        While a reload is pending, its end is also the reply to this worker:
+        another one may have reported the same key just before.
         """
         if self._pauses.due(set(ids)):
             self.request_reload()
@@ -71,8 +71,8 @@ class Reloads:
             self._pending = self._wanted.is_set()
 
     async def _wait_until_readable(self) -> None:
-        """Wait until no starting worker still reads the memory that is written next, and a worker is ready to read the
-        files."""
+        """Wait until no starting worker still reads the memory that is written next,
+        and a worker is ready to read the files."""
         while True:
             for worker in list(self._workers.living.values()):
                 await _first(worker.ready, worker.exited)

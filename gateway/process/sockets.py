@@ -1,5 +1,5 @@
-"""Listening sockets: opened here, or passed by the process that started us (systemd's socket activation, for
-example)."""
+"""Listening sockets: opened here, or passed by the process that started us (systemd's socket activation,
+for example)."""
 
 import errno
 import os
@@ -49,8 +49,8 @@ class Listening(NamedTuple):
 
 @contextmanager
 def listening(server: Addresses) -> Iterator[Listening]:
-    """Yield the public socket, and those of the admin port and the console's port if configured. Raises
-    StartRefused."""
+    """Yield the public socket, and those of the admin port and the console's port if configured.
+    Raises StartRefused."""
     with ExitStack() as held:
         public, named = handed_over(held)
         if public is None:

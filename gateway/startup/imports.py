@@ -16,8 +16,8 @@ from typing import Any, Final
 
 
 class Deferred:
-    """A stand-in for a name of a module that is not loaded yet; callers can call it, read its attributes or derive from
-    it."""
+    """A stand-in for a name of a module that is not loaded yet;
+    callers can call it, read its attributes or derive from it."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name

@@ -180,8 +180,8 @@ def choose(document: PageDocument, headers: Fields, ways: Sequence[PagingScheme]
 
 
 def read_page(document: PageDocument, headers: Fields, way: PagingScheme, page: Place) -> PageResult:
-    """Read records and next position from `document`, fetched from `page`. Raises UpstreamFailed if it does not fit
-    `way`."""
+    """Read records and next position from `document`, fetched from `page`.
+    Raises UpstreamFailed if it does not fit `way`."""
     if way.type == "graphql":
         return _read_connection_page(document, way)
     records, way = _records(document, way)
@@ -255,8 +255,8 @@ def _only_array(document: PageDocument) -> Records | None:
 
 
 def _next(document: PageDocument, headers: Fields, way: PagingScheme, page: Place, count: int) -> str | None:
-    """Return where the next page is; None on the last page. Raises UpstreamFailed if it exists but cannot be
-    requested."""
+    """Return where the next page is; None on the last page.
+    Raises UpstreamFailed if it exists but cannot be requested."""
     more = _more(document, way)
     if more is False:
         return None
@@ -365,8 +365,8 @@ def _header_link(headers: Fields, way: PagingScheme) -> str | None:
 
 
 def _next_offset(way: PagingScheme, page: Place, count: int, *, more: bool) -> str | None:
-    """Return the next offset, counted from this page's offset. A short page may be filtered: only an empty page is the
-    end."""
+    """Return the next offset, counted from this page's offset.
+    A short page may be filtered: only an empty page is the end."""
     by_page = way.offset_calculation_method == "per-page"
     if not count:
         if more and not by_page:

@@ -249,8 +249,8 @@ class PageDocument:
             pos = skip_space(text, pos + 1)
 
     def _array_at(self, pos: int) -> "tuple[int, array[int]]":
-        """Return the end of the array at `pos` and the bounds of its items. Raises UpstreamFailed
-        ``page_too_large``."""
+        """Return the end of the array at `pos` and the bounds of its items.
+        Raises UpstreamFailed ``page_too_large``."""
         known = self._arrays.get(pos)
         if known is not None:
             return known
