@@ -13,7 +13,7 @@ import pytest
 from gateway import clock
 from gateway.errors import Unavailable
 from gateway.observe import call_queue, logs
-from gateway.observe.call_queue import BATCH, BOUND, LINES, MORE_FAILURES, WHOLE, CallQueue, as_event, as_line
+from gateway.observe.call_queue import BATCH, BOUND, LINES, MORE_FAILURES, MULTIPLE, CallQueue, as_event, as_line
 from gateway.records.audit import UseCount
 from gateway.records.filters import single_or_any_set
 from gateway.records.operation import Operation, OperationFilter
@@ -114,22 +114,22 @@ async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) ->
 
 async def test_batches_have_a_limit_and_keep_the_order() -> None:
     log, kept = CallQueue(), RecordingStore()
-    for number in range(BATCH + WHOLE):
+    for number in range(BATCH + MULTIPLE):
         log.record(exchange(number))
     await written(log, kept)
     await log.close()
-    assert [len(batch) for batch in kept.batches] == [BATCH, WHOLE]
-    assert kept.ids == [str(number) for number in range(BATCH + WHOLE)]
+    assert [len(batch) for batch in kept.batches] == [BATCH, MULTIPLE]
+    assert kept.ids == [str(number) for number in range(BATCH + MULTIPLE)]
 
 
 async def test_rows_beyond_full_batches_wait_for_the_next_write() -> None:
     log, kept = CallQueue(), RecordingStore()
-    for number in range(2 * WHOLE + 3):
+    for number in range(2 * MULTIPLE + 3):
         log.record(exchange(number))
     await written(log, kept)
-    assert [len(batch) for batch in kept.batches] == [2 * WHOLE]
+    assert [len(batch) for batch in kept.batches] == [2 * MULTIPLE]
     await written(log, kept)
-    assert kept.ids == [str(number) for number in range(2 * WHOLE + 3)]
+    assert kept.ids == [str(number) for number in range(2 * MULTIPLE + 3)]
 
 
 async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
