@@ -35,8 +35,8 @@ BOUNDS_MS: Final = (
 class Family:
     """A metric.
 
-    `labels`: in the order of a sample's values. `largest`:
-    show the workers' number that is farthest from 0, not the sum.
+    `labels`: in the order of a sample's values.
+    `largest`: show the workers' number that is farthest from 0, not the sum.
     """
 
     kind: Kind

@@ -83,7 +83,9 @@ def test_an_endpoint_turns_it_on() -> None:
     assert enabling_variable({}) is None
     assert enabling_variable({"OTEL_EXPORTER_OTLP_ENDPOINT": " "}) is None
     assert enabling_variable({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}) == "OTEL_EXPORTER_OTLP_ENDPOINT"
-    assert enabling_variable({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "console"}) is None
+    assert (
+        enabling_variable({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "console"}) is None
+    )
 
 
 def test_where_the_extra_is_missing_the_log_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
