@@ -1,4 +1,4 @@
-"""The integration gateway as a plugin: `setup` adds its routes to an aiohttp application, `create_app` makes one of its own.
+"""The integration gateway as a plugin: `setup` adds its routes to an aiohttp application, `create_app` makes a new one.
 
 docs/architecture.md shows how the packages fit together and which may import which. Modules in this folder:
 
@@ -7,9 +7,9 @@ docs/architecture.md shows how the packages fit together and which may import wh
     secret, clock, timestamps              values that print as asterisks; the time, settable by tests; its text form
     text, resources                        text for people; the folders of catalog and templates
     private_keys                           private keys in PEM and JWK, read in a millisecond
-    off_loop, part_by_part                 CPU work outside the event loop; bytes that are slow to parse, a part at a time
+    off_loop, part_by_part                 CPU work outside the event loop; bytes that are slow to parse, in parts
     background, pauses                     background tasks; growing pauses between attempts
-    generation                             one configuration and everything built from it; a reload replaces it completely
+    generation                             one configuration and everything built from it; replaced by a reload
     runtime, services                      everything that lives as long as the process (ADR 46); its former names
     __main__                               ``python -m gateway``
 
@@ -36,13 +36,14 @@ def setup(app: "web.Application", config: "Configured") -> None:
 
     Raises config.Faults, with every fault of the configuration and the catalog.
     """
-    from gateway.app.compose import setup as seat
+    from gateway.app.compose import setup as add_gateway
 
-    seat(app, config)
+    add_gateway(app, config)
 
 
 def create_app(config: "Configured") -> "web.Application":
-    """Return an application with only the gateway, for `runner` or ``host.add_subapp("/gateway", …)``. Raises config.Faults."""
+    """Return an application with only the gateway, for `runner` or ``host.add_subapp("/gateway", …)``.
+    Raises config.Faults."""
     from gateway.app.compose import create_app as create
 
     return create(config)
@@ -53,9 +54,9 @@ async def reload(app: "web.Application", config: "Configured | None" = None) -> 
 
     If anything is wrong, it is logged and the configuration in use stays. Settings that need a restart are logged too.
     """
-    from gateway.app.reload import reload as again
+    from gateway.app.reload import reload as reload_app
 
-    return await again(app, config)
+    return await reload_app(app, config)
 
 
 async def watch(app: "web.Application") -> "AsyncIterator[None]":
@@ -72,7 +73,7 @@ async def watch(app: "web.Application") -> "AsyncIterator[None]":
 def runner(
     app: "web.Application", *, drain_s: float = 30, fast_path: bool = True, lane: bool | None = None
 ) -> "web.BaseRunner":
-    """Return our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. docs/plugin.md says
+    """Return our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. docs/plugin.md lists
     what a host loses without it.
 
     `fast_path`: plain proxied requests to an application of `create_app` bypass its middlewares, which cost more than

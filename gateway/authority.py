@@ -11,13 +11,14 @@ _SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", 
 
 
 def is_registered(name: str) -> bool:
-    """Return whether all hosts below `name` have one owner: ``example.com``, ``example.co.uk``, not ``com`` or ``co.uk``."""
+    """Return whether all hosts below `name` have one owner:
+    ``example.com``, ``example.co.uk``, not ``com`` or ``co.uk``."""
     labels = name.split(".")
     return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
 
 
 def not_ascii(text: str) -> str | None:
-    """Return the fault of a typed host that is not ASCII, as words after its name; None if it is ASCII.
+    """Return what is wrong with a typed host that is not ASCII, as text to put after its name; None if it is ASCII.
 
     A slash, a dot or a letter of another script may look like an ASCII one and lead elsewhere.
     """

@@ -11,7 +11,8 @@ log = structlog.get_logger(__name__)
 
 
 def start_background(work: Coroutine[Any, Any, None], name: str | None = None) -> "asyncio.Task[None]":
-    """Start a task for `work`; its failure is logged as ``background_task_failed``. The caller keeps and ends the task."""
+    """Start a task for `work`; its failure is logged as ``background_task_failed``.
+    The caller keeps and ends the task."""
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_log_failure)
     return task

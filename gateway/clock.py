@@ -1,5 +1,5 @@
-"""The time, in one place, so that a test can set it. Call it as ``clock.now()``, never ``from gateway.clock import
-now``.
+"""The time, in one place, so that a test can set it.
+Call it as ``clock.now()``, never ``from gateway.clock import now``.
 
 Nodes that share a PostgreSQL database compare times: expiry, schedules, back-off. So `now` is the time of that
 database: this machine's clock plus an offset that the node measures at each heartbeat (`offset`). With SQLite, and
@@ -16,13 +16,14 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 REPORTED_OFFSET_S: Final = 2.0
-"""An offset above this many seconds is logged and shown in `/ready`; again after it changes by as much."""
+"""An offset above this many seconds is shown in `/ready`. It is logged, and again after it changes by as much."""
 MOST_OFFSET_S: Final = 600.0
-"""Above this many seconds a node claims no lease: if its clock or the database's is wrong, it also misjudges tokens and
-certificates."""
+"""Above this many seconds a node claims no lease:
+if its clock or the database's is wrong, it also misjudges tokens and certificates."""
 
 monotonic: Callable[[], float] = time.monotonic
-"""Monotonic seconds for durations and deadlines within this process. Called several times a request, so without a wrapper."""
+"""Monotonic seconds for durations and deadlines within this process.
+Called several times a request, so without a wrapper."""
 
 
 class Offset:
@@ -59,7 +60,8 @@ class Offset:
     def add_measurement(self, sent: datetime, received: datetime, database: datetime) -> bool:
         """Use a measurement. `sent` and `received`: by `machine`, before and after the statement that read `database`.
 
-        Returns whether to log `offset`: it crossed REPORTED_OFFSET_S, or changed by as much above that.
+        Returns whether to log `offset`: it differs by more than REPORTED_OFFSET_S from the value logged last (at first
+        0).
         """
         round_trip = received - sent
         if round_trip < timedelta(0):
@@ -81,11 +83,11 @@ AGREEING: Final = 3
 
 
 class ProviderDates:
-    """How far the clocks of token endpoints are ahead of `now`, from the `Date` of their answers. One per process.
+    """How far the clocks of token endpoints are ahead of `now`, from the `Date` of their responses. One per process.
 
     Only a hint for operators, mainly with SQLite, where `offset` is 0: nothing is corrected, since a provider's clock
-    may be wrong. For the same reason it is a hint only while the last three answers agree. `Date` is in whole seconds
-    (RFC 9110 §6.6.1), so each answer gives a range for the difference.
+    may be wrong. For the same reason it is a hint only while the last three responses agree. `Date` is in whole seconds
+    (RFC 9110 §6.6.1), so each response gives a range for the difference.
     """
 
     def __init__(self) -> None:
@@ -94,20 +96,21 @@ class ProviderDates:
 
     @property
     def seconds(self) -> float:
-        """The difference; 0 if it is small or if answers do not agree."""
+        """The difference; 0 if it is small or if the responses do not agree."""
         if len(self._ranges) < AGREEING:
             return 0.0
         least, most = max(low for low, _ in self._ranges), min(high for _, high in self._ranges)
         return (least + most) / 2 if least <= most and (least > HINT_FROM_S or most < -HINT_FROM_S) else 0.0
 
     def add_date(self, sent: datetime, received: datetime, date: str) -> bool:
-        """Use the `Date` of an answer. `sent` and `received`: by `now`, before and after the call.
+        """Use the `Date` of a response; an unreadable one is ignored.
+        `sent` and `received`: by `now`, before and after the call.
 
         Returns whether to log `seconds`: it became a hint, stopped being one, or changed by as much.
         """
         try:
-            there = parsedate_to_datetime(date[:64])
-            self._ranges.append(((there - received).total_seconds(), (there - sent).total_seconds() + 1))
+            shown = parsedate_to_datetime(date[:64])
+            self._ranges.append(((shown - received).total_seconds(), (shown - sent).total_seconds() + 1))
         except (ValueError, TypeError, OverflowError):
             return False
         if abs(self.seconds - self._reported_s) <= HINT_FROM_S:
@@ -120,7 +123,8 @@ provider_dates: Final = ProviderDates()
 
 
 def machine() -> datetime:
-    """Return this machine's wall clock in UTC: for comparison with other processes of this machine, and for `offset`."""
+    """Return this machine's wall clock in UTC: for comparison with other processes of this machine,
+    and for `offset`."""
     return datetime.now(UTC)
 
 

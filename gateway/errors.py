@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 MARK: Final = "Gateway-Error"
-"""The header that names the error code; an answer without it is the provider's."""
+"""The header that names the error code; an error response without it is the provider's."""
 
 Code = Literal[
     # the caller's key
@@ -119,7 +119,7 @@ class Issue:
         return {"code": self.code, "message": self.message, "path": list(self.path)}
 
 
-MOST_ISSUES: Final = 100  # in one answer
+MOST_ISSUES: Final = 100  # in one response
 
 
 def joined_issues(issues: Sequence[Issue]) -> str:
@@ -130,10 +130,10 @@ def joined_issues(issues: Sequence[Issue]) -> str:
 
 
 class GatewayError(Exception):
-    """A refusal or a failure, with the status of its answer.
+    """A refusal or a failure, with the status of its response.
 
     `payload`: JSON for programs, never secret. `retry_after_s` becomes ``Retry-After``. `close`: end the client's
-    connection after the answer, because its remaining bytes cannot be read safely.
+    connection after the response, because its remaining bytes cannot be read safely.
     """
 
     status: ClassVar[int] = 500
@@ -227,7 +227,7 @@ class NotImplementedHere(GatewayError):
 
 
 class UpstreamFailed(GatewayError):
-    """The provider could not be reached, or its answer is not HTTP."""
+    """The provider could not be reached, or its response cannot be used."""
 
     status = 502
 

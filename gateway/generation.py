@@ -1,5 +1,5 @@
-"""A generation: one configuration and everything built from it. A reload replaces it completely, by one assignment (ADR
-46).
+"""A generation: one configuration and everything built from it.
+A reload replaces it completely, by one assignment (ADR 46).
 
 State that outlives a configuration (open circuit breakers, counters, running tasks) is in `gateway.runtime`.
 """
@@ -32,7 +32,7 @@ class Generation:
 
     @property
     def public_url(self) -> str:
-        """The prefix of our own addresses, without a slash at the end."""
+        """The prefix of our own URLs, without a slash at the end."""
         return self.config.server.public_url
 
 
@@ -52,7 +52,8 @@ class Current:
         self._followers: list[Replaced] = []
 
     def follow(self, replaced: Replaced) -> None:
-        """Call `replaced` with the former and the new generation after each replacement, before the event loop continues."""
+        """Call `replaced` with the former and the new generation after each replacement, before the event loop
+        continues."""
         self._followers.append(replaced)
 
     def replace(self, generation: Generation) -> None:

@@ -30,15 +30,16 @@ class FairTurns:
 
     @asynccontextmanager
     async def turn(self, name: str) -> AsyncIterator[None]:
+        """Hold the lock during the block, after waiting for it if it is held."""
         if self._busy:
-            await self._called_up(name)
+            await self._wait_for_turn(name)
         self._busy = True
         try:
             yield
         finally:
             self._call_next()
 
-    async def _called_up(self, name: str) -> None:
+    async def _wait_for_turn(self, name: str) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(name, deque()).append(turn)
         try:

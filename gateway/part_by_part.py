@@ -14,7 +14,8 @@ def is_slow_to_parse(data: bytes) -> bool:
 
 
 class IncrementalFeeder:
-    """Feeds `data` and later additions to `feed` in parts, then calls `done`; `transport` reads nothing more meanwhile."""
+    """Feeds `data` and later additions to `feed` in parts, then calls `done`;
+    `transport` reads nothing more meanwhile."""
 
     __slots__ = ("_at", "_data", "_done", "_feed", "_loop", "_next", "_transport")
 

@@ -19,8 +19,8 @@ class Pauses:
     def due(self, ids: Collection[str]) -> list[str]:
         """Return those of `ids` that are due now, sorted; the next pause of each is twice as long as its last one."""
         now = clock.monotonic()
-        due = sorted(one for one in ids if now >= self._next.get(one, (0.0, 0.0))[0])
-        for one in due:
-            pause_s = self._next.get(one, (0.0, self._first_s))[1]
-            self._next[one] = now + pause_s, min(2 * pause_s, self._longest_s)
+        due = sorted(key_id for key_id in ids if now >= self._next.get(key_id, (0.0, 0.0))[0])
+        for key_id in due:
+            pause_s = self._next.get(key_id, (0.0, self._first_s))[1]
+            self._next[key_id] = now + pause_s, min(2 * pause_s, self._longest_s)
         return due

@@ -1,5 +1,5 @@
-"""Private keys in PEM and JWK, read in a millisecond whatever their size: users provide them, and they must not delay
-others.
+"""Private keys in PEM and JWK, read in a millisecond whatever their size: users provide them,
+and they must not delay others.
 
 OpenSSL's check of an RSA key tests its primes, which takes seconds for a large key and blocks the interpreter. This
 module checks the numbers against each other instead and limits the key's size. It does not check that the primes are
@@ -19,8 +19,8 @@ MOST_RSA_BITS: Final = 8192  # signing with a larger key would block others too 
 
 
 def private_key_in(pem: str) -> "PrivateKeyTypes":
-    """Return the key in `pem`, without a passphrase. Raises ValueError, TypeError or UnsupportedAlgorithm, as
-    cryptography does."""
+    """Return the key in `pem`, without a passphrase.
+    Raises ValueError, TypeError or UnsupportedAlgorithm, as cryptography does."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -77,6 +77,6 @@ def _check(numbers: "RSAPrivateNumbers") -> None:
 
 def _check_parts(n: int, e: int, d: int, p: int, q: int) -> None:
     """Raise ValueError unless the numbers satisfy RFC 8017 §3.2; primality is not checked."""
-    sizes = min(p, q) > 2 and p % 2 == q % 2 == 1 and p != q and 3 <= e < n and 1 < d < n
+    sizes = min(p, q) > 2 and max(p, q) < n and p % 2 == q % 2 == 1 and p != q and 3 <= e < n and 1 < d < n
     if not sizes or p * q != n or e * d % (p - 1) != 1 or e * d % (q - 1) != 1:
         raise ValueError("the parts of this RSA key do not belong together")

@@ -6,7 +6,8 @@ PACKAGE = Path(__file__).parent
 
 
 def folder(name: str) -> Path:
-    """Return the folder ``catalog`` or ``templates``: the wheel's copy in ``gateway/data`` if present, else the checkout's."""
+    """Return the folder ``catalog`` or ``templates``:
+    the wheel's copy in ``gateway/data`` if present, else the checkout's."""
     installed = PACKAGE / "data" / name
     return installed if installed.is_dir() else PACKAGE.parent / name
 

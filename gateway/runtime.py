@@ -1,5 +1,5 @@
-"""Runtime: everything that lives as long as the process, under one AppKey; and the generation that a request started
-with.
+"""Runtime: everything that lives as long as the process, under one AppKey;
+and the generation that a request started with.
 
 Only `gateway.app.lifetime` builds it, completely, when the application starts.
 """
@@ -89,7 +89,8 @@ class Runtime:
 
     @property
     def generation(self) -> Generation:
-        """The generation in use. Within a request, use `generation_of`: the generation that the request started with."""
+        """The generation in use. Within a request, use `generation_of`:
+        the generation that the request started with."""
         return self.current.generation
 
     @property

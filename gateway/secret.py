@@ -46,5 +46,6 @@ class Secret:
 
 
 def digest(text: str) -> str:
-    """Return the hex SHA-256 of our keys and tokens, for storage: they have 256 random bits, so a slow hash adds nothing."""
+    """Return the hex SHA-256 of our keys and tokens, for storage: they have 256 random bits,
+    so a slow hash adds nothing."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

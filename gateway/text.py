@@ -31,7 +31,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def close_matches(name: str, known: Iterable[str], most: int, cutoff: float = 0.6) -> list[str]:
-    """Return up to `most` of the `known` names that are similar to `name`, the closest first; none if `name` is too long."""
+    """Return up to `most` of the `known` names that are similar to `name`, the closest first;
+    none if `name` is too long."""
     from difflib import get_close_matches  # imported here: an idle gateway does not need it
 
     return get_close_matches(name, list(known), most, cutoff) if len(name) <= LONGEST else []
@@ -63,7 +64,7 @@ def is_uuid(text: str) -> bool:
         return False
 
 
-# ── Counts and causes in words, for output, logs and answers.
+# ── Counts and causes in words, for output, logs and responses.
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
@@ -77,7 +78,7 @@ def sentence(text: str) -> str:
 
 
 def unconnected(fault: OSError) -> str:
-    """Return why a connection failed: asyncio's own text shows the address as a tuple, or several of them."""
+    """Return why a connection failed, without IP addresses: asyncio's own text shows them as Python tuples."""
     if fault.errno is None or isinstance(fault, socket.gaierror):
         return fault.strerror or "no route"
     return os.strerror(fault.errno)

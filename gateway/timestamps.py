@@ -34,7 +34,8 @@ def span(text: str) -> timedelta | None:
 
 
 def ago(text: str, now: datetime) -> datetime | None:
-    """Return the time ``30s``, ``10m``, ``2h`` or ``3d`` before `now`, or parse an ISO 8601 text; None for anything else."""
+    """Return the time ``30s``, ``10m``, ``2h`` or ``3d`` before `now`, or parse an ISO 8601 text;
+    None for anything else."""
     if (back := span(text)) is not None:
         return now - back
     return moment(text)

@@ -38,7 +38,7 @@ from gateway.runtime import RUNTIME
 # Load balancers request these every second; their records would hide the others.
 PROBES: Final = ("/health", "/ready")
 UNREMARKABLE: Final = (None, "not_ready")
-CUT_OFF: Final = 499  # nginx's status for a client that left before its answer
+CUT_OFF: Final = 499  # nginx's status for a client that closed the connection before the response
 STOPPED: Final = 503  # the status that the client would have received
 TRACEPARENT: Final = istr("traceparent")
 PATH_LIMIT: Final = 1024  # characters; enough to find a request
@@ -58,7 +58,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
         status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
         _record_exchange(request, timing, status, 0, error)
         raise
-    if timing.proxied and not response.prepared:  # an error of ours replaces the provider's answer
+    if timing.proxied and not response.prepared:  # our error is sent instead of the provider's response
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
     attempts = int(response.headers.get(ATTEMPTS, "0"))
@@ -71,8 +71,8 @@ def _begin_trace(request: web.Request, timing: Timing) -> None:
     tracing = request.app[RUNTIME].tracing
     trace = None
     if tracing is not None:
-        begun = handed(request)
-        trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if begun is None else begun.trace
+        started = handed(request)
+        trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if started is None else started.trace
     current_trace.set(trace)  # all requests of a connection share one context
     if trace is not None:
         request[TRACE] = trace
@@ -116,14 +116,17 @@ def _refused_path(request: web.Request, timing: Timing) -> str:
     return target.partition("/proxy")[2] or "/"
 
 
-def _asked_for(request: web.Request, timing: Timing) -> ConnectionRef | None:
-    """Return the connection that the request named but could not open: the log is searched for it."""
-    wish = request.get(ASKED)
-    if wish is None and timing.proxied:  # refused before its options were read
+def _named_connection(request: web.Request, timing: Timing) -> ConnectionRef | None:
+    """Return the connection that the request names, so that the log can be searched for it even if it was not opened;
+    None if the request names none."""
+    options = request.get(ASKED)
+    if options is None and timing.proxied:  # refused before its options were read
         called_by = request.get(CAPABILITY)
         with suppress(InvalidRequest):
-            wish = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
-    return None if wish is None else ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
+            options = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
+    if options is None:
+        return None
+    return ConnectionRef(request[ENVIRONMENT].name, options.integration_id, options.connection_id)
 
 
 def _split_ms(timing: Timing, now: float) -> tuple[float, float, float]:
@@ -148,8 +151,7 @@ def _record_exchange(
     path = path_below(base_path, target)
     if environment is None and error in UNREMARKABLE and path.endswith(PROBES):
         return
-    ref = None if opened is None else opened.connection.ref
-    named = ref or _asked_for(request, timing)
+    ref = opened.connection.ref if opened is not None else _named_connection(request, timing)
     now = clock.monotonic()
     gateway_ms, token_ms, upstream_ms = _split_ms(timing, now) if timing.proxied else (None, None, None)
     request.app[RUNTIME].call_queue.record(
@@ -157,8 +159,8 @@ def _record_exchange(
             at=clock.now(),
             request_id=request[REQUEST_ID],
             environment="" if environment is None else environment.name,
-            integration_id="" if named is None else named.integration_id,
-            connection_id="" if named is None else named.connection_id,
+            integration_id="" if ref is None else ref.integration_id,
+            connection_id="" if ref is None else ref.connection_id,
             method=request.method,
             host="" if upstream is None else upstream.host,
             path=path,
@@ -187,19 +189,24 @@ def _traceparent(request: web.Request) -> str | None:
     return given if trace is None or trace.parent_id is not None else trace.traceparent()
 
 
-# ── Requests without a route are recorded too, so that a wrong address or method can be found in the log.
+# ── Requests without a route are recorded too, so that a wrong path or method can be found in the log.
 
 
 def unrouted(instead: Middleware) -> AiohttpMiddleware:
-    """Record requests without a route, in an application that is ours altogether; a chain records the other requests.
+    """Return a middleware for an application with only the gateway: it records requests without a route. Chains record
+    the other requests.
 
     `instead`: called for a request without a route, with the handler that refuses it.
     """
 
     @web.middleware
-    async def noted(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def record_unrouted(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.match_info.http_exception is None:
             return await handler(request)
-        return await access_log(request, lambda one: error_shape(one, lambda it: instead(it, handler)))
 
-    return noted
+        async def refuse(request: web.Request) -> web.StreamResponse:
+            return await instead(request, handler)
+
+        return await access_log(request, lambda request: error_shape(request, refuse))
+
+    return record_unrouted

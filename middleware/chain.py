@@ -29,10 +29,11 @@ class Chain:
         return iter(self._links)
 
     def __call__(self, handler: Handler) -> Handler:
-        """Return `handler` wrapped by the chain, under its own name. Wrapping it again with the same chain changes nothing.
+        """Return `handler` wrapped by the chain, under its own name.
+        Wrapping it again with the same chain changes nothing.
 
-        Raises TypeError if the handler is bound to another chain, since it would be unclear which of them decides
-        access.
+        Raises TypeError if the handler is bound to another chain,
+        since it would be unclear which of them decides access.
         """
         bound_by = getattr(handler, CHAIN, None)
         if bound_by == self._links:

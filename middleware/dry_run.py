@@ -1,4 +1,4 @@
-"""Shows the request that would be sent: ``Gateway-Dry-Run: true`` returns the request instead of its answer."""
+"""Shows the request that would be sent: ``Gateway-Dry-Run: true`` returns the request instead of sending it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,8 @@ _EXPECTS_A_BODY = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
 
 @web.middleware
 async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer with UPSTREAM, the credential masked. Nothing is sent, and the body is neither requested nor read."""
+    """Return UPSTREAM as JSON, the credential masked. Nothing is sent to the provider, and the body is not read here
+    (`key_rules` has read it if a rule needs it)."""
     if not request[ASKED].dry_run:
         return await handler(request)
     preview = masked(request[CONNECTION], request[UPSTREAM], has_body=request.body_exists, body=_body(request))
@@ -53,10 +54,10 @@ def masked(
 
 
 def _is_own(opened: Opened, upstream: UpstreamRequest) -> bool:
-    """Return whether the request goes to the entry's base address, and not to an address that the caller named."""
+    """Return whether the request goes to the entry's base URL, and not to a base URL that the caller named."""
     base = opened.base
-    there = (upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    return there == (base.scheme, base.host, base.port, base.path)
+    used = (upstream.scheme, upstream.host, upstream.port, upstream.base_path)
+    return used == (base.scheme, base.host, base.port, base.path)
 
 
 def _templates(provider: Provider) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key, capabili
 CAPABILITY = web.RequestKey("capability", Capability)  # capability; absent: called by headers
 READ_BODY = web.RequestKey("read_body", bytes)  # key_rules; absent: no rule needed the body, which is still unread
 TOOL = web.RequestKey("tool", str)  # the agent door, or key_rules for a call to an MCP server; absent: not a tool call
-# key_rules; decides which tools of the answer's list are shown
+# key_rules; decides which tools of the response's list are shown
 LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)
 RULE = web.RequestKey("rule", str)  # key_rules, or error_shape for a refusal; absent: the key has no rules
 PACE = web.RequestKey("pace", KeyPace)  # pace; absent: the key has no rate
@@ -33,11 +33,10 @@ CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # session_t
 ASKED = web.RequestKey("asked", ProxyOptions)  # connection
 CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
-PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one answer is passed on unchanged
-SHAPE = web.RequestKey("shape", ResponseShape)  # shape; absent: the whole answer is wanted
-CONNECT_URL = web.RequestKey(
-    "connect_url", str
-)  # forward; absent: the answer requires no scopes, or the key gets no link
+PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one response is passed on unchanged
+SHAPE = web.RequestKey("shape", ResponseShape)  # shape; absent: the whole response is wanted
+# forward; absent: the response does not ask for scopes, or the key gets no link
+CONNECT_URL = web.RequestKey("connect_url", str)
 DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass unchanged
 
 

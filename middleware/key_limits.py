@@ -49,31 +49,32 @@ class Needs:
     limits: bool
 
 
-UNSAID: Final = Needs((EVERYTHING,), limits=False)
+UNDECLARED: Final = Needs((EVERYTHING,), limits=False)
 
 
 def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
-    """Declare which scope a handler needs; several: any of them; none: any key will do.
+    """Declare which scope a handler needs. With several, one of them is enough;
+    with none, any key may call the handler.
 
-    Without `limits`, keys limited to some integrations or connections are refused, since the handler does not check
-    them.
+    Without `limits`, keys limited to some integrations or connections are refused,
+    since the handler does not check them.
     """
 
-    def said(handler: H) -> H:
+    def declare(handler: H) -> H:
         setattr(handler, NEEDS, Needs(scopes, limits))
         return handler
 
-    return said
+    return declare
 
 
 @web.middleware
 async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Check the key's scope. Raises Forbidden."""
-    caller = request.get(CALLER)  # None: a connect session, which may call all of its few addresses
+    caller = request.get(CALLER)  # None: a connect session, which may call every handler of its chains
     if caller is not None and caller.access is not None:
-        wanted: Needs = getattr(request.match_info.handler, NEEDS, UNSAID)
+        wanted: Needs = getattr(request.match_info.handler, NEEDS, UNDECLARED)
         policy = caller.policy
-        if wanted.scopes and not any(policy.allows(one) for one in wanted.scopes):
+        if wanted.scopes and not any(policy.allows(name) for name in wanted.scopes):
             raise missing_scope_error(*wanted.scopes)
         if policy.of_resources and not wanted.limits:
             raise beyond_limits("this endpoint does not support such limits")
@@ -87,7 +88,8 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set PACE if the key has a rate. Raises TooManyRequests.
 
-    `add_pace_headers` adds the rate's headers: to a streamed answer when it is prepared, to an error in `error_shape`.
+    `add_pace_headers` adds the rate's headers: to a streamed response when it is prepared, to an error in
+    `error_shape`.
     """
     caller = request.get(CALLER)  # None: a connect session
     access = caller.access if caller is not None else None
@@ -104,7 +106,8 @@ async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def add_pace_headers(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
-    """Add the headers that show the rest of the rate to `response`, and return it; a provider's own rate headers stay."""
+    """Add the rate limit headers to `response`, and return it. If the provider sends such headers, they stay and ours
+    are not added."""
     counted = request.get(PACE)
     if counted is not None:
         response.headers.extend(pace_fields(counted, response.headers.items()))
@@ -112,7 +115,8 @@ def add_pace_headers(response: web.StreamResponse, request: web.Request) -> web.
 
 
 def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
-    """Return the pace fields to add to an answer with the fields `present`: none if the provider sends its own limit."""
+    """Return the rate limit fields to add to a response with the fields `present`:
+    none if it has one of them already."""
     ours = counted.headers()
     names = {name.lower() for name in ours}
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
@@ -120,10 +124,10 @@ def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
 
 # ── The key's rules: they are matched against the request as it will leave.
 #
-# They run after the join with the base URL, and after a page's address is known, so the checked request is the sent
-# one. If a rule needs the body, the body is read first, whole and within a limit, and exactly those bytes are sent.
+# They run after the join with the base URL, and after a page's URL is known, so the checked request is the sent one. If
+# a rule needs the body, the whole body is read first, within a limit, and exactly those bytes are sent.
 
-_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of an answer is not a list
+_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of a response is not a list
 _TOO_LARGE: Final = f"A rule of this key looks into the body, which may then have at most {MOST_BYTES >> 20} MiB."
 
 
@@ -180,8 +184,8 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
     arguments = head, upstream.target.partition("?")[2], raw
     large = len(raw) > INLINE_BYTES
     body = await off_loop(caller.share, read_body, *arguments) if large else read_body(*arguments)
-    asked = sent(upstream.method, upstream)._replace(body=body)
-    rule = _decided(caller, upstream, asked)
+    with_body = sent(upstream.method, upstream)._replace(body=body)
+    rule = _decided(caller, upstream, with_body)
     if rule is None:
         raise unread_body()
     request[READ_BODY] = raw
@@ -189,7 +193,7 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
         if body.mcp.method == TOOLS_CALL:
             request[TOOL] = body.mcp.tool
         if body.mcp.method == TOOLS_LIST:
-            request[LISTED_TOOLS] = ToolFilter(caller.policy, asked)
+            request[LISTED_TOOLS] = ToolFilter(caller.policy, with_body)
             request[DECODER] = Decoder()
             for name in _OF_PARTS:
                 upstream.headers.popall(name, None)
@@ -197,5 +201,6 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
 
 
 def sent(method: str, upstream: UpstreamRequest) -> SentRequest:
+    """Return the request as the key's rules see it. `method`: WEBSOCKET for an upgrade."""
     path, _, query = upstream.target.partition("?")
     return SentRequest(method, upstream.host, path, query, {plain(name) for name in upstream.headers})

@@ -1,5 +1,5 @@
-"""The request as a message: refuses ambiguous heads, sends 100 Continue when the body will be read, and reads bodies
-within limits."""
+"""The request as a message: refuses ambiguous heads, sends 100 Continue when the body will be read,
+and reads bodies within limits."""
 
 import asyncio
 from typing import Final
@@ -56,7 +56,7 @@ async def send_continue(request: web.Request) -> None:
     if expect.strip().lower() != "100-continue" or request.version != HttpVersion11 or request.content.total_bytes:
         return
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # an interim answer is not the answer (RFC 9110 §15.2)
+    request.writer.output_size = 0  # an interim response is not the response (RFC 9110 §15.2)
 
 
 # ── Reads a whole body: within a size limit, without long pauses, and at least at the rate of a slow mobile connection.
@@ -82,12 +82,12 @@ async def read_within(request: web.Request, limit_bytes: int, detail: str) -> No
         return
     limits = limits_of(request)
     began = clock.monotonic()
-    came = bytearray()
-    while piece := await _next_piece(request, limits, began, len(came)):
-        came += piece
-        if len(came) > limit_bytes:
+    body_so_far = bytearray()
+    while piece := await _next_piece(request, limits, began, len(body_so_far)):
+        body_so_far += piece
+        if len(body_so_far) > limit_bytes:
             raise BodyTooLarge("body_too_large", detail, close=True)
-    request._read_bytes = bytes(came)
+    request._read_bytes = bytes(body_so_far)
 
 
 def limits_of(request: web.Request) -> ClientLimitsConfig:
@@ -123,8 +123,8 @@ TOO_LARGE: Final = "Bodies to this API have at most 1 MiB."
 async def json_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Read the body, so that `request.read()` and `request.json()` return it immediately. Content-Type may be missing.
 
-    The last link before the handler, since it also sends 100 Continue. Raises UnsupportedMediaType, BodyTooLarge,
-    InvalidRequest.
+    The last link before the handler, since it also sends 100 Continue.
+    Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest.
     """
     if not is_json(request.headers.get(hdrs.CONTENT_TYPE)):
         raise UnsupportedMediaType(

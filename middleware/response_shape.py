@@ -1,4 +1,4 @@
-"""Shapes every answer of ours: the request id, CORS headers, and one format for errors."""
+"""Shapes every response of ours: the request id, CORS headers, and one format for errors."""
 
 import os
 import re
@@ -27,8 +27,9 @@ REQUEST_ID_FIELD: Final = istr("Gateway-Request-Id")
 
 @web.middleware
 async def request_id(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set REQUEST_ID and add it to the answer; `add_request_id` adds it to a streamed answer when that is prepared."""
-    if REQUEST_ID not in request:  # an application that is ours altogether has set it already
+    """Set REQUEST_ID and add it to the response. A handler that streams calls `add_request_id` itself, before it
+    prepares the response."""
+    if REQUEST_ID not in request:  # the middlewares of an application with only the gateway have set it already
         request[REQUEST_ID] = loggable_id(request.headers.get(GIVEN)) or new_id()
     current_request_id.set(request[REQUEST_ID])
     try:
@@ -45,7 +46,8 @@ def loggable_id(given: str | None) -> str | None:
 
 
 def new_id() -> str:
-    """Return 96 random bits in hex, unique in any log. They are drawn by the hundred, since each draw is a system call."""
+    """Return 96 random bits in hex, unique in any log.
+    They are drawn 128 at a time, since each draw is a system call."""
     if not _drawn:
         drawn = secrets.token_hex(12 * 128)
         _drawn.extend(drawn[at : at + 24] for at in range(0, len(drawn), 24))
@@ -62,9 +64,9 @@ def add_request_id(response: web.StreamResponse, request: web.BaseRequest) -> we
     return response
 
 
-# ── Scripts in browsers: any origin may read our API's answers, and no origin can make a browser add credentials.
+# ── Scripts in browsers: any origin may read our API's responses, and no origin can make a browser add credentials.
 #
-# There is no ambient authority: without a key, which the script must have been given, every answer is a 401. So the
+# There is no ambient authority: without a key, which the script must have been given, every response is a 401. So the
 # bare wildcard is enough (Fetch standard, §3.2.3). Pages for end users and operators do without it.
 
 READABLE: Final = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*", hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: "*"}
@@ -83,9 +85,9 @@ PREFLIGHT: Final = {
 
 @web.middleware
 async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer a CORS preflight, which carries no key, with 204; let any origin read every other answer, errors included.
+    """Return 204 for a CORS preflight, which carries no key; let any origin read every other response, errors included.
 
-    `add_cors_headers` does that for a streamed answer when it is prepared.
+    A handler that streams calls `add_cors_headers` itself, before it prepares the response.
     """
     if hdrs.ORIGIN not in request.headers:
         return await handler(request)
@@ -107,7 +109,8 @@ def is_preflight(request: web.Request) -> bool:
 
 
 def add_cors_headers(request: web.Request, headers: CIMultiDict[str]) -> None:
-    """Add the CORS headers that let a script from another origin read the answer."""
+    """Add the CORS headers that let a script from another origin read the response;
+    none if the request has no Origin."""
     if hdrs.ORIGIN in request.headers:
         headers.update(READABLE)
 
@@ -118,8 +121,8 @@ MARK: Final = istr(errors.MARK)
 # First path segments that the Nango SDKs call and the gateway does not offer (docs/compatibility.md#not-here).
 _NOT_OFFERED: Final = frozenset({"records", "sync", "action", "scripts"})
 SYNCS_NOT_OFFERED: Final = (
-    "Syncs, actions and records are not offered: the gateway authorizes and proxies. Call the provider's API by /proxy, or "
-    "receive its webhooks."
+    "Syncs, actions and records are not offered: the gateway authorizes and proxies. Call the provider's API by "
+    "/proxy, or receive its webhooks."
 )
 CHALLENGE: Final = 'Bearer realm="gateway"'  # names the kind of key that is needed (RFC 9110 §11.6.1, for 403 too)
 
@@ -128,7 +131,10 @@ log = structlog.get_logger(__name__)
 
 @web.middleware
 async def error_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer exceptions in our format; cut the client's connection if an answer has already begun."""
+    """Turn exceptions into responses in our format; cut the client's connection if a response has already begun.
+
+    Redirects pass, and so does a ConnectionError after the client has left.
+    """
     try:
         return await handler(request)
     except GatewayError as fault:
@@ -141,7 +147,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
         shaped = broken_body()
     except Exception as fault:
         if isinstance(fault, ConnectionError) and (request.transport is None or request.transport.is_closing()):
-            raise  # the client has left: nobody would receive an answer
+            raise  # the client has left: nobody would receive a response
         log.exception("unhandled", request_id=request[REQUEST_ID], method=request.method)
         shaped = unhandled(request[REQUEST_ID])
     if shaped.payload is not None and isinstance(rule := shaped.payload.get("rule"), str):
@@ -150,7 +156,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
-    """Return `fault` as a response; cut the connection if another answer has begun. Needs REQUEST_ID."""
+    """Return `fault` as a response; cut the connection if another response has begun. Needs REQUEST_ID."""
     if request.writer.output_size > 0:
         abort_connection(request.transport)
     response = refusal(fault, trace_id_of(request))
@@ -176,7 +182,8 @@ def refusal(fault: GatewayError, trace_id: str | None) -> web.Response:
 
 
 def convert_http_exception(request: web.Request, fault: web.HTTPException) -> GatewayError:
-    """Return aiohttp's own refusals, from its router and body reader, as our errors."""
+    """Return aiohttp's own errors, from its router and body reader, as our errors.
+    `fault` has a status of 400 or above."""
     if isinstance(fault, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(fault.allowed_methods))
         return MethodNotAllowed(
@@ -194,15 +201,15 @@ def convert_http_exception(request: web.Request, fault: web.HTTPException) -> Ga
         return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)
     if fault.status >= 500:
         return unhandled(request[REQUEST_ID])
-    return InvalidRequest("bad_framing", f"This request cannot be taken: {fault.reason}.", close=True)
+    return InvalidRequest("bad_framing", f"The gateway cannot read this request: {fault.reason}.", close=True)
 
 
 def broken_body() -> GatewayError:
-    return InvalidRequest("bad_framing", "The request's body broke off or was framed wrongly.", close=True)
+    return InvalidRequest("bad_framing", "The request's body is incomplete or framed wrongly.", close=True)
 
 
 class Unhandled(GatewayError):
-    """A fault of ours; it reveals only the request's id."""
+    """A fault of ours. The response has only the request's id; the details are in the log."""
 
     status = 500
 

@@ -36,12 +36,12 @@ SENT = (
 )
 PROXY = Chain(*CALLED, bearer_key, *SENT)
 
-# The same for an address that names key and connection, for clients that cannot send our headers.
+# The same for a capability URL, which names key and connection: for clients that cannot send our headers.
 CAPABILITY = Chain(*CALLED, capability, *SENT)
 
 # An agent, by the Model Context Protocol. Its tool calls go through PROXY, which counts them; the agent door counts
 # other messages.
 AGENT = Chain(*CALLED, bearer_key, audit_actor, scope, json_only)
 
-# The same below a capability's address; the rest of the chain follows once the address's provider is known.
+# The same below a capability URL; the rest of the chain follows once the connection's provider is known.
 CAPABILITY_AGENT = Chain(*CALLED, capability)

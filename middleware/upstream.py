@@ -48,7 +48,7 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def mounted_at(request: web.Request) -> str:
-    """Return the beginning of every address of this route, including a host application's prefix: ``/gateway/proxy``."""
+    """Return the start of every path of this route, including a host application's prefix: ``/gateway/proxy``."""
     resource = request.match_info.route.resource
     return resource.canonical.partition("{")[0].rstrip("/") if resource is not None else "/proxy"
 
@@ -60,10 +60,10 @@ def _base(opened: Opened, override: Address | None) -> Address:
     allowed = opened.allowed_origins | {own.origin}
     if not covers(allowed, override.origin):
         only = "" if override.scheme == "https" else ", if egress.allow opens it: other hosts are reached by https only"
-        named = allowed if opened.secret_base is None else allowed - {own.origin}
+        shown = allowed if opened.secret_base is None else allowed - {own.origin}
         raise InvalidRequest(
             "base_url_override_not_allowed",
-            f"Base-Url-Override may name {', '.join(sorted(named)) or 'no other origin'}; "
+            f"Base-Url-Override may name {', '.join(sorted(shown)) or 'no other origin'}; "
             f"the integration's allowed_origins can add {override.origin}{only}.",
         )
     return override
@@ -112,7 +112,8 @@ def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
 
 
 def trace_headers(opened: Opened, generation: Generation) -> TraceHeaders:
-    """Return how to treat ``traceparent`` and ``tracestate``: the integration's setting, else `egress.trace_headers`."""
+    """Return how to treat ``traceparent`` and ``tracestate``: the integration's setting, else
+    `egress.trace_headers`."""
     return opened.integration.trace_headers or generation.config.egress.trace_headers
 
 
@@ -126,7 +127,8 @@ def replaced_names(placement: Placement) -> frozenset[str]:
 
 
 def default_fields(placement: Placement, present: Container[str], *, has_body: bool) -> Fields:
-    """Return the entry's default fields whose names are not in `present` (lower case); ``content-type`` only for a body."""
+    """Return the entry's default fields whose names are not in `present` (lower case);
+    ``content-type`` only for a body."""
     return [
         (name, value)
         for name, value in placement.defaults

@@ -1,4 +1,4 @@
-"""Reads the caller's wishes for the answer: all pages of a list, a part of it, or decoding."""
+"""Reads what the caller wants of the response: all pages of a list, a part of it, or decoding."""
 
 import re
 from typing import Final
@@ -109,7 +109,7 @@ def _go_on(upstream: UpstreamRequest, start: Position, opened: Opened, path: str
         point_at_page(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
     except OffLimits as fault:
         raise wrong_header(
-            PAGINATE_FROM, f"leads to {fault.origin}, to which this credential may not be sent (any more)"
+            PAGINATE_FROM, f"leads to {fault.origin}, to which this credential may not be sent"
         ) from fault
 
 
@@ -119,7 +119,7 @@ def _count_from(upstream: UpstreamRequest, name: str, first: int) -> None:
         set_query(upstream, name, str(first))
 
 
-# ── A part of a JSON answer: ``Gateway-Select``, ``Gateway-Max-Bytes``.
+# ── A part of a JSON response: ``Gateway-Select``, ``Gateway-Max-Bytes``.
 
 SELECT: Final = "Gateway-Select"
 MAX_BYTES: Final = "Gateway-Max-Bytes"
@@ -137,7 +137,7 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     if PAGING in request:
         raise wrong_header(
-            SELECT if expression else MAX_BYTES, "does not go with Gateway-Paginate, whose records come one by one"
+            SELECT if expression else MAX_BYTES, "does not go with Gateway-Paginate, whose records are sent one by one"
         )
     select = None
     if expression:
@@ -161,12 +161,13 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
     return await handler(request)
 
 
-# ── The answer's coding: unchanged, or decoded if the entry or the caller requests it.
+# ── The response's coding: unchanged, or decoded if the entry or the caller requests it.
 
 
 @web.middleware
 async def decompress(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set DECODER. The header wins over the entry; `forward` reads the actual coding from the answer."""
+    """Set DECODER if the body is to be decoded: by the header, else by the entry. `forward` reads the actual coding
+    from the response."""
     wanted = request[ASKED].decompress
     if wanted is None:
         wanted = bool(request[CONNECTION].provider.proxy.decompress)

@@ -1,4 +1,4 @@
-"""Finds the connection: two headers, or the address itself, name a connection of the caller's environment."""
+"""Finds the connection: two headers, or the capability URL, name a connection of the caller's environment."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler

@@ -1,4 +1,5 @@
-"""Identifies the caller: by a secret key, a connect session's token, or the address. Sets the actor for the audit trail."""
+"""Identifies the caller: by a secret key, a connect session's token, or a capability URL.
+Sets the actor for the audit trail."""
 
 import re
 from typing import Final
@@ -36,7 +37,7 @@ async def bearer_key(request: web.Request, handler: Handler) -> web.StreamRespon
 async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
     """Return the caller with this key.
 
-    Raises Unauthorized; TooManyRequests after too many invalid keys from the client's address.
+    Raises Unauthorized; TooManyRequests after too many invalid keys from the client's network.
     """
     runtime, generation = request.app[RUNTIME], generation_of(request)
     try:
@@ -87,7 +88,7 @@ async def session_or_key(request: web.Request, handler: Handler) -> web.StreamRe
     return await (session_token if by_session else bearer_key)(request, handler)
 
 
-# ── A call by address alone: ``/c/<capability>/…`` identifies key and connection; no header is needed.
+# ── A call by capability URL: ``/c/<capability>/…`` identifies key and connection; no header is needed.
 
 PLACE: Final = "capability"  # in the route
 REFERRER_POLICY: Final = ("Referrer-Policy", "no-referrer")
@@ -100,7 +101,7 @@ _STAY: Final = "/?&=:@!$'()*+,;~"
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
-    `unreferred` is applied to a streamed answer when it is prepared, to an error in `error_shape`.
+    `unreferred` is applied to a streamed response when it is prepared, to an error in `error_shape`.
     """
     token = request.match_info[PLACE]
     caller = await caller_of(request, token, "capability")
@@ -120,14 +121,16 @@ def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
 
 
 def mounted(request: web.Request, token: str) -> str:
+    """Return the start of the capability URL's path, with the token:
+    ``/c/<token>``, after a host application's prefix."""
     resource = request.match_info.route.resource
     prefix = resource.canonical.partition("{")[0] if resource is not None else "/c/"
     return prefix + token
 
 
 def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """Return `response`; for a call by capability set our Referrer-Policy, so that no other site learns its secret
-    address."""
+    """Return `response`; for a call by capability set our Referrer-Policy,
+    so that no other site learns the secret URL."""
     if CAPABILITY in request:
         name, value = REFERRER_POLICY
         response.headers[name] = value
@@ -137,7 +140,7 @@ def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.St
 def masked(path: str) -> str:
     """Return `path` for a log: a capability or a key in it is replaced by the first characters of its digest.
 
-    This works for every spelling (the router decodes before it matches) and every position: a mistyped address holds
+    This works for every spelling (the router decodes before it matches) and every position: a mistyped URL holds
     the secret too.
     """
     plainly = unquote(path) if "%" in path else path
@@ -152,7 +155,8 @@ def masked(path: str) -> str:
 
 @web.middleware
 async def audit_actor(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set `gateway.records.audit.acting` while the request is handled. Must follow the links that identify the caller."""
+    """Set `gateway.records.audit.acting` while the request is handled.
+    Must follow the links that identify the caller."""
     token = acting.set(_actor(request))
     try:
         return await handler(request)

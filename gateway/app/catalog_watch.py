@@ -48,7 +48,8 @@ class Reread:
 
 @dataclass(slots=True)
 class CatalogWatch:
-    """Watches the catalog folders. `logs`: False in all workers but one, so that a change is logged and counted once."""
+    """Watches the catalog folders. `logs`: False in all workers but one,
+    so that a change is logged and counted once."""
 
     app: web.Application
     logs: bool = True
@@ -61,8 +62,8 @@ class CatalogWatch:
         while True:
             folders = self._folders()
             try:
-                async with aclosing(_stirred(folders)) as stirs:
-                    async for _ in stirs:
+                async with aclosing(_changes(folders)) as changes:
+                    async for _ in changes:
                         if self._folders() != folders:
                             break
                         await self.apply_changes()
@@ -71,7 +72,7 @@ class CatalogWatch:
                 await asyncio.sleep(LOOK_AGAIN_S)
 
     async def apply_changes(self) -> None:
-        """Apply the changes since the last look."""
+        """Apply the changes since the last call, or since the catalog was read."""
         runtime = self.app[RUNTIME]
         async with runtime.reloading:
             running = runtime.generation
@@ -95,7 +96,7 @@ class CatalogWatch:
         new = [str(fault) for fault in found.faults if str(fault) not in self.logged]
         self.logged = frozenset(map(str, found.faults))
         faulty = frozenset(_file_of(fault) for fault in found.faults)
-        over, self.faulty = self.faulty - faulty, faulty
+        fixed, self.faulty = self.faulty - faulty, faulty
         if not self.logs:
             return
         for fault in new:
@@ -103,8 +104,8 @@ class CatalogWatch:
         if new:
             log.error("catalog_fault", effect=STAYS, kept=sorted(found.kept))
             metrics.add(CATALOG_RELOADS, "refused")
-        if over:
-            log.info("catalog_fault_over", files=sorted(over))
+        if fixed:
+            log.info("catalog_fault_over", files=sorted(fixed))
         if differences:
             log.info("catalog_changed", **differences)
             metrics.add(CATALOG_RELOADS, "taken")
@@ -135,7 +136,9 @@ def reread(config: Config, running: Catalog) -> Reread:
 def _unfit(config: Config, fresh: Catalog, running: Catalog) -> Iterator[tuple[str, Sequence[Fault]]]:
     """Yield entries that are valid by themselves, or deleted, but would break a declared integration."""
     declared = {
-        one.provider for environment in config.environments.values() for one in environment.integrations.values()
+        integration.provider
+        for environment in config.environments.values()
+        for integration in environment.integrations.values()
     }
     before, after = running.providers.contents, fresh.providers.contents
     changed = {name for name in declared if name in before and before[name] != after.get(name)}
@@ -154,24 +157,25 @@ def _differences(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str,
     return {kind: found for kind, found in names.items() if found}
 
 
-async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
-    """Yield immediately, after each change in `folders`, and every `LOOK_AGAIN_S` in any case."""
+async def _changes(folders: Sequence[Path]) -> AsyncGenerator[None]:
+    """Yield immediately, after each change in `folders`, and every `LOOK_AGAIN_S` in any case. Ends if a folder appears
+    or disappears, so that the caller starts a new watch."""
     yield
-    there = [folder for folder in folders if folder.exists()]
-    if not there:
+    existing = [folder for folder in folders if folder.exists()]
+    if not existing:
         await asyncio.sleep(LOOK_AGAIN_S)
         return
-    async with aclosing(_waits(there)) as waits:
-        look_at = 0.0  # changes from before the watch are read after the first wait
+    async with aclosing(_watched(existing)) as waits:
+        check_at = 0.0  # changes from before the watch are read after the first wait
         async for changed in waits:
-            if changed or clock.monotonic() >= look_at:
-                look_at = clock.monotonic() + LOOK_AGAIN_S
+            if changed or clock.monotonic() >= check_at:
+                check_at = clock.monotonic() + LOOK_AGAIN_S
                 yield
-            if not changed and {folder for folder in folders if folder.exists()} != set(there):
+            if not changed and {folder for folder in folders if folder.exists()} != set(existing):
                 return
 
 
-async def _waits(folders: Sequence[Path]) -> AsyncGenerator[bool]:
+async def _watched(folders: Sequence[Path]) -> AsyncGenerator[bool]:
     """Yield True after each change, and False after every `WAIT_MS` without one.
 
     On cancellation it ends only after its thread, since the watch cannot be closed earlier. That takes `QUIET_MS`.

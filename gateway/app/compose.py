@@ -20,7 +20,7 @@ from gateway.refresh.through_parent import ParentLink
 from gateway.runtime import RUNTIME
 
 BODY_LIMIT_BYTES: Final = 1 << 20
-# They log unknown paths and answer them in the usual error shape, or with a page.
+# They log requests to unknown paths, and respond with an error in the usual shape or with a page.
 OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.front_door), error_shape)
 
 SEATED: Final = web.AppKey("seated", Checked)

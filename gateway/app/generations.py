@@ -26,7 +26,8 @@ Configured = Config | Mapping[str, Any] | str | PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A configuration that was read and checked with its catalog, ready for use. `integrations`: those that it declares."""
+    """A configuration that was read and checked with its catalog, ready for use.
+    `integrations`: those that it declares."""
 
     config: Config
     catalog: Catalog
@@ -34,7 +35,8 @@ class Checked:
 
 
 def read(config: Configured) -> Config:
-    """Return `config` itself, or read it from a mapping or a file. Raises Faults, including faults hidden by the first ones."""
+    """Return `config` itself, or read it from a mapping or a file.
+    Raises Faults, including faults hidden by the first ones."""
     if isinstance(config, Config):
         return config
     try:
@@ -72,7 +74,8 @@ def generation(
 
 
 def replace(runtime: Runtime, given: Checked) -> None:
-    """Replace the generation with `given`, in one step. Work that started under the former generation keeps that one."""
+    """Replace the generation with `given`, in one step.
+    Work that started under the former generation keeps that one."""
     before = runtime.generation
     same = given.config.egress == before.config.egress
     egress = before.egress if same else None

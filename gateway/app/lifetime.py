@@ -1,4 +1,5 @@
-"""Opens and closes everything that lives as long as the application: the store, the services on it, background tasks."""
+"""Opens and closes everything that lives as long as the application:
+the store, the services on it, background tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -56,7 +57,8 @@ from gateway.vault import Keyring
 PRUNE_EVERY_S: Final = 600.0
 PRUNE_CALL_LOG_EVERY_S: Final = 20.0
 HOUSEKEEPING_AFTER_S: Final = 1.0
-"""Housekeeping tasks start this long after the start, so that they do not delay first requests and interrupted refreshes."""
+"""Housekeeping tasks start this long after the start,
+so that they do not delay first requests and interrupted refreshes."""
 
 log = structlog.get_logger(__name__)
 
@@ -193,12 +195,13 @@ async def opened(
         log.error("refresh_journal_unwritable", detail=NO_FOLDER, effect=EFFECT)
     tracing = start_tracing(connection_ids=config.tracing.connection_ids) if background else None
     runtime = assembled(given, store, managed, parent, page, tracing)
-    if background:
-        await store.failover.join()
-        await reconcile(store)
-        await record_configuration(store, config, "start")
-    tasks = _background(runtime, since) if background else []
+    tasks: list[asyncio.Task[None]] = []
     try:
+        if background:
+            await store.failover.join()
+            await reconcile(store)
+            await record_configuration(store, config, "start")
+            tasks = _background(runtime, since)
         yield runtime
     finally:
         await _closed(runtime, tasks)
@@ -237,7 +240,7 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
         "write_call_log": runtime.call_queue.write_to(store.call_log, uses=store.uses),
         "keep_audit": runtime.audit_keeper.run(),
     }
-    return [start_background(one, name) for name, one in work.items()]
+    return [start_background(task, name) for name, task in work.items()]
 
 
 async def _later(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -54,11 +54,11 @@ async def reload(
 async def take_over(app: web.Application, accepted: Callable[[], tuple[Config, Catalog]]) -> bool:
     """Put in place the configuration and catalog that another worker has `accepted`; return whether that succeeded."""
 
-    def made() -> Checked:
+    def read_accepted() -> Checked:
         config, catalog = accepted()
         return Checked(config, catalog, integrations(config, catalog)[0])
 
-    return await _reloaded(app, made, None)
+    return await _reloaded(app, read_accepted, None)
 
 
 async def _reloaded(
@@ -105,6 +105,6 @@ def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:
 def _file_of(running: Config) -> Path:
     """Return the file, by the name that the operator gave it, for messages about faults."""
     if running.path is None:
-        raise Faults([Fault("configuration", "was given in Python: hand a new one to `gateway.reload`")])
-    named = Path(running.document.name or running.path)
-    return named if named.absolute() == running.path else running.path
+        raise Faults([Fault("configuration", "was given in Python; pass a new one to `gateway.reload`")])
+    given = Path(running.document.name or running.path)
+    return given if given.absolute() == running.path else running.path

@@ -55,9 +55,10 @@ REST: Final = r"{path:(?s:.*)}"
 
 
 async def options(request: web.Request) -> web.Response:
-    """Answer ``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7). Browser preflights are answered before this.
+    """Handle ``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7).
+    `cors` handles browsers' preflights before this.
 
-    No key is needed, since the answer shows nothing that docs/http-api.md does not.
+    No key is needed, since the response shows nothing that docs/http-api.md does not.
     """
     resource = request.match_info.route.resource
     methods = [] if resource is None else sorted({route.method for route in resource})
@@ -198,5 +199,5 @@ def add_routes(app: web.Application, websocket_path: str = "/") -> None:
     resource.add_route("GET", OPEN(connect_socket.socket), expect_handler=no_early_continue)
     app.router.register_resource(resource)
     for method, path, handler in ROUTES:
-        for one in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):
-            app.router.add_route(one, path, handler, expect_handler=no_early_continue)
+        for allowed in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):
+            app.router.add_route(allowed, path, handler, expect_handler=no_early_continue)

@@ -5,14 +5,14 @@ Read in this order:
     document       the file as plain values with their line numbers
     substitution   ``${NAME}``, ``${NAME:-default}`` and ``${file:path}``, filled in after parsing
     values         validates and converts single values, also keys and secrets
-    store_url      `store.url`: a SQLite file, or a PostgreSQL address in the format of libpq
+    store_url      `store.url`: a SQLite file, or a PostgreSQL connection URI as libpq reads it
     config_shape   every key, its type and default, for pydantic
     model          the configuration as the gateway uses it: frozen, with all defaults filled in
     load_config    from the file to the model: shapes, rules across keys, faults
     exposed        what a configuration exposes to others: files with secrets, the metrics port
 
-Always true: a key's name, type and default are defined once, in `config_shape`; the rest of the gateway uses only `model`;
-unknown keys are faults; docs/configuration.md is tested against `config_shape`.
+Always true: a key's name, type and default are defined once, in `config_shape`; the rest of the gateway uses only
+`model`; unknown keys are faults; docs/configuration.md is tested against `config_shape`.
 """
 
 from gateway.config.document import Fault, Faults, Readable

@@ -1,6 +1,8 @@
-"""The shape of gateway.yaml: every key, its type and its default. Pydantic validates it; `load_config` turns it into `model`.
+"""The shape of gateway.yaml: every key, its type and its default.
+Pydantic validates it; `load_config` turns it into `model`.
 
-No key is required here, so that a fault in one section cannot hide a fault in another; `load_config` checks required keys.
+No key is required here, so that a fault in one section cannot hide a fault in another;
+`load_config` checks required keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,8 +34,8 @@ def _no_truth(value: object) -> object:
 
 
 def _truth(value: object) -> object:
-    """Accept the texts ``true`` and ``false``, since a ``${…}`` reference yields text. Other texts, such as ``"yes"``, may be
-    mistakes."""
+    """Accept the texts ``true`` and ``false``, since a ``${…}`` reference yields text. Other texts, such as ``"yes"``,
+    may be mistakes."""
     return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, str) else value
 
 
@@ -86,7 +88,8 @@ Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf
 
 
 class Section(BaseModel):
-    """Base class of all sections. Unknown keys are a fault. ``key:`` without a value means the default, like an absent key."""
+    """Base class of all sections. Unknown keys are a fault.
+    ``key:`` without a value means the default, like an absent key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 

@@ -71,10 +71,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ConfigDocument:
-    """A parsed configuration. `tree`: its values; `lines`: line numbers by place, which is a path of keys and list indices.
+    """A parsed configuration. `tree`: its values;
+    `lines`: line numbers by place, which is a path of keys and list indices.
 
-    `name`: the file as the operator named it; None for a mapping, where a place is shown by its keys. `digest`: hex SHA-256 of
-    the file's bytes, empty for a mapping.
+    `name`: the file as the operator named it; None for a mapping, where a place is shown by its keys. `digest`: hex
+    SHA-256 of the file's bytes, empty for a mapping.
     """
 
     name: str | None

@@ -32,8 +32,8 @@ def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
     if server.admin_host is not None or is_loopback(address):
         return None
     return OpenPort(
-        f"everybody who reaches {address} may read the metrics on server.admin_port, which need no key",
-        f"set server.admin_host: 127.0.0.1, or to the address from which your monitoring reads ({address} if that is meant)",
+        f"everybody who can connect to {address} can read the metrics on server.admin_port, which need no key",
+        f"set server.admin_host: 127.0.0.1, or the address at which your monitoring reads them ({address} if intended)",
     )
 
 
@@ -41,7 +41,7 @@ def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
 
 FILE: Final = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
 LOGIN: Final = re.compile(r"://[^/@]*:[^/@]+@")  # user and password of a database or an outbound proxy
-ADDRESSES: Final[frozenset[Place]] = frozenset({("store", "url"), ("egress", "proxy")})  # may contain a login
+URLS_WITH_LOGIN: Final[frozenset[Place]] = frozenset({("store", "url"), ("egress", "proxy")})  # if they have one
 MOUNTED: Final = (Path("/run"), Path("/var/run"))  # mounted by Docker, Kubernetes or systemd, which set the modes
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 SQLITE: Final = "sqlite:///"
@@ -76,7 +76,7 @@ def open_files(config: Config) -> list[OpenFile]:
     for place, text in _texts(config.document.tree):
         if not _secret(place):
             continue
-        if "${" not in text and (LOGIN.search(text) or place not in ADDRESSES):
+        if "${" not in text and (LOGIN.search(text) or place not in URLS_WITH_LOGIN):
             named.setdefault(config.path, "holds secrets")
         for name in FILE.findall(text):
             named.setdefault(config.path.parent / name, f"is read by {dotted(place)}")
@@ -88,8 +88,8 @@ def open_files(config: Config) -> list[OpenFile]:
 
 
 def _find_exposed_file(path: Path, why: str) -> OpenFile | None:
-    """Return the file if others can read it; None if only its owner can, or if it is absent. If another user owns the file, its
-    group may be the gateway's own group, so group access is allowed."""
+    """Return the file if others can read it; None if only its owner can, or if it is absent. If another user owns the
+    file, its group may be the gateway's own group, so group access is allowed."""
     if any(path.is_relative_to(folder) for folder in MOUNTED):
         return None
     try:
@@ -114,8 +114,8 @@ def _texts(tree: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
 
 
 def _secret(place: Place) -> bool:
-    """Return whether the value at `place` is a secret, or an address that may contain a secret."""
-    return place in ADDRESSES or any(step in _secret_keys() for step in place)
+    """Return whether the value at `place` is a secret, or a URL that may contain a secret."""
+    return place in URLS_WITH_LOGIN or any(step in _secret_keys() for step in place)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +35,8 @@ from gateway.text import did_you_mean
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
-# Kinds of faults with a message that shows the value, if it looks like a number, perhaps with a unit. Other texts are never
-# shown, since they may be misplaced secrets.
+# Kinds of faults with a message that shows the value, if it looks like a number, perhaps with a unit. Other texts are
+# never shown, since they may be misplaced secrets.
 _OF_SETTINGS: Final = re.compile(r"(int|float|bool)_|literal_error|greater_than|less_than")
 _UNITS: Final = {"s": "seconds", "ms": "milliseconds", "days": "days", "hours": "hours", "bytes": "bytes"}
 LONGEST_SHOWN: Final = 24
@@ -156,7 +157,7 @@ def _server(server: ServerShape, faulty: set[Place]) -> Iterator[Finding]:
         yield Finding(
             url,
             f"is required since server.host ({server.host}) is not loopback: "
-            "the https address under which browsers reach this gateway",
+            "the https URL at which browsers reach this gateway",
         )
     if server.admin_port and server.admin_port == server.port:
         yield Finding(("server", "admin_port"), "is server.port as well; metrics need a port of their own")
@@ -169,11 +170,11 @@ def _console_port(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
             yield Finding(("console", "host"), "is where console.port listens: name that too")
         return
     if console.port and console.port in (server.port, server.admin_port):
-        taken = "server.port" if console.port == server.port else "server.admin_port"
-        yield Finding(("console", "port"), f"is {taken} as well; the console's own port must be another")
+        other = "server.port" if console.port == server.port else "server.admin_port"
+        yield Finding(("console", "port"), f"is {other} as well; the console's own port must be another")
     host, url = console.host or server.host, ("console", "public_url")
     if console.public_url is None and url not in faulty and not is_loopback(host):
-        yield Finding(url, f"is required since console.port listens on {host}: the https address of the console")
+        yield Finding(url, f"is required since console.port listens on {host}: the https URL of the console")
 
 
 def _store(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
@@ -191,11 +192,20 @@ def _catalog(shape: GatewayShape, base: Path) -> Iterator[Finding]:
     for index, folder in enumerate(shape.catalog):
         if folder is None:
             continue
-        place = ("catalog", str(index))
-        if "\0" in folder or not (base / folder).exists():
+        place, found = ("catalog", str(index)), _stat(base / folder)
+        if found is None:
             yield Finding(place, f"there is no folder {base / folder}".replace("\0", "?"))
-        elif not (base / folder).is_dir():
+        elif not stat.S_ISDIR(found.st_mode):
             yield Finding(place, f"{base / folder} is not a folder")
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    """Return the file's status; None if there is no such file,
+    or if its name is invalid or its folder cannot be read."""
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None
 
 
 def _secret_keys(environments: Mapping[str, EnvironmentShape]) -> Iterator[Finding]:
@@ -216,28 +226,27 @@ def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
     if named is None:
         return
     place, file = ("branding", "logo"), base / named
+    found = _stat(file)
     if file.suffix.lower() not in LOGO_TYPES:
         yield Finding(place, f"must be a file that ends in {', '.join(LOGO_TYPES)}")
-    elif "\0" in named or not file.is_file():
+    elif found is None or not stat.S_ISREG(found.st_mode):
         yield Finding(place, f"there is no file {file}".replace("\0", "?"))
-    elif file.stat().st_size > LOGO_BYTES:
+    elif found.st_size > LOGO_BYTES:
         yield Finding(place, f"is larger than {LOGO_BYTES >> 10} KiB")
 
 
 def _console(console: ConsoleShape, faulty: set[Place]) -> Iterator[Finding]:
-    oidc, proxies = console.oidc, [one for one in console.identity_headers.trusted_proxies if one is not None]
+    oidc, proxies = console.oidc, [proxy for proxy in console.identity_headers.trusted_proxies if proxy is not None]
     if oidc.issuer is not None and oidc.client_id is None and ("console", "oidc", "client_id") not in faulty:
         yield Finding(("console", "oidc", "client_id"), "is required: register the gateway at the identity provider")
     if oidc.issuer is not None and "openid" not in oidc.scopes:
-        yield Finding(("console", "oidc", "scopes"), "must hold openid")
+        yield Finding(("console", "oidc", "scopes"), "must contain openid")
     if (oidc.issuer is not None or proxies) and not (any(console.operators) or any(console.viewers)):
-        yield Finding(
-            ("console", "operators"), "or console.viewers must name a group: without one nobody could sign in"
-        )
-    for index, one in enumerate(console.identity_headers.trusted_proxies):
-        if one is not None and (one.network.prefixlen == 0 or one.port is not None):
+        yield Finding(("console", "operators"), "or console.viewers must name a group: without one nobody can sign in")
+    for index, proxy in enumerate(console.identity_headers.trusted_proxies):
+        if proxy is not None and (proxy.network.prefixlen == 0 or proxy.port is not None):
             place = ("console", "identity_headers", "trusted_proxies", str(index))
-            yield Finding(place, "must be the address of your proxy, or its network, without a port")
+            yield Finding(place, "must be the IP address of your proxy, or its network, without a port")
 
 
 EXTENSION = "x-"

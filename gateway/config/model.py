@@ -1,4 +1,5 @@
-"""The configuration as the gateway uses it: frozen, with all defaults filled in; and the settings that need a restart."""
+"""The configuration as the gateway uses it: frozen, with all defaults filled in;
+and the settings that need a restart."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,10 +18,10 @@ from gateway.secret import Secret
 class ClientLimitsConfig:
     """The limits of one client in a worker. Times are seconds.
 
-    `head_s`: maximum time until a request's head is complete. `answer_idle_s`: how long the gateway's own answer may stay
-    unread. `body_idle_s`: how long a body may make no progress. After `body_grace_s`, a body that the gateway itself reads
-    needs an average of `body_bytes_per_s`; after `upload_grace_s` of waiting, a proxied body needs `upload_bytes_per_s`. 0 bytes
-    per second: no limit.
+    `head_s`: maximum time until a request's head is complete. `answer_idle_s`: how long the gateway's own response may
+    stay unread. `body_idle_s`: how long a body may make no progress. After `body_grace_s`, a body that the gateway
+    itself reads needs an average of `body_bytes_per_s`; after `upload_grace_s` of waiting, a proxied body needs
+    `upload_bytes_per_s`. 0 bytes per second: no limit.
     """
 
     connections: int = 20_000
@@ -58,8 +59,8 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LiveConfig:
-    """The connection cache. `ttl_s`: how long a decrypted connection stays in memory; `max_connections` and `max_bytes`: its
-    size; `trust_s`: how long an entry is used without asking the store."""
+    """The connection cache. `ttl_s`: how long a decrypted connection stays in memory; `max_connections` and
+    `max_bytes`: its size; `trust_s`: how long an entry is used without checking the store."""
 
     ttl_s: float
     max_connections: int
@@ -71,7 +72,8 @@ class LiveConfig:
 class PoolConfig:
     """A worker's connections to PostgreSQL; one more connection listens for changes.
 
-    Time limits in seconds: `connect_s` to open a connection, `wait_s` to get a free one, `statement_s` for one statement.
+    Time limits in seconds: `connect_s` to open a connection, `wait_s` to get a free one, `statement_s` for one
+    statement.
     """
 
     readers: int = 4
@@ -83,7 +85,8 @@ class PoolConfig:
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """`url` may contain a database password. `encryption_keys` are standard base64; the first encrypts, all can decrypt."""
+    """`url` may contain a database password. `encryption_keys` are standard base64;
+    the first encrypts, all can decrypt."""
 
     url: str = field(repr=False)
     encryption_keys: tuple[Secret, ...]
@@ -95,8 +98,8 @@ class EnvironmentConfig:
     """One environment. `connect_origins`: origins that may embed the connect page, spelled as in a browser
     (``https://app.example.com``).
 
-    `connect_links_in_errors`: whether keys declared here get connect links in errors 404 and 424. `requires_binding`: each
-    connect session must have a code challenge, so that only the application can complete the connection.
+    `connect_links_in_errors`: whether keys declared here get connect links in errors 404 and 424. `requires_binding`:
+    each connect session must have a code challenge, so that only the application can complete the connection.
     """
 
     name: str
@@ -118,8 +121,8 @@ class EnvironmentConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConnectConfig:
-    """Limits of connect sessions (`sessions_open`, `sessions_per_minute`) per key, and of WebSockets that wait for a result
-    (`result_sockets`, `result_sockets_per_address`) per worker."""
+    """Limits of connect sessions (`sessions_open`, `sessions_per_minute`) per key, and of WebSockets that wait for a
+    result (`result_sockets`, `result_sockets_per_address`) per worker."""
 
     sessions_open: int = 10_000
     sessions_per_minute: int = 600
@@ -129,7 +132,8 @@ class ConnectConfig:
 
 @dataclass(frozen=True, slots=True)
 class WebhooksConfig:
-    """Limits of incoming webhooks per integration: maximum body size, and number and total bytes of waiting webhooks."""
+    """Limits of incoming webhooks per integration: maximum body size,
+    and number and total bytes of waiting webhooks."""
 
     body_bytes: int = 5 << 20
     waiting: int = 10_000
@@ -138,7 +142,8 @@ class WebhooksConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrandingConfig:
-    """The operator's brand on pages for end users. `name` None: no name is shown; `logo`: a file; colours: ``#rrggbb``."""
+    """The operator's brand on pages for end users.
+    `name` None: no name is shown; `logo`: a file; colours: ``#rrggbb``."""
 
     name: str | None
     logo: Path | None
@@ -167,8 +172,8 @@ class TimeoutsConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """Limits per provider origin: open `connections`, calls without an answer yet (`outstanding`), `waiting` calls, and how
-    long a call waits (`wait_s`, seconds)."""
+    """Limits per provider origin: open `connections`, calls whose response has not begun (`outstanding`), `waiting`
+    calls, and how long a call waits (`wait_s`, seconds)."""
 
     connections: int
     outstanding: int
@@ -178,8 +183,8 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class EgressConfig:
-    """Settings of outgoing requests. `proxy` may contain a password. `page_memory_bytes`: memory for the pages of all paged
-    calls of a worker together.
+    """Settings of outgoing requests. `proxy` may contain a password. `page_memory_bytes`: memory for the pages of all
+    paged calls of a worker together.
 
     `trace_headers`: how a caller's ``traceparent`` is handled, unless the integration sets it.
     """
@@ -196,7 +201,8 @@ class EgressConfig:
 class CallLogConfig:
     """The settings of the call log. `keep_days`, `max_bytes` and `max_rows` all limit what is kept.
 
-    `max_rows` None: no limit of rows. `sample`: the share of successful calls that is logged; failed calls are always logged.
+    `max_rows` None: no limit of rows. `sample`: the share of successful calls that is logged;
+    failed calls are always logged.
     """
 
     enabled: bool
@@ -219,7 +225,8 @@ class ConsoleOidcConfig:
 
 @dataclass(frozen=True, slots=True)
 class IdentityHeadersConfig:
-    """Headers in which a reverse proxy names the signed-in user; only accepted from `trusted_proxies`, by default none."""
+    """Headers in which a reverse proxy names the signed-in user;
+    only accepted from `trusted_proxies`, by default none."""
 
     trusted_proxies: tuple[AllowedNetwork, ...] = ()
     user: str = "x-forwarded-user"
@@ -247,10 +254,10 @@ class ConsoleConfig:
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
-    """The settings of the audit log. `refreshes`: record all token refreshes, or only those that change a connection's state.
-    `keep_days` 0: records are kept forever. `uses_days`: how long counts of credential uses are kept. A checkpoint is created
-    after `checkpoint_records` or `checkpoint_minutes`, whichever is first, and sent to the log, to `checkpoint_file` and to
-    `checkpoint_url`."""
+    """The settings of the audit log. `refreshes`: record all token refreshes, or only those that change a connection's
+    state. `keep_days` 0: records are kept forever. `uses_days`: how long counts of credential uses are kept. A
+    checkpoint is created after `checkpoint_records` or `checkpoint_minutes`, whichever is first, and sent to the log,
+    to `checkpoint_file` and to `checkpoint_url`."""
 
     refreshes: Literal["changes", "all"]
     keep_days: float
@@ -263,14 +270,16 @@ class AuditConfig:
 
 @dataclass(frozen=True, slots=True)
 class TracingConfig:
-    """Settings of traces; all others are `OTEL_*` environment variables. `connection_ids`: spans name the connection."""
+    """Settings of traces; all others are `OTEL_*` environment variables.
+    `connection_ids`: spans name the connection."""
 
     connection_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole configuration. `catalog`: the operator's own catalog folders; `path`: the file's path, None for a mapping."""
+    """The whole configuration. `catalog`: the operator's own catalog folders;
+    `path`: the file's path, None for a mapping."""
 
     server: ServerConfig
     live: LiveConfig
@@ -290,7 +299,7 @@ class Config:
 
     @property
     def callback_url(self) -> str:
-        """The redirect address to register at every provider."""
+        """The redirect URL to register at every provider."""
         return f"{self.server.public_url}/oauth/callback"
 
     @property
@@ -300,14 +309,15 @@ class Config:
 
     @property
     def console_url(self) -> str:
-        """The base address under which browsers reach ``/console``, without trailing slash."""
+        """The base URL at which browsers reach ``/console``, without trailing slash."""
         if self.console.public_url is not None:
             return self.console.public_url
         port = self.console.port
         return self.server.public_url if port is None else default_public_url(self.console_host, port)
 
     def where(self, *place: str) -> str:
-        """Return ``gateway.yaml:17`` for keys such as ``"environments", "dev"``, or for their nearest parent in the file."""
+        """Return ``gateway.yaml:17`` for keys such as ``"environments", "dev"``,
+        or for their nearest parent in the file."""
         return self.document.where(place)
 
     def at_port(self, port: int, console_port: int | None = None) -> "Config":
@@ -357,7 +367,14 @@ def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
     public_url = default_public_url(host, port) if derived else server.public_url
     store = replace(running.store, encryption_keys=new.store.encryption_keys)
     console = replace(new.console, port=running.console.port, host=running.console.host)
-    return replace(new, server=replace(running.server, public_url=public_url), store=store, console=console), ignored
+    config = replace(
+        new,
+        server=replace(running.server, public_url=public_url),
+        store=store,
+        console=console,
+        tracing=running.tracing,
+    )
+    return config, ignored
 
 
 def _at(config: Config, place: Place) -> Any:

@@ -67,7 +67,7 @@ def _check_path(rest: str) -> None:
     if path in ("", ":memory:") or path.endswith("/"):
         raise ValueError("names no file; a store in memory would lose every connection at a restart")
     if "?" in path or "#" in path or not path.isprintable():
-        raise ValueError("takes no parameters, and its path no '?' or '#'")
+        raise ValueError("must be a plain path: no parameters, no '?' and no '#'")
 
 
 def _check_postgres(text: str) -> None:
@@ -91,8 +91,8 @@ def _check_postgres(text: str) -> None:
 def _hosts(parts: SplitResult) -> Iterator[tuple[str, int]]:
     """Yield each host and port; nothing if only the parameters name hosts. Port 0 stands for a malformed host."""
     listed = parts.netloc.rpartition("@")[2]
-    for one in listed.split(",") if listed else ():
-        found = _HOST.fullmatch(one)
+    for host in listed.split(",") if listed else ():
+        found = _HOST.fullmatch(host)
         yield ("", 0) if found is None else (unquote(found["v6"] or found["name"]), int(found["port"] or 5432))
 
 

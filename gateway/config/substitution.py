@@ -1,7 +1,7 @@
 """Fills in ``${NAME}``, ``${NAME:-default}`` and ``${file:path}`` in the scalars of a configuration, after parsing.
 
-Inserted values are not parsed again, so a secret may contain any character. ``$${`` is a literal ``${``. A name with a dot,
-such as ``${connectionConfig.cloudId}``, is left for the catalog's templates.
+Inserted values are not parsed again, so a secret may contain any character. ``$${`` is a literal ``${``. A name with a
+dot, such as ``${connectionConfig.cloudId}``, is left for the catalog's templates.
 """
 
 import re
@@ -60,10 +60,10 @@ class Substitution:
             return self._file(inside.removeprefix("file:"))
         if _TEMPLATE_NAME.fullmatch(inside):
             return found.group()
-        asked = _NAME_OR_DEFAULT.fullmatch(inside)
-        if asked is None:
+        variable = _NAME_OR_DEFAULT.fullmatch(inside)
+        if variable is None:
             raise Unfilled("a ${…} of no known form; " + _FORMS)
-        name, default = asked.groups()
+        name, default = variable.groups()
         if default is not None and "${" in default:
             raise Unfilled(f"the default of ${{{name}}} holds another ${{…}}, which is not filled in")
         return self._variable(name, default)

@@ -1,7 +1,7 @@
 """Validates and converts the single values of a configuration, also keys and secrets.
 
-Every function returns the value in the form that the gateway uses, or raises ValueError with the rule. No message repeats the
-given value, since it may be a misplaced secret.
+Every function returns the value in the form that the gateway uses, or raises ValueError with the rule. No message
+repeats the given value, since it may be a misplaced secret.
 """
 
 import base64
@@ -46,7 +46,7 @@ def is_loopback(name: str) -> bool:
 
 
 def public_url(text: str) -> str:
-    """Check the gateway's own base address: https, or http on loopback, with an optional path. Removes a trailing slash."""
+    """Check the gateway's own base URL: https, or http on loopback, with an optional path. Removes a trailing slash."""
     parts = _url(text, ("https", "http"))
     name = parts.hostname or ""
     if name in ANY_ADDRESS:
@@ -85,7 +85,7 @@ def allowed_host(text: str) -> str:
         raise ValueError(rule)
     name = (parts.hostname or "").lower()
     if wild and (not is_registered(name) or is_address(name)):
-        raise ValueError("has a * above too much: write *.example.com, with a registered domain behind it")
+        raise ValueError("has a * that covers too much: write *.example.com, with a registered domain after the *")
     port = "" if parts.port in {None, 443} else f":{parts.port}"
     return f"{'*.' if wild else ''}{bracketed(name)}{port}"
 
@@ -108,9 +108,12 @@ def color(text: str) -> str:
 
 
 def webhook_url(text: str) -> str:
-    """Check the address that events are sent to. Egress decides at connection time whether plain http is allowed."""
-    if _url(text, ("https", "http")).fragment:
+    """Check the URL that events are sent to. Egress decides at connection time whether plain http is allowed."""
+    parts = _url(text, ("https", "http"))
+    if parts.fragment:
         raise ValueError("must not have a '#'")
+    if "_" in (parts.hostname or ""):  # `http.origin.parse_host` refuses it at each delivery
+        raise ValueError("has a host name with '_', which the gateway does not call; use another name or an IP address")
     return text
 
 
@@ -130,14 +133,15 @@ def scope(text: str) -> str:
 
 
 def app_link(text: str) -> str:
-    """Check the address of the app's page at the provider, where end users install it."""
+    """Check the URL of the app's page at the provider, where end users install it. Removes trailing slashes."""
     if _url(text, ("https", "http")).fragment:
         raise ValueError("must not have a '#'")
     return text.rstrip("/")
 
 
 def network(text: str) -> AllowedNetwork:
-    """Parse a network with an optional port: ``10.0.0.0/8``, ``127.0.0.1/32:9900``, ``[::1/128]:9900``, or a single address.
+    """Parse a network with an optional port: ``10.0.0.0/8``, ``127.0.0.1/32:9900``, ``[::1/128]:9900``,
+    or a single IP address.
 
     Without brackets, a colon after the prefix length begins the port (``::1/128:9900``).
     """
@@ -148,7 +152,7 @@ def network(text: str) -> AllowedNetwork:
         raise ValueError("must be a network, CIDR or CIDR:port, such as 127.0.0.1/32:9900 or [::1/128]:9900")
     bare, port = found["network"], found["port"]
     if port and not found["open"] and "/" not in bare and ":" in bare:
-        raise ValueError("is not clear about its port; write [address]:port or address/128:port")
+        raise ValueError("has an ambiguous port; write [address]:port or address/128:port")
     if port and not 1 <= int(port) <= 65535:
         raise ValueError("has a port outside 1 to 65535")
     return AllowedNetwork(_network(bare), int(port) if port else None)
@@ -173,8 +177,8 @@ def _network(bare: str) -> IPv4Network | IPv6Network:
 
 
 def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> SplitResult:
-    """Return the address's parts, after the checks that all addresses share."""
-    example = f"must be an address such as {schemes[0]}://host.example"
+    """Return the parts of a URL, after the checks that all URLs share."""
+    example = f"must be a URL such as {schemes[0]}://host.example"
     if not VISIBLE.fullmatch(text) or "\\" in text:
         raise ValueError(f"{example}, in ASCII and without spaces")
     try:
@@ -188,7 +192,7 @@ def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> Spli
     if not userinfo and "@" in parts.netloc:
         raise ValueError("must not hold a user name or a password")
     if parts.port == 0:
-        raise ValueError("has port 0, where nobody can call")
+        raise ValueError("has port 0, which cannot be called")
     return parts
 
 
@@ -231,13 +235,15 @@ def secret_key(text: str) -> Secret:
         raise ValueError("holds a character that a header cannot carry; use visible ASCII without spaces")
     if len(text) < SECRET_KEY_MIN:
         raise ValueError(
-            f"is {counted(len(text), 'character')} and must be {SECRET_KEY_MIN} or more; `openssl rand -hex 32` makes one"
+            f"is {counted(len(text), 'character')} and must be {SECRET_KEY_MIN} or more; "
+            "`openssl rand -hex 32` makes one"
         )
     return Secret(text)
 
 
 def signing_key(text: str) -> Secret:
-    """Check a key that signs events: ``whsec_`` and base64 (Standard Webhooks), or any text that `secret_key` accepts."""
+    """Check a key that signs events: ``whsec_`` and base64 (Standard Webhooks),
+    or any text that `secret_key` accepts."""
     if text.startswith("whsec_"):
         try:
             base64.b64decode(text.removeprefix("whsec_"), validate=True)
@@ -247,7 +253,8 @@ def signing_key(text: str) -> Secret:
 
 
 def client_value(text: str) -> str:
-    """Check a client ID or secret: VSCHAR (RFC 6749 appendix A). This finds a stray newline before the provider refuses it."""
+    """Check a client ID or secret: VSCHAR (RFC 6749 appendix A).
+    This finds a stray newline before the provider refuses it."""
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError(
             "holds a space at its end, a newline or another character that no provider issues; copy it again"

@@ -1,6 +1,7 @@
 """Events out to the customer's application, and providers' webhooks in.
 
-An event is written in the transaction of the change that it reports (`store/outbox.py`, ADR 21); this package delivers it.
+An event is written in the transaction of the change that it reports (`store/outbox.py`, ADR 21);
+this package delivers it.
 
     event_body     the bodies of events (docs/compatibility.md#events)
     signatures     signs events; the signing keys are from gateway.yaml or generated
@@ -10,6 +11,6 @@ An event is written in the transaction of the change that it reports (`store/out
     webhook_keys   public keys for verifying webhooks, fetched from their provider and cached for an hour
     receive        incoming webhooks: verified, checked for replay, queued in one transaction
 
-Always true: an event is delivered at least once, in order per connection, and retried for a day; a receiver recognizes a
-repetition by its id; a slow target does not delay other targets.
+Always true: an event is delivered at least once, in order per connection, and retried for a day; a receiver recognizes
+a repetition by its id; a slow target does not delay other targets.
 """

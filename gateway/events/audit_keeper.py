@@ -24,7 +24,8 @@ TOGETHER_S: Final = 1.0  # records of this interval are placed in one transactio
 LOOK_S: Final = 10.0  # interval of checks for records that another process has written
 SEND_AGAIN_S: Final = 60.0
 PRUNE_EVERY_S: Final = 3600.0
-PRUNED: Final = timedelta(days=1)  # minimum age range of one pruning, since each pruning writes its own record
+# pruning waits until a record is overdue by this much, since each pruning writes a record of its own
+PRUNED: Final = timedelta(days=1)
 TASK: Final = "prune_audit"
 JSON: Final = {"Content-Type": "application/json"}
 
@@ -34,8 +35,8 @@ log = structlog.get_logger(__name__)
 class AuditKeeper:
     """Places the records of the audit log in the chain; each process has one keeper.
 
-    `together_s`: delay after a record, so that records of this time are placed together. `failing`: records are not placed,
-    because the database refuses or the signing key cannot be decrypted.
+    `together_s`: delay after a record, so that records of this time are placed together. `failing`: records are not
+    placed, because the database refuses or the signing key cannot be decrypted.
     """
 
     def __init__(self, store: Store, current: Current, together_s: float = TOGETHER_S) -> None:
@@ -61,7 +62,7 @@ class AuditKeeper:
                 self.failing = False
             except (GatewayError, VaultError) as fault:
                 self._failed(str(fault), None)
-            except Exception as fault:  # noqa: BLE001 (the next time may do better)
+            except Exception as fault:  # noqa: BLE001 (the next attempt may succeed)
                 self._failed(str(fault), fault)
 
     async def once(self) -> None:
@@ -89,32 +90,32 @@ class AuditKeeper:
         if end.sequence <= end.signed:
             self._news = False
             return
-        old = end.signed_at is None or now - end.signed_at >= timedelta(minutes=config.checkpoint_minutes)
-        if not old and end.sequence - end.signed < config.checkpoint_records:
+        is_due = end.signed_at is None or now - end.signed_at >= timedelta(minutes=config.checkpoint_minutes)
+        if not is_due and end.sequence - end.signed < config.checkpoint_records:
             return
-        made = await self._store.audit.checkpoint(now=now, after=end.signed)
-        if made is None:
+        checkpoint = await self._store.audit.checkpoint(now=now, after=end.signed)
+        if checkpoint is None:
             return
-        shown = made.as_json()
+        shown = checkpoint.as_json()
         log.info("audit_checkpoint", **shown)
         if config.checkpoint_file is not None:
             await asyncio.to_thread(_append, config.checkpoint_file, json.dumps(shown))
         if config.checkpoint_url:
-            self._unsent, self._send_at = made, 0.0
+            self._unsent, self._send_at = checkpoint, 0.0
 
     async def _send(self, config: AuditConfig) -> None:
         """Send the newest checkpoint. It proves everything that earlier ones prove, so a lost one does not matter."""
-        made = self._unsent
-        if made is None or not config.checkpoint_url:
+        checkpoint = self._unsent
+        if checkpoint is None or not config.checkpoint_url:
             self._unsent = None
             return
-        body = json.dumps({"type": "audit.checkpoint", "data": made.as_json()}).encode()
+        body = json.dumps({"type": "audit.checkpoint", "data": checkpoint.as_json()}).encode()
         response = await send(self._current.generation.egress, config.checkpoint_url, body, JSON, clock.now())
         if response.status is not None and 200 <= response.status < 300:
             self._unsent = None
             return
         self._send_at = clock.monotonic() + SEND_AGAIN_S
-        log.warning("audit_checkpoint_not_sent", sequence=made.sequence, status=response.status)
+        log.warning("audit_checkpoint_not_sent", sequence=checkpoint.sequence, status=response.status)
 
     async def _prune(self, config: AuditConfig) -> None:
         now = clock.now()

@@ -2,9 +2,9 @@
 
 Every process of every node sends the events that it can claim, so no process waits for another.
 
-The loop sleeps until the store changes, the next attempt is due, or a slow poll interval ends. If a process dies after a
-receiver's 200 and before it stores the result, its lease expires and the event is sent again under the same ``webhook-id``:
-at least once, never lost (Standard Webhooks).
+The loop sleeps until the store changes, the next attempt is due, or a slow poll interval ends. If a process dies after
+a receiver's 200 and before it stores the result, its lease expires and the event is sent again under the same
+``webhook-id``: at least once, never lost (Standard Webhooks).
 """
 
 import asyncio
@@ -51,7 +51,8 @@ GONE: Final = 410
 
 @dataclass(frozen=True, slots=True)
 class ReceiverResponse:
-    """The answer of a receiver. `status` None: no answer, `fault` says why. `wait_s`: its Retry-After in seconds."""
+    """The response of a receiver. `status` None: no response, `fault` says why.
+    `wait_s`: its Retry-After in seconds."""
 
     status: int | None
     fault: str | None = None
@@ -65,17 +66,18 @@ class ReceiverResponse:
 def outcome(
     delivery: Delivery, response: ReceiverResponse, now: datetime, chance: Callable[[], float] = random.random
 ) -> DeliveryOutcome:
-    """Decide the state of an event after `response` to its latest attempt; `delivery.attempts` counts the attempts before.
+    """Decide the state of an event after `response` to its latest attempt;
+    `delivery.attempts` counts the attempts before.
 
-    410 means that the receiver wants no more events (Standard Webhooks). Every other answer but 2xx is retried until
-    `give_up_at`. Redirects are retried too, not followed: a signed body is sent only to configured addresses.
+    410 means that the receiver wants no more events (Standard Webhooks). Every other response but 2xx is retried until
+    `give_up_at`. Redirects are retried too, not followed: a signed body is sent only to configured URLs.
     """
     if response.is_success:
         return DeliveryOutcome(DeliveryState.DELIVERED, response.status)
-    why = response.fault or f"the receiver answered {response.status}"
+    why = response.fault or f"the receiver responded with {response.status}"
     if response.status == GONE:
         return DeliveryOutcome(
-            DeliveryState.DEAD, response.status, "the receiver answered 410: it wants no more events"
+            DeliveryState.DEAD, response.status, "the receiver responded with 410: it wants no more events"
         )
     wait_s = max(delay_s(delivery.attempts, chance), response.wait_s or 0.0)
     left_s = (delivery.give_up_at - now).total_seconds()
@@ -92,7 +94,7 @@ def delay_s(attempts: int, chance: Callable[[], float] = random.random) -> float
 
 # ── The number of parallel requests per target: fewer for a failing target, so that it does not affect others.
 
-AT_ONCE: Final = 8
+AT_ONCE: Final = 8  # maximum parallel requests of this process to one target
 DOWN_AFTER: Final = 3  # failures in a row, of any events
 PROBE_S: Final = 2.0
 LONGEST_PROBE_S: Final = 60.0
@@ -123,7 +125,7 @@ class TargetPace:
             self.failures, self.resting_until = 0, 0.0
             return was_down
         self.failures += 1
-        if response.wait_s is not None:
+        if response.wait_s:  # a wait of 0, such as a date in the past, does not replace the pause
             self.resting_until = max(self.resting_until, now + min(response.wait_s, 3600.0))
         elif self.down:
             self.resting_until = now + min(PROBE_S * 2.0 ** min(self.failures - DOWN_AFTER, 10), LONGEST_PROBE_S)
@@ -136,29 +138,30 @@ class TargetPace:
 
 # ── One attempt: a signed POST through the egress guard; redirects are not followed.
 
-TIMEOUT_S: Final = 20.0  # until the head of the answer, connecting included
-READ_BYTES: Final = 1 << 16  # maximum part of an answer's body that is read to keep the connection reusable
+TIMEOUT_S: Final = 20.0  # until the head of the response, connecting included
+READ_BYTES: Final = 1 << 16  # maximum part of a response's body that is read to keep the connection reusable
 READ_S: Final = 1.0
 USER_AGENT: Final = "integration-gateway"
 
 
 async def send(egress: Egress, url: str, body: bytes, fields: Mapping[str, str], now: datetime) -> ReceiverResponse:
-    """Send an event; return the receiver's answer. Errors are returned in `fault`, not raised."""
+    """Send an event; return the receiver's response. Errors are returned in `fault`, not raised. `now`: for a
+    Retry-After that is a date."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            exchange = await _asked(egress, url, body, fields)
+            exchange = await _post(egress, url, body, fields)
     except TimeoutError:
-        return ReceiverResponse(None, f"no answer within {TIMEOUT_S:g} s")
+        return ReceiverResponse(None, f"no response within {TIMEOUT_S:g} s")
     except EgressError as fault:
         return ReceiverResponse(None, fault.message)
     except ValueError as fault:
-        return ReceiverResponse(None, f"the address cannot be dialled: {fault}")
-    await _drained(exchange)
-    asked = next((value for name, value in exchange.headers if name.lower() == "retry-after"), None)
-    return ReceiverResponse(exchange.status, wait_s=None if asked is None else seconds_until(asked, now))
+        return ReceiverResponse(None, f"the URL cannot be called: {fault}")
+    await _drain(exchange)
+    retry_after = next((value for name, value in exchange.headers if name.lower() == "retry-after"), None)
+    return ReceiverResponse(exchange.status, wait_s=None if retry_after is None else seconds_until(retry_after, now))
 
 
-async def _asked(egress: Egress, url: str, body: bytes, fields: Mapping[str, str]) -> ProviderExchange:
+async def _post(egress: Egress, url: str, body: bytes, fields: Mapping[str, str]) -> ProviderExchange:
     address = parse_address(url)
     path = url[url.index("//") + 2 :].partition("?")[0].partition("/")
     target = (path[1] + path[2] or "/") + address.query
@@ -177,7 +180,7 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-async def _drained(exchange: ProviderExchange) -> None:
+async def _drain(exchange: ProviderExchange) -> None:
     """Read the beginning of the body and ignore errors: only the status matters."""
     read = 0
     try:
@@ -201,14 +204,15 @@ log = structlog.get_logger(__name__)
 class Deliverer:
     """Sends the events that are due; each process has one deliverer.
 
-    Call `wake` after each write of an event; repeated calls are harmless.
+    Call `wake` after each write of an event; repeated calls are harmless. `record` gets the result of each attempt, for
+    the call log and traces.
     """
 
     def __init__(
-        self, store: Store, current: Current, metrics: Metrics, note: RecordOperation = lambda _: None
+        self, store: Store, current: Current, metrics: Metrics, record: RecordOperation = lambda _: None
     ) -> None:
         self._store = store
-        self._note = note
+        self._record = record
         self._current = current
         self._metrics = metrics
         self._keys = KnownKeys(store, current)
@@ -297,7 +301,7 @@ class Deliverer:
             log.error("event_not_settled", detail=detail, exc_info=None if isinstance(fault, GatewayError) else fault)
 
     async def _deliver(self, delivery: Delivery, pace: TargetPace) -> None:
-        url = self._address(delivery)
+        url = self._url(delivery)
         if url is None:
             why = f"environment '{delivery.environment}' has no {delivery.target} webhook_url any more"
             await self._settle(delivery, DeliveryOutcome(DeliveryState.DEAD, None, why))
@@ -305,13 +309,13 @@ class Deliverer:
         try:
             body, fields, cause = await self._message(delivery)
         except VaultError as fault:  # a later attempt may have the key, but not soon
-            await self._judge(
-                delivery, ReceiverResponse(None, f"what is stored cannot be opened: {fault}"), TargetPace()
+            await self._record_response(
+                delivery, ReceiverResponse(None, f"the stored event cannot be decrypted: {fault}"), TargetPace()
             )
             return
         began = clock.monotonic()
         response = await send(self._current.generation.egress, url, body, fields, clock.now())
-        await self._judge(delivery, response, pace, (clock.monotonic() - began) * 1000, cause)
+        await self._record_response(delivery, response, pace, (clock.monotonic() - began) * 1000, cause)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
         """Return body and header fields of this attempt, and the event's cause. Raises VaultError."""
@@ -327,7 +331,7 @@ class Deliverer:
         signatures = signed(body, delivery.message_id, int(clock.now().timestamp()), keys)
         return body, fields | signatures, content.facts.get(CAUSE)
 
-    async def _judge(
+    async def _record_response(
         self,
         delivery: Delivery,
         response: ReceiverResponse,
@@ -341,13 +345,13 @@ class Deliverer:
         await self._settle(delivery, outcome(delivery, response, clock.now()), took_ms, cause)
 
     async def _settle(
-        self, delivery: Delivery, came: DeliveryOutcome, took_ms: float = 0.0, cause: str | None = None
+        self, delivery: Delivery, result: DeliveryOutcome, took_ms: float = 0.0, cause: str | None = None
     ) -> None:
-        if not await self._store.deliveries.settle(delivery, came, owner=self._owner, now=clock.now()):
+        if not await self._store.deliveries.settle(delivery, result, owner=self._owner, now=clock.now()):
             return
-        word = "failed" if came.state is DeliveryState.PENDING else came.state.value
-        self._metrics.add(DELIVERIES, delivery.environment, word)
-        self._note(
+        label = "failed" if result.state is DeliveryState.PENDING else result.state.value
+        self._metrics.add(DELIVERIES, delivery.environment, label)
+        self._record(
             Operation(
                 "delivery",
                 clock.now(),
@@ -355,22 +359,22 @@ class Deliverer:
                 delivery.environment,
                 delivery.integration_id,
                 delivery.connection_id or "",
-                status=came.status or 0,
-                error_code=None if came.state is DeliveryState.DELIVERED else "event_not_delivered",
+                status=result.status or 0,
+                error_code=None if result.state is DeliveryState.DELIVERED else "event_not_delivered",
                 duration_ms=took_ms,
                 attempts=delivery.attempts + 1,
                 detail={
                     "what": delivery.event,
                     "webhook_id": delivery.message_id,
                     "target": _kind(delivery.target),
-                    "state": came.state.value,
-                    "message": came.detail,
+                    "state": result.state.value,
+                    "message": result.detail,
                 },
                 trace_id=trace_id_in(cause),
                 cause=cause,
             )
         )
-        if came.state is DeliveryState.DELIVERED:
+        if result.state is DeliveryState.DELIVERED:
             return
         log.warning(
             "event_not_delivered",
@@ -379,16 +383,16 @@ class Deliverer:
             event_type=delivery.event,
             target=_kind(delivery.target),
             attempts=delivery.attempts + 1,
-            detail=came.detail,
-            dead=came.state is DeliveryState.DEAD,
+            detail=result.detail,
+            dead=result.state is DeliveryState.DEAD,
         )
 
     def _targets_of(self, environment: str) -> tuple[str, ...]:
         return tuple(name for name, url in self._urls(environment) if url)
 
-    def _address(self, delivery: Delivery) -> str | None:
-        named = dict(self._urls(delivery.environment))
-        return named.get(delivery.target) if delivery.target in {PRIMARY, SECONDARY} else delivery.target
+    def _url(self, delivery: Delivery) -> str | None:
+        urls = dict(self._urls(delivery.environment))
+        return urls.get(delivery.target) if delivery.target in {PRIMARY, SECONDARY} else delivery.target
 
     def _urls(self, environment: str) -> Iterator[tuple[str, str | None]]:
         declared = self._current.generation.config.environments.get(environment)
@@ -398,5 +402,5 @@ class Deliverer:
 
 
 def _kind(target: str) -> str:
-    """Return the kind of the target for the log, since an address may be confidential."""
+    """Return the kind of the target for the log, since a URL may be confidential."""
     return target if target in {PRIMARY, SECONDARY} else "override"

@@ -1,9 +1,10 @@
-"""Builds the bodies of events (docs/compatibility.md#events) with `event` and `timestamp`: UTF-8 JSON with sorted keys."""
+"""Builds the bodies of events (docs/compatibility.md#events) with `event` and `timestamp`:
+UTF-8 JSON with sorted keys."""
 
 import base64
 import json
 from collections.abc import Mapping
-from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # the stubs know the class alone
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # the type stubs do not have it
 from typing import Any, Final
 
 from gateway.events.signatures import OWN
@@ -48,7 +49,8 @@ _HOP_BY_HOP: Final = frozenset(
 
 
 class _PurePythonDecoder(json.JSONDecoder):
-    """Parses like `json.loads`, but in Python, so that other threads can run; the C code blocks them until it is done."""
+    """Parses like `json.loads`, but in Python, so that other threads can run;
+    the C code blocks them until it is done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +60,7 @@ class _PurePythonDecoder(json.JSONDecoder):
 MOST_FIELDS: Final = 10_000
 PATIENT_BYTES: Final = 1 << 20
 PATIENT: Final = _PurePythonDecoder()
-WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def size_of(content: Content) -> int:
@@ -87,7 +89,11 @@ def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tupl
         "providerConfigKey": content.integration_id,
         "payload": _payload(raw, kind),
     }
-    return _dumped(wrapped, patient=len(raw) > PATIENT_BYTES), {**passed, "content-type": JSON}
+    try:
+        body = _dumped(wrapped, patient=len(raw) > PATIENT_BYTES)
+    except (ValueError, RecursionError):  # NaN or an infinite number, which JSON does not have; or nested too deep
+        body = _dumped(wrapped | {"payload": raw.decode("utf-8", "replace")})
+    return body, {**passed, "content-type": JSON}
 
 
 def passes(name: str) -> bool:
@@ -148,7 +154,8 @@ def _payload(raw: bytes, kind: str) -> Any:
 
 
 def _dumped(value: Any, *, patient: bool = False) -> bytes:
-    """Serialize like JavaScript's JSON.stringify, so that a client that parses and serializes again gets the same text."""
+    """Serialize like JavaScript's JSON.stringify,
+    so that a client that parses and serializes again gets the same text."""
     try:
         # `iterencode` is written in Python, so other threads can run.
         return "".join(WRITER.iterencode(value)).encode() if patient else WRITER.encode(value).encode()

@@ -1,4 +1,5 @@
-"""Runs the event tasks that one process does for all: reports connections that expire soon, and counts waiting events."""
+"""Runs the event tasks that one process does for all: reports connections that expire soon,
+and counts waiting events."""
 
 import asyncio
 import uuid
@@ -25,10 +26,11 @@ log = structlog.get_logger(__name__)
 
 
 class Keeper:
-    """Runs the tasks; each process has one keeper. `environments` returns the declared environments; `wake` is called when there
-    is an event to send.
+    """Runs the tasks; each process has one keeper. `environments` returns the declared environments; `wake` is called
+    when there is an event to send.
 
-    Only the process that holds the task fills `backlog` and `connections`, so that sums over processes and nodes are correct.
+    Only the process that holds the task fills `backlog` and `connections`,
+    so that sums over processes and nodes are correct.
     """
 
     def __init__(self, store: Store, environments: Callable[[], Collection[str]], wake: Callable[[], None]) -> None:
@@ -65,15 +67,15 @@ class Keeper:
             for days in sorted(DAYS_AHEAD):  # ascending: an end in 2 days is reported for 3 days only, not for 14 too
                 await self._report_expiring(environment, days)
         self.backlog = await self._store.deliveries.backlog()
-        begun = clock.monotonic()
-        if begun >= self._count_at:
+        started = clock.monotonic()
+        if started >= self._count_at:
             self.connections = await self._store.expiring.counts(clock.now())
-            self._count_at = clock.monotonic() + RARER * (clock.monotonic() - begun)  # a million rows take a second
+            self._count_at = clock.monotonic() + RARER * (clock.monotonic() - started)  # a million rows take a second
 
     async def _report_expiring(self, environment: str, days: int) -> None:
         report = self._store.expiring.report
-        while noted := await report(environment, days, now=clock.now(), limit=AT_ONCE):
-            log.info("expiring_reported", environment=environment, within_days=days, connections=noted)
+        while reported := await report(environment, days, now=clock.now(), limit=AT_ONCE):
+            log.info("expiring_reported", environment=environment, within_days=days, connections=reported)
             self._wake()
-            if noted < AT_ONCE:
+            if reported < AT_ONCE:
                 return

@@ -35,7 +35,8 @@ class WebhookHandling:
 
 @dataclass(frozen=True, slots=True)
 class WebhookResult:
-    """The result of receiving a webhook. `reply`: the JSON answer; `queued`: whether it was queued for the application."""
+    """The result of receiving a webhook. `reply`: the JSON response to its sender;
+    `queued`: whether it was queued for the application."""
 
     reply: Mapping[str, Any]
     queued: bool = False
@@ -57,8 +58,8 @@ def verification_secrets(
 
 
 def handling_of(integration: Integration, provider: Provider) -> WebhookHandling | None:
-    """Return how the integration's webhooks are handled; None if it does not accept webhooks. Raises SignatureRefused if they
-    cannot be verified and the integration does not set `allow_unsigned_webhooks`."""
+    """Return how the integration's webhooks are handled; None if it does not accept webhooks. Raises SignatureRefused
+    if they cannot be verified and the integration does not set `allow_unsigned_webhooks`."""
     if not takes_webhooks(provider) and not integration.allow_unsigned_webhooks:
         return None
     script = provider.webhook_routing_script
@@ -76,7 +77,8 @@ async def receive(
     how: WebhookHandling,
     limits: WebhooksConfig,
 ) -> WebhookResult:
-    """Verify `message` and queue it once, even if it is sent again. Raises SignatureRefused, Unavailable."""
+    """Verify `message` and queue it once, even if it is sent again. Nothing is queued if the script replies itself, or
+    if the integration does not forward webhooks. Raises SignatureRefused, Unavailable."""
     given = message, provider.webhook_signature, how.secrets
     sender = f"{integration.environment}/{integration.integration_id}"
     small = len(message.body) <= INLINE_BYTES
@@ -88,7 +90,7 @@ async def receive(
         return WebhookResult(done)
     connections = await store.webhooks.queue_webhook(
         integration,
-        _kept(message, provider.webhook_signature),
+        _stored_parts(message, provider.webhook_signature),
         now=message.received_at,
         origins=_origins(routing),
         seen=None if routing.seen is None else f"{sender}/{routing.seen}",
@@ -116,8 +118,9 @@ def _sendable(value: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def _kept(message: IncomingWebhook, how: WebhookSignature | None) -> dict[str, Any]:
-    """Return the stored part of the webhook: its header fields and body, without a header that holds the secret itself."""
+def _stored_parts(message: IncomingWebhook, how: WebhookSignature | None) -> dict[str, Any]:
+    """Return the stored part of the webhook: its header fields and body, without a header that holds the secret
+    itself."""
     secret = how.header.lower() if how is not None and how.header is not None and how.scheme in TOKENS else None
     fields = [
         (name, value)

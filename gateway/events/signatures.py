@@ -1,8 +1,8 @@
 """Signs events, with keys from gateway.yaml or generated keys.
 
-Each event is signed twice with the same key string: for Standard Webhooks, the key is the base64 after ``whsec_``; for the
-header that Nango's SDKs verify, the key is the whole string. For a key from gateway.yaml without ``whsec_``, both use its
-bytes.
+Each event is signed twice with the same key string: for Standard Webhooks, the key is the base64 after ``whsec_``; for
+the header that Nango's SDKs verify, the key is the whole string. For a key from gateway.yaml without ``whsec_``, both
+use its bytes.
 """
 
 import base64
@@ -54,20 +54,20 @@ def standard_form(key: Secret) -> Secret:
 
 
 def signed(body: bytes, message_id: str, timestamp: int, keys: Sequence[Secret]) -> dict[str, str]:
-    """Return the signature header fields for `body`. The first of `keys` is the current key; during a rotation, the former key
-    signs too.
+    """Return the signature header fields for `body`. The first of `keys` is the current key; during a rotation, the
+    former key signs too, but only in `SIGNATURE`: the Nango headers hold one signature.
 
     `timestamp`: time of this attempt in seconds since 1970.
     """
-    said = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
-    signatures = [base64.b64encode(hmac.digest(standard_key(key), said, "sha256")).decode() for key in keys]
-    whole = keys[0].reveal().encode()
+    content = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
+    signatures = [base64.b64encode(hmac.digest(standard_key(key), content, "sha256")).decode() for key in keys]
+    nango_key = keys[0].reveal().encode()
     return {
         ID: message_id,
         TIMESTAMP: str(timestamp),
         SIGNATURE: " ".join(f"v1,{signature}" for signature in signatures),
-        HMAC: hmac.digest(whole, body, "sha256").hex(),
-        LEGACY: hashlib.sha256(whole + body).hexdigest(),
+        HMAC: hmac.digest(nango_key, body, "sha256").hex(),
+        LEGACY: hashlib.sha256(nango_key + body).hexdigest(),
     }
 
 
@@ -78,18 +78,19 @@ KNOWN_S: Final = 5.0
 
 
 async def signing_keys(config: Config, store: Store, environment: str) -> Sequence[Secret]:
-    """Return the signing keys: the current key first, then former keys that are still in use. Creates a key if there is none."""
+    """Return the signing keys: the current key first, then former keys that are still in use.
+    Creates a key if there is none."""
     declared = config.environments.get(environment)
     if declared is not None and declared.webhook_signing_key is not None:
         former = declared.webhook_signing_key_previous
         return [declared.webhook_signing_key, *([former] if former is not None else [])]
     found = await store.signing_keys.ensure(environment, mint, now=clock.now())
-    return [one.key for one in found]
+    return [stored.key for stored in found]
 
 
 class KnownKeys:
-    """A cache of signing keys for a few seconds. A short delay is harmless: after a rotation, the former key is valid for a
-    day."""
+    """A cache of signing keys for a few seconds. A short delay is harmless: after a rotation, the former key is valid
+    for a day."""
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
@@ -113,13 +114,14 @@ class KnownKeys:
 
 
 async def rotate(config: Config, store: Store, environment: str) -> tuple[Secret, datetime]:
-    """Create a new key; return it and the time when the former key stops signing. Raises Conflict if gateway.yaml has it."""
+    """Create a new key; return it and the time when the former key stops signing.
+    Raises Conflict if gateway.yaml has it."""
     declared = config.environments.get(environment)
     if declared is not None and declared.webhook_signing_key is not None:
         raise Conflict(
             "conflict",
-            f"gateway.yaml names the webhook_signing_key of environment '{environment}'. Put a new one there, and this one "
-            "under webhook_signing_key_previous for as long as receivers still check with it.",
+            f"gateway.yaml sets the webhook_signing_key of environment '{environment}'. Set a new key there, and move "
+            "the old one to webhook_signing_key_previous until all receivers use the new one.",
         )
     now = clock.now()
     await store.signing_keys.ensure(environment, mint, now=now)

@@ -1,7 +1,7 @@
-"""Fetches the public keys that verify webhooks, from the address in the provider's entry, and caches them for an hour.
+"""Fetches the public keys that verify webhooks, from the URL in the provider's entry, and caches them for an hour.
 
-Anybody can send a webhook that names a key, so the resulting requests are limited: one at a time per key, few per minute and
-integration, and only to addresses that the entry allows.
+Anybody can send a webhook that names a key, so the resulting requests are limited: one at a time per key, few per
+minute and integration, and only to URLs that the entry allows.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ MOST_KEPT: Final = 256
 MOST_A_MINUTE: Final = 10  # maximum requests for keys per integration
 RESPONSE_BYTES: Final = 64 * 1024
 RESPONSE_S: Final = 5.0
-COME_BACK_S: Final = 30
+RETRY_AFTER_S: Final = 30
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -54,7 +54,8 @@ class KeyRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchedKeys:
-    """The fetched keys. `keys`: by key id; a single key may have the id ``""``. None: the provider refused the request."""
+    """The fetched keys. `keys`: by key id; a single key may have the id ``""``.
+    None: the provider refused the request."""
 
     at: float
     keys: Mapping[str, str] | None
@@ -82,7 +83,7 @@ class WebhookKeyCache:
         message: IncomingWebhook,
         secrets: Sequence[Secret],
     ) -> Sequence[str]:
-        """Return the keys that may have signed `message`; empty if the entry has no address for keys.
+        """Return the keys that may have signed `message`; empty if the entry has no URL for keys.
 
         Raises SignatureRefused if the provider has no such key, Unavailable ``busy`` if it cannot be fetched now.
         """
@@ -115,7 +116,7 @@ class WebhookKeyCache:
             return await asyncio.shield(task)
         except EgressError as fault:
             log.warning("webhook_keys_unavailable", integration=integration, reason=fault.message)
-            raise _come_back("The provider's keys that prove this webhook cannot be fetched") from fault
+            raise _retry_later("The provider's keys that verify this webhook cannot be fetched") from fault
 
     def _keep(self, digest: str, done: "asyncio.Task[FetchedKeys]") -> None:
         self._under_way.pop(digest, None)
@@ -125,10 +126,11 @@ class WebhookKeyCache:
         self._kept.move_to_end(digest)
         while len(self._kept) > MOST_KEPT:
             # evict made-up key ids, for which no key was found, before real keys
-            del self._kept[next((one for one, found in self._kept.items() if not found.keys), next(iter(self._kept)))]
+            del self._kept[next((key for key, found in self._kept.items() if not found.keys), next(iter(self._kept)))]
 
     def _spend(self, integration: str, *, known: bool) -> None:
-        """Count a request against the limit. `known` keys have their own limit, so that made-up ids cannot block their refetch.
+        """Count a request against the limit. `known` keys have their own limit,
+        so that made-up ids cannot block their refetch.
 
         Raises Unavailable.
         """
@@ -137,20 +139,20 @@ class WebhookKeyCache:
         while times and now - times[0] >= AGAIN_S:
             times.popleft()
         if len(times) >= MOST_A_MINUTE:
-            raise _come_back("Too many webhooks name keys that are not known yet")
+            raise _retry_later("Too many webhooks name keys that are not known yet")
         times.append(now)
 
 
-def _come_back(what: str) -> Unavailable:
-    return Unavailable("busy", f"{what}. Send it again in {COME_BACK_S} s.", retry_after_s=COME_BACK_S)
+def _retry_later(what: str) -> Unavailable:
+    return Unavailable("busy", f"{what}. Send it again in {RETRY_AFTER_S} s.", retry_after_s=RETRY_AFTER_S)
 
 
 def key_request(
     where: WebhookKeys, message: IncomingWebhook, kid: str, secret_fields: Sequence[str], secret: Secret
 ) -> KeyRequest:
-    """Build the request for the keys of `message`. Raises SignatureRefused for an address that the entry does not allow."""
+    """Build the request for the keys of `message`. Raises SignatureRefused for a URL that the entry does not allow."""
     if where.url_header is not None:
-        return KeyRequest(where.method, _named_address(where, message), None)
+        return KeyRequest(where.method, _url_in_header(where, message), None)
     parts = secret.reveal().split(":", max(0, len(secret_fields) - 1)) if secret_fields else []
     if len(parts) != len(secret_fields):
         raise SignatureRefused("the webhook_secret lacks a part", no_secret=True)
@@ -159,11 +161,11 @@ def key_request(
     host, slash, rest = path.partition("/")
     for name in _PLACE.findall(host):
         if not _LABEL.fullmatch(known.get(name, "")):
-            raise SignatureRefused("the webhook_secret has a part that is not a name of a host", no_secret=True)
+            raise SignatureRefused("the webhook_secret has a part that cannot be part of a host name", no_secret=True)
     for name in _PLACE.findall(rest):
         text = known.get(name, "")
         if not text.strip(".") or not _NAME.fullmatch(text.replace(".", "-")):
-            raise SignatureRefused("the token's key id cannot stand in an address")
+            raise SignatureRefused("the token's key id cannot be part of a URL")
     url = head + mark + _filled(host, known) + slash + _filled(rest, known)
     body = None
     if where.body is not None:
@@ -171,10 +173,10 @@ def key_request(
     return KeyRequest(where.method, url, body)
 
 
-def _named_address(where: WebhookKeys, message: IncomingWebhook) -> str:
+def _url_in_header(where: WebhookKeys, message: IncomingWebhook) -> str:
     url = message.headers.get((where.url_header or "").lower(), "").strip()
     if not any(url.startswith(prefix) and _NAME.fullmatch(url[len(prefix) :]) for prefix in where.url_prefixes):
-        raise SignatureRefused("the address of its key is not one of the provider's")
+        raise SignatureRefused("the URL of its key is not one of the provider's")
     return url
 
 
@@ -195,7 +197,7 @@ async def _fetch(egress: Egress, request: KeyRequest) -> FetchedKeys:
         timeout_s=RESPONSE_S,
     )
     if response.status == 429 or response.status >= 500:
-        raise EgressError("unreachable", f"The provider answered a request for its keys with {response.status}.")
+        raise EgressError("unreachable", f"The provider responded to a request for its keys with {response.status}.")
     return FetchedKeys(clock.monotonic(), keys_in(response.body) if 200 <= response.status < 300 else None)
 
 
@@ -209,8 +211,8 @@ def keys_in(body: bytes) -> Mapping[str, str]:
     except (ValueError, RecursionError):
         return {}
     listed: Any = given.get("keys") if isinstance(given, Mapping) else None
-    one = given.get("key") if isinstance(given, Mapping) else None
-    jwks = listed if isinstance(listed, list) else [one]
+    single = given.get("key") if isinstance(given, Mapping) else None
+    jwks = listed if isinstance(listed, list) else [single]
     return {str(jwk["kid"]): json.dumps(jwk) for jwk in jwks[:MOST_KEPT] if _is_usable(jwk)}
 
 

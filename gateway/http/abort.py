@@ -1,4 +1,4 @@
-"""Aborts a client's connection so that the client cannot take an incomplete answer for a complete one."""
+"""Aborts a client's connection so that the client cannot take an incomplete response for a complete one."""
 
 import asyncio
 import fcntl
@@ -15,8 +15,9 @@ RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
 def abort_connection(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:
     """Reset the connection and drop the bytes that are not sent yet.
 
-    A plain close sends FIN, which is the proper end of an HTTP/1.0 answer without a length (RFC 9112 §6.3). If the
-    answer's framing shows that it is incomplete, `reset` may be False: the bytes in the socket buffer then still arrive.
+    A plain close sends FIN, which is the proper end of an HTTP/1.0 response without a length (RFC 9112 §6.3). If the
+    response's framing shows that it is incomplete, `reset` may be False: the bytes in the socket buffer then still
+    arrive.
     """
     if transport is None:
         return

@@ -17,8 +17,8 @@ _PAIR: Final = re.compile(rb"(?P<name>[^=&]++)(?:=[^&]*+)?+&?+")
 
 @dataclass(frozen=True, slots=True)
 class BodyMembers:
-    """Members to add, nested as in JSON. `slots` carry the credential and replace the caller's members of the same name;
-    `defaults` apply only where the caller sent no such member.
+    """Members to add, nested as in JSON. `slots` carry the credential and replace the caller's members of the same
+    name; `defaults` apply only where the caller sent no such member.
     """
 
     slots: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -30,8 +30,9 @@ class BodyMembers:
         return method in WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
     def add_to_body(self, content_type: str, body: bytes) -> bytes:
-        """Return `body` with the members added, or unchanged if it is not a JSON object or form. All other members keep their
-        bytes and are not parsed into objects: time is linear in the length of the body, and memory little more than that.
+        """Return `body` with the members added, or unchanged if it is not a JSON object or form. All other members keep
+        their bytes and are not parsed into objects: time is linear in the length of the body, and memory little more
+        than that.
         """
         if media_type(content_type) == FORM:
             return self._into_form(body)
@@ -68,7 +69,8 @@ class BodyMembers:
 
 
 def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[list[str], int]:
-    """Return the object at `pos` with the members added, as pieces of text, and its end. Raises NotJson if it is no object.
+    """Return the object at `pos` with the members added, as pieces of text, and its end.
+    Raises NotJson if it is no object.
 
     `text` is UTF-8 decoded as Latin-1. If a name appears twice, the last one counts, as in most JSON parsers.
     """
@@ -96,7 +98,8 @@ def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[st
 def _value(
     text: str, sent: tuple[int, int] | None, name: str, slots: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[str]:
-    """Return the value's text for `name`, a key of `slots` or `defaults`; `sent`: span of the caller's value in `text`."""
+    """Return the value's text for `name`, a key of `slots` or `defaults`;
+    `sent`: span of the caller's value in `text`."""
     slot, default = slots.get(name), defaults.get(name)
     if sent is None:
         if isinstance(slot, Mapping) and isinstance(default, Mapping):

@@ -19,7 +19,8 @@ _AT_SIZE, _IN_CHUNK, _AFTER_CHUNK, _IN_TRAILER = range(4)
 class Chunks:
     """An incremental decoder. `rest` is None until the coding ends, and then holds the bytes after its end.
 
-    `of_request`: a trailer with a framing field raises Malformed, since the next parser might obey it (RFC 9110 §6.5.1).
+    `of_request`: a trailer with a framing field raises Malformed,
+    since the next parser might obey it (RFC 9110 §6.5.1).
     """
 
     __slots__ = ("_held", "_left", "_line_bytes", "_of_request", "_stage", "_trailer_bytes", "rest")

@@ -1,7 +1,9 @@
-"""Decodes content codings piece by piece (RFC 9110 §8.4), within limits, so that a small answer cannot fill the memory.
+"""Decodes content codings piece by piece (RFC 9110 §8.4), within limits,
+so that a small response cannot fill the memory.
 
-Each decoded piece has a maximum size. The decoder counts input and output bytes, and treats a ratio that no ordinary text
-reaches as a decompression bomb. Input that stops before the coding's end is an error: a cut answer must not pass as whole.
+Each decoded piece has a maximum size. The decoder counts input and output bytes, and treats a ratio that no ordinary
+text reaches as a decompression bomb. Input that stops before the coding's end is an error: a cut response must not pass
+as a complete one.
 """
 
 import zlib
@@ -21,8 +23,8 @@ class CodingError(Exception):
 
 
 class Coding(Protocol):
-    """A decoder of one coding. `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB); `finish` raises CodingError if
-    the coding has not ended."""
+    """A decoder of one coding. `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB); `finish` raises CodingError
+    if the coding has not ended."""
 
     def feed(self, data: bytes) -> Iterator[bytes]: ...
 
@@ -67,7 +69,8 @@ class Gzip:
 
 
 class Deflate(Gzip):
-    """``deflate``: the zlib format (RFC 9110 §8.4.1.2) or raw deflate, which some servers send; the first two bytes decide."""
+    """``deflate``: the zlib format (RFC 9110 §8.4.1.2) or raw deflate, which some servers send;
+    the first two bytes decide."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +101,7 @@ class Brotli:
     """``br`` (RFC 7932)."""
 
     def __init__(self) -> None:
-        import brotli  # lazy import, like zstandard below: few requests ask for a decoded answer
+        import brotli  # lazy import, like zstandard below: few requests ask for a decoded response
 
         self._inflate = brotli.Decompressor()
         self._error = brotli.error
@@ -165,7 +168,8 @@ CODINGS: Final[dict[str, Callable[[], Coding]]] = {
 
 
 def codings_of(content_encoding: str) -> tuple[str, ...] | None:
-    """Return the codings in the order they were applied, without ``identity``; None if one of them cannot be decoded."""
+    """Return the codings in the order they were applied, without ``identity``;
+    None if one of them cannot be decoded."""
     names = [name.strip().lower() for name in content_encoding.split(",")]
     applied = tuple(name for name in names if name not in ("", "identity"))
     if len(applied) > MAX_CODINGS or any(name not in CODINGS for name in applied):
@@ -174,33 +178,33 @@ def codings_of(content_encoding: str) -> tuple[str, ...] | None:
 
 
 class Decoder:
-    """Decodes all codings of one body, for a caller that asks for it. `start` takes the answer's Content-Encoding."""
+    """Decodes all codings of one body, for a caller that asks for it. `start` takes the response's Content-Encoding."""
 
     def __init__(self) -> None:
         self._codings: list[Coding] = []
         self._in_bytes = 0
-        self._out_bytes = 0
+        self._out_bytes: list[int] = []  # by coding, since the outer one's output may be large and the last one's small
 
     def start(self, content_encoding: str) -> bool:
         """Set the codings; return whether the body will be decoded. False: it has no coding or an unsupported one."""
         applied = codings_of(content_encoding)
         self._codings = [CODINGS[name]() for name in reversed(applied or ())]
+        self._out_bytes = [0] * len(self._codings)
         return bool(self._codings)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the decoded bytes in bounded pieces; read all of them before the next `feed`. Raises CodingError."""
         self._in_bytes += len(data)
-        for piece in self._through(0, data):
-            self._out_bytes += len(piece)
-            if self._out_bytes > GRACE_BYTES and self._out_bytes > MAX_RATIO * self._in_bytes:
-                raise CodingError(f"the body grows more than {MAX_RATIO} times")
-            yield piece
+        yield from self._through(0, data)
 
     def _through(self, stage: int, data: bytes) -> Iterator[bytes]:
         if stage == len(self._codings):
             yield data
             return
         for piece in self._codings[stage].feed(data):
+            self._out_bytes[stage] += len(piece)
+            if self._out_bytes[stage] > max(GRACE_BYTES, MAX_RATIO * self._in_bytes):
+                raise CodingError(f"the body grows more than {MAX_RATIO} times")
             yield from self._through(stage + 1, piece)
 
     def finish(self) -> None:

@@ -1,9 +1,9 @@
 """Reads what a GraphQL document asks for: the kind of its one operation and its root fields. No I/O.
 
-The result feeds access rules; nothing is executed. A document must be exactly one operation with its fragments. Syntax that
-versions of GraphQL read differently is refused (https://spec.graphql.org/draft/#sec-Language): block strings, control
-characters, variables of fragments, type definitions. Directives such as ``@include`` are not evaluated: an optional field
-counts.
+The result feeds access rules; nothing is executed. A document must be exactly one operation with its fragments. Syntax
+that versions of GraphQL read differently is refused (https://spec.graphql.org/draft/#sec-Language): block strings,
+control characters, variables of fragments, type definitions. Directives such as ``@include`` are not evaluated: an
+optional field counts.
 """
 
 import re
@@ -65,7 +65,7 @@ def operation_of(text: str) -> GraphqlOperation:
         elif first == "fragment":
             name = tokens.name("a fragment")
             if name == "on" or name in fragments:
-                raise UnplainDocument(f"has a fragment '{name[:64]}' that is named 'on', or is there twice")
+                raise UnplainDocument(f"has a fragment '{name[:64]}' that is named 'on' or defined twice")
             tokens.expect("on")
             tokens.name("a type")
             tokens.directives()
@@ -146,7 +146,7 @@ class _Tokens:
 
     def expect(self, wanted: str) -> None:
         if self.next() != wanted:
-            raise UnplainDocument(f"lacks '{wanted}' where it must stand")
+            raise UnplainDocument(f"lacks a required '{wanted}'")
 
     def name(self, what: str) -> str:
         token = self.next() or ""

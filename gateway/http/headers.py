@@ -1,7 +1,8 @@
 """Filters header fields in both directions (RFC 9110 §7.6.1): tables of names, and pure functions over them.
 
-Removed from a request: hop-by-hop fields, framing, and fields addressed to the gateway, in any spelling. Removed from an
-answer: hop-by-hop fields, framing, and fields that apply to a whole site. All other fields pass unchanged.
+Removed from a request: hop-by-hop fields, framing, and fields for the gateway, in any spelling. Removed from a
+response: hop-by-hop fields, framing, fields that apply to a whole site, and by default cookies. Links are rewritten if
+the caller of `response_fields` asks for it. All other fields pass unchanged.
 """
 
 import re
@@ -16,7 +17,8 @@ Fields = list[tuple[str, str]]
 """Header lines in order, with duplicates. Bytes that are not UTF-8 become lone surrogates (``surrogateescape``)."""
 
 TEXT: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
-"""The bytes allowed in a header line (RFC 9110 §5.5). `bytes.translate` deletes them; line ends and bad bytes remain."""
+"""The bytes allowed in a header line (RFC 9110 §5.5).
+`bytes.translate` deletes them; line ends and bad bytes remain."""
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -87,13 +89,14 @@ SITE_WIDE: Final = frozenset(
 """Fields in which a provider describes its own site; a browser would apply them to the gateway's site."""
 
 FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
-"""Commands to the web server in front of the gateway, such as nginx's ``X-Accel-Redirect``; never taken from a provider."""
+"""Commands to the web server in front of the gateway, such as nginx's ``X-Accel-Redirect``;
+never taken from a provider."""
 
 RANGES: Final = ("Range", "If-Range")
-"""Ask for a part of a body, which is not valid JSON; dropped where the gateway has to read the whole body."""
+"""These ask for a part of a body, which is not valid JSON; dropped where the gateway has to read the whole body."""
 
 SNIFFING: Final = "x-content-type-options"
-"""Replaced by the gateway's own on every answer of a provider (`passed_head.NOT_RENDERED`)."""
+"""Replaced by the gateway's own on every response of a provider (`passed_head.NOT_RENDERED`)."""
 
 REFERENCES: Final = frozenset({"link", "location", "content-location", "refresh"})
 
@@ -104,7 +107,7 @@ def plain(name: str) -> str:
 
 
 def for_us(name: str) -> bool:
-    """Return whether a field (spelled as by `plain`) is addressed to the gateway or describes hops before it."""
+    """Return whether a field (spelled as by `plain`) is for the gateway or describes hops before it."""
     return name in TO_US or name.startswith(TO_US_PREFIXES)
 
 
@@ -149,14 +152,16 @@ _kinds: Final[dict[str, int]] = {}
 
 
 class MalformedResponse(Exception):
-    """A header field of the provider's answer holds a forbidden character; the message names the field."""
+    """A header field of the provider's response holds a forbidden character; the message names the field."""
 
 
 def request_fields(received: Fields, token: str = "") -> Fields:
-    """Return the fields to send to the provider, in order; ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``.
+    """Return the fields to send to the provider, in order;
+    ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``.
 
-    A field that holds the caller's secret key is dropped whatever its name: a client that also sends the key under another
-    name would give it to the provider. A field that holds `token`, the capability in the called URL, is dropped too.
+    A field that holds the caller's secret key is dropped whatever its name: a client that also sends the key under
+    another name would give it to the provider. A field that holds `token`, the capability in the called URL, is dropped
+    too.
 
     Raises InvalidRequest ``invalid_headers`` naming every field whose value cannot be forwarded.
     """
@@ -173,14 +178,14 @@ def request_fields(received: Fields, token: str = "") -> Fields:
         if token and token in value:
             continue
         if name.lower().startswith(MINTING_PREFIX):
-            asked = name[len(MINTING_PREFIX) :]
-            spelled = plain(asked)
-            if not is_token(asked) or spelled in hop_by_hop or spelled in FRAMING or for_us(spelled):
+            sent_name = name[len(MINTING_PREFIX) :]
+            spelled = plain(sent_name)
+            if not is_token(sent_name) or spelled in hop_by_hop or spelled in FRAMING or for_us(spelled):
                 continue
             if spelled not in minted:
                 minted.add(spelled)
                 kept = [field for field in kept if plain(field[0]) != spelled]
-            kept.append((asked, value))
+            kept.append((sent_name, value))
         elif spelled != "authorization" and spelled not in minted and not for_us(spelled):
             kept.append((name, value))
     _refuse_unsendable(kept)
@@ -193,8 +198,8 @@ def is_token(name: str) -> bool:
 
 
 def _service_worker(name: str) -> InvalidRequest:
-    """Return the error for ``Service-Worker``: a browser is loading a worker script, which could control the gateway's
-    pages."""
+    """Return the error for ``Service-Worker``: a browser is loading a worker script,
+    which could control the gateway's pages."""
     message = "A service worker cannot be loaded through the gateway. Load its script from your own site."
     return InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, (name.lower(),))])
 
@@ -230,8 +235,8 @@ def response_fields(
 ) -> Fields:
     """Return the fields to send back to the caller, in order.
 
-    `set_cookie`: the integration passes the provider's cookies on. `rewrite` gets (lower-case name, value) of each field
-    that holds a URL and returns the value to send. Raises MalformedResponse.
+    `set_cookie`: the integration passes the provider's cookies on. `rewrite` gets (lower-case name, value) of each
+    field that holds a URL and returns the value to send. Raises MalformedResponse.
     """
     values = " ".join([value for _, value in received])
     if not values.isprintable() and _CONTROL.search(values):
@@ -262,7 +267,8 @@ def response_fields(
 
 
 def _kind(name: str) -> int:
-    """Return the kind of an answer's field, by its name; caches at most `_MOST_KINDS` names. Raises MalformedResponse."""
+    """Return the kind of a response's field, by its name; caches at most `_MOST_KINDS` names.
+    Raises MalformedResponse."""
     if not is_token(name):
         raise _malformed(name)
     spelled = plain(name)
@@ -280,7 +286,8 @@ def _kind(name: str) -> int:
 
 
 def depends_on_value(name: str) -> bool:
-    """Return whether the handling of an answer's field depends on its value, not on its name alone. Raises MalformedResponse."""
+    """Return whether the handling of a response's field depends on its value, not on its name alone.
+    Raises MalformedResponse."""
     return (_kinds.get(name) or _kind(name)) in (_COOKIE, _REFERENCE, _CONNECTION)
 
 
@@ -289,7 +296,8 @@ def _malformed(name: str) -> MalformedResponse:
 
 
 def decoded_fields(fields: Fields) -> Fields:
-    """Return the fields of an answer after decoding: without digests of the coded bytes, with a weak ETag."""
+    """Return the fields of a response after decoding:
+    without digests of the coded bytes, with a weak ETag and ``Vary``."""
     kept: Fields = []
     for name, value in fields:
         spelled = name.lower()

@@ -1,6 +1,7 @@
 """Finds the end of a JSON value without parsing it into objects (RFC 8259): a hostile page costs time, not memory.
 
-The text is UTF-8 decoded as Latin-1, so positions count bytes, and no byte of a longer character looks like JSON syntax.
+The text is UTF-8 decoded as Latin-1, so positions count bytes,
+and no byte of a longer character looks like JSON syntax.
 """
 
 import json
@@ -95,8 +96,8 @@ def string_of(text: str) -> str:
 
 
 def _end_of_container(text: str, pos: int) -> int:
-    """Return the position after the array or object at `pos`. A stack holds the open brackets; one match skips all scalars
-    between two brackets."""
+    """Return the position after the array or object at `pos`. A stack holds the open brackets; one match skips all
+    scalars between two brackets."""
     closers: list[str] = []
     while True:
         here = text[pos : pos + 1]

@@ -1,6 +1,6 @@
 """One strict parser for the scheme, host and port of a request, so that two parsers cannot differ on its destination.
 
-The gateway connects to an address built from these parts; the original text is never parsed again.
+The gateway connects to the host and port in these parts; the original text is never parsed again.
 """
 
 import ipaddress
@@ -36,7 +36,8 @@ class Address:
 
 
 def covers(origins: Collection[str], origin: str) -> bool:
-    """Return whether `origins` contains `origin` or a wildcard for it: ``https://*.example.com:443`` covers one label."""
+    """Return whether `origins` contains `origin` or a wildcard for it:
+    ``https://*.example.com:443`` covers one label."""
     if origin in origins:
         return True
     scheme, _, authority = origin.partition("://")
@@ -47,7 +48,7 @@ def covers(origins: Collection[str], origin: str) -> bool:
 def parse_host(text: str) -> str | None:
     """Return the host: an ASCII name, an IPv4 address of four decimals, or IPv6 (in brackets in `text`); else None.
 
-    ``127.1``, ``0x7f.1`` and ``2130706433`` give None, though resolvers accept them as addresses.
+    ``127.1``, ``0x7f.1`` and ``2130706433`` give None, though resolvers accept them as IPv4 addresses.
     """
     if text.startswith("["):
         if not text.endswith("]") or "%" in text:  # a zone means something on one machine only (RFC 6874)

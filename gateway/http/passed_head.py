@@ -1,9 +1,9 @@
-"""The head of an answer as sent to the caller: the gateway's own framing, the provider's lines, and fields we add.
+"""The head of a response as sent to the caller: the gateway's own framing, the provider's lines, and fields we add.
 
-A plain head is converted line by line, without parsing it into fields. Most lines are the same in every answer (Server,
-Content-Type …), and for most others the name alone decides whether they pass. `response_head` and `headers` classify each
-line once, and the result is cached. A head with a line that cannot be judged alone (references, cookies, unusual framing or
-white space) is not plain; `response_head` and `headers` parse it in full.
+A plain head is converted line by line, without parsing it into fields. Most lines are the same in every response
+(Server, Content-Type …), and for most others the name alone decides whether they pass. `response_head` and `headers`
+classify each line once, and the result is cached. A head with a line that cannot be judged alone (references, cookies,
+unusual framing or white space) is not plain; `response_head` and `headers` parse it in full.
 """
 
 import re
@@ -24,8 +24,8 @@ _CHUNKED: Final = ("Transfer-Encoding", "chunked")
 
 
 class Framing(NamedTuple):
-    """How an answer is framed: the `fields` to write, whether the body is `chunked`, whether the answer is `bodiless`, and
-    whether the connection is kept alive."""
+    """How a response is framed: the `fields` to write, whether the body is `chunked`, whether there is no body
+    (`bodiless`), and whether the connection is kept alive (`keep_alive`)."""
 
     fields: Fields
     chunked: bool
@@ -47,7 +47,7 @@ def framing(method: str, version: tuple[int, int], status: int, length: int | No
     chunked = False
     bodiless = method == "HEAD" or status in (204, 304)
     if bodiless:
-        # A 204 has no length; answers to HEAD and 304 state the length of the full answer (RFC 9110 §8.6).
+        # A 204 has no length; a 304 and responses to HEAD state the length of the full response (RFC 9110 §8.6).
         if length is not None and status != 204:
             fields.append(("Content-Length", str(length)))
     elif length is not None:
@@ -73,7 +73,7 @@ def head_bytes(version: tuple[int, int], status: int, reason: str, fields: Field
     lines += [f"{name}: {value}\r\n" for name, value in fields]
     head = f"{''.join(lines)}\r\n".encode("utf-8", "surrogateescape")
     if head.translate(None, TEXT) != b"\r\n" * (len(lines) + 1):
-        raise ValueError("a control character in the head of an answer")
+        raise ValueError("a control character in the head of a response")
     return head
 
 
@@ -98,8 +98,8 @@ _lines: Final[dict[bytes, int]] = {}
 class PlainHead(ResponseHead):
     """A head of plain lines. `lines`: lines for the caller, without line ends; `whole` parses the head into fields.
 
-    `start`: the status line. `media_type`: the Content-Type line. `dated`: whether the provider sent Date. `vary`: the Vary
-    line, which is not among `lines`.
+    `start`: the status line for the caller. `media_type`: the Content-Type line. `dated`: whether the provider sent
+    Date. `vary`: the Vary line, which is not among `lines`.
     """
 
     __slots__ = ("_raw", "dated", "lines", "media_type", "start", "vary")
@@ -179,7 +179,7 @@ def forget() -> None:
 
 
 def _start(line: bytes) -> tuple[int, bytes] | None:
-    """Return status and status line for the caller; None unless it is a final answer in HTTP/1.1."""
+    """Return status and status line for the caller; None unless it is a final response in HTTP/1.1."""
     try:
         head = parse_head(line)
     except Malformed:
@@ -221,22 +221,24 @@ def _kind(line: bytes) -> int:
     return kind
 
 
-# ── Fields that we add to a provider's answer: protection in browsers and caches, and Server-Timing.
+# ── Fields that we add to a provider's response: protection in browsers and caches, and Server-Timing.
 #
-# The CSP directive ``sandbox`` gives the document an opaque origin and runs no script; ``nosniff`` keeps browsers from guessing
-# a type. The provider's own policies stay: browsers apply all of them. Clients other than browsers ignore both fields.
+# The CSP directive ``sandbox`` gives the document an opaque origin and runs no script; ``nosniff`` keeps browsers from
+# guessing a type. The provider's own policies stay: browsers apply all of them. Clients other than browsers ignore both
+# fields.
 
 VARY: Final = "Vary"
 NOT_RENDERED: Final[Fields] = [("X-Content-Type-Options", "nosniff"), ("Content-Security-Policy", "sandbox")]
 CALLED_BY: Final = ("Authorization", "Connection-Id", "Provider-Config-Key", "Base-Url-Override")
-"""The request headers that select the credential and the provider, so answers vary by them (RFC 9110 §12.5.5)."""
+"""The request headers that select the credential and the provider, so responses vary by them (RFC 9110 §12.5.5)."""
 
 
 _OURS_ALONE: Final = ", ".join(CALLED_BY)
 
 
 def guarded(fields: Fields, *, by_headers: bool) -> Fields:
-    """Return `fields` of an answer and the gateway's. `by_headers`: headers, not the address, name the connection."""
+    """Return `fields` of a response, with the gateway's added.
+    `by_headers`: headers, not the URL, name the connection."""
     theirs = [field for field in fields if len(field[0]) == 4 and field[0].lower() == "vary"]
     if theirs:
         fields = [field for field in fields if field not in theirs]

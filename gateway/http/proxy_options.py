@@ -1,4 +1,5 @@
-"""Parses the gateway's control headers of a proxied call (docs/compatibility.md#proxy-headers); reports all faults at once."""
+"""Parses the gateway's control headers of a proxied call (docs/compatibility.md#proxy-headers);
+reports all faults at once."""
 
 import re
 from collections.abc import Callable
@@ -42,9 +43,10 @@ class ProxyOptions:
 
 
 def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None) -> ProxyOptions:
-    """Parse the headers. Raises InvalidRequest ``invalid_headers`` with one issue per header; its path is the lower-case name.
+    """Parse the headers. Raises InvalidRequest ``invalid_headers`` with one issue per header;
+    its path is the lower-case name.
 
-    `bound_to`: integration and connection that the address names; the headers must then be absent or equal.
+    `bound_to`: integration and connection of a capability URL; the headers must then be absent or equal.
     """
     issues: list[Issue] = []
 
@@ -69,8 +71,8 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
     integration_id = field("Provider-Config-Key", lambda text: id_fault(text, PROVIDER_CONFIG_KEY), required=free)
     connection_id = field("Connection-Id", lambda text: id_fault(text, CONNECTION_ID), required=free)
     if bound_to is not None:
-        for name, said, bound in zip(NAMING, (integration_id, connection_id), bound_to, strict=True):
-            if said and said != bound:
+        for name, sent, bound in zip(NAMING, (integration_id, connection_id), bound_to, strict=True):
+            if sent and sent != bound:
                 issues.append(
                     Issue(
                         "custom", f"{name} does not match the one in this URL. Leave the header out.", (name.lower(),)

@@ -1,4 +1,4 @@
-"""Parses Link fields (RFC 8288), and rewrites an answer's links into the provider's API to go through the gateway.
+"""Parses Link fields (RFC 8288), and rewrites links into the provider's API so that they go through the gateway.
 
 Otherwise, clients that follow absolute links to the next page would send the gateway's secret key to the provider.
 """
@@ -48,11 +48,11 @@ def links_in(value: str) -> Iterator[LinkValue]:
 
 @dataclass(frozen=True, slots=True)
 class Rewriter:
-    """Rewrites references below `base`, the provider's address, to `shown_at`, the gateway's address for it.
+    """Rewrites references below `base`, the provider's base URL, to `shown_at`, the gateway's URL for it.
 
     `shown_at` is absolute, without a trailing slash: ``https://gw.example.com/proxy``. `injected`: decoded names of the
-    query parameters in which the gateway adds the credential; a provider that builds links from the requested URL repeats
-    them.
+    query parameters in which the gateway adds the credential; a provider that builds links from the requested URL
+    repeats them.
     """
 
     base: Address
@@ -60,7 +60,7 @@ class Rewriter:
     injected: frozenset[str] = frozenset()
 
     def __call__(self, name: str, value: str) -> str:
-        """Return the value to send for ``link``, ``location``, ``content-location`` or ``refresh``, which stays as it is."""
+        """Return the value to send for ``link``, ``location`` or ``content-location``; ``refresh`` stays as it is."""
         if name == "refresh":
             return value
         return self.in_links(value) if name == "link" else self.reference(value)
@@ -75,8 +75,8 @@ class Rewriter:
         return "".join((*pieces, value[at:]))
 
     def reference(self, reference: str) -> str:
-        """Rewrite one URI reference (RFC 3986 §4.1). A reference to another origin stays; from a reference that is relative
-        to the request's path, only the credential is removed.
+        """Rewrite one URI reference (RFC 3986 §4.1). A reference to another origin stays; from a reference that is
+        relative to the request's path, only the credential is removed.
 
         A path from the root is resolved here, since the caller would resolve it against the gateway's root.
         """
@@ -103,8 +103,8 @@ class Rewriter:
         """Return the reference without the query pairs that the gateway added; all else stays byte for byte."""
         if not self.injected or "?" not in reference:
             return reference
-        address, hash_sign, fragment = reference.partition("#")
-        path, _, query = address.partition("?")
+        url, hash_sign, fragment = reference.partition("#")
+        path, _, query = url.partition("?")
         pairs = query.split("&")
         kept = [pair for pair in pairs if name_of(pair) not in self.injected]
         if len(kept) == len(pairs):
@@ -112,8 +112,8 @@ class Rewriter:
         return f"{path}?{'&'.join(kept)}{hash_sign}{fragment}" if kept else f"{path}{hash_sign}{fragment}"
 
 
-# ── Masks the credential in redirects: a redirect to another host or to a login page may repeat the request's address,
-# and with it the credential that the gateway added.
+# ── Masks the credential in redirects: a redirect to another host or to a login page may repeat the request's URL, and
+# with it the credential that the gateway added.
 
 MASK: Final = "***"
 _ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that was encoded twice
@@ -122,8 +122,8 @@ _ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that
 def mask_secrets(reference: str, secrets: Collection[str]) -> str:
     """Return `reference` with `secrets` masked in any percent-encoding, also in a URL encoded inside the URL."""
     seen, starts = _read(reference)
-    wanted = {form for one in secrets for form in (_read(one)[0], _alike(one.encode(errors="surrogateescape")))}
-    spans = sorted((starts[at], starts[at + len(one)]) for one in wanted for at in _places(seen, one))
+    wanted = {form for text in secrets for form in (_read(text)[0], _alike(text.encode(errors="surrogateescape")))}
+    spans = sorted((starts[at], starts[at + len(form)]) for form in wanted for at in _places(seen, form))
     if not spans:
         return reference
     raw, masked, done = reference.encode(errors="surrogateescape"), bytearray(), 0

@@ -1,8 +1,8 @@
 """Checks the head of a request before the gateway acts on it, and writes heads as bytes.
 
-aiohttp's parser accepts more than these checks do. Our own server checks each request before it handles it; under another
-server, `strict` in `gateway.middleware.request_message` does. The fast path, which has no parser, calls `check_fields` with
-the lines that it has read (`server/request_lines.py`).
+aiohttp's parser accepts more than these checks do. Our own server checks each request before it handles it; under
+another server, `strict` in `gateway.middleware.request_message` does. The fast path, which has no parser, calls
+`check_fields` with the lines that it has read (`server/request_lines.py`).
 """
 
 import re
@@ -128,7 +128,8 @@ WEBSOCKET: Final = "websocket"
 
 
 def upgrade_asked_for(request: "web.Request") -> str | None:
-    """Return ``websocket`` if the caller asks for it alone, else None; other protocols, such as h2c, are never accepted."""
+    """Return ``websocket`` if the caller asks for it alone, else None;
+    other protocols, such as h2c, are never accepted."""
     wanted = request.headers.getall(hdrs.UPGRADE, None)
     if wanted is None:
         return None

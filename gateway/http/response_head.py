@@ -1,7 +1,8 @@
-"""Parses the head of an answer strictly: a head that two parsers could read differently is refused.
+"""Parses the head of a response strictly: a head that two parsers could read differently is refused.
 
 Why not a C parser (ADR 11): the available ones either accept what request smuggling needs (obs-fold, bare LF, control
-bytes) in production, or have no option for an answer to HEAD, which has no body. This parser also takes half their time.
+bytes) in production, or have no option for a response to HEAD, which has no body. This parser also takes half their
+time.
 """
 
 import re
@@ -34,7 +35,8 @@ class Malformed(ValueError):
 class ResponseHead:
     """A parsed head. `length`: the declared length, whether or not a body follows. `fields`: every line, unchanged.
 
-    `keep_s`: seconds for which the sender keeps the connection open after this answer; 0: it closes, None: not stated.
+    `keep_s`: seconds for which the sender keeps the connection open after this response;
+    0: it closes, None: not stated.
     """
 
     __slots__ = ("chunked", "fields", "keep_s", "length", "reason", "status")

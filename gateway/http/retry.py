@@ -1,6 +1,7 @@
 """Decides whether a request may be retried and after how long; reads Retry-After and similar fields.
 
-The protocol says which requests may be repeated (RFC 9110 §9.2.2), the provider says when, and the gateway limits how often.
+The protocol says which requests may be repeated (RFC 9110 §9.2.2), the provider says when,
+and the gateway limits how often.
 """
 
 import re
@@ -20,7 +21,8 @@ _MILLISECONDS_FROM: Final = 1e11  # larger epoch values are milliseconds: in sec
 
 
 def seconds_until(text: str, now: datetime) -> float | None:
-    """Return the seconds of a ``Retry-After``-like value, a number or an HTTP date; None if neither, 0 for a past date."""
+    """Return the seconds of a ``Retry-After``-like value, a number or an HTTP date;
+    None if neither, 0 for a past date."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         return min(float(text), LONGEST_S)
@@ -58,7 +60,7 @@ def _date(text: str) -> datetime | None:
 
 
 MAX_RETRIES: Final = 10
-LONGEST_WAIT_S: Final = 30.0  # if the provider asks for a longer wait, its answer goes to the caller, who decides
+LONGEST_WAIT_S: Final = 30.0  # if the provider asks for a longer wait, the caller gets its response and decides
 ALL_WAITS_S: Final = 60.0
 FIRST_WAIT_S: Final = 0.5
 SPREAD: Final = 0.1  # jitter: maximum fraction added to a wait, so that waiting callers do not retry together
@@ -71,14 +73,14 @@ _STATUSES: Final = re.compile(r"(?P<first>[1-9])xx|(?P<low>[1-9][0-9]{2})(?:-(?P
 def repeatable(method: str, *, keyed: bool, kept: bool, sent: bool) -> bool:
     """Return whether the request can be sent again without a second effect at the provider.
 
-    `keyed`: the request has an Idempotency-Key; `kept`: the part of its body read so far is still buffered; `sent`: a byte
-    of the request may have reached the provider.
+    `keyed`: the request has an Idempotency-Key; `kept`: the part of its body read so far is still buffered; `sent`: a
+    byte of the request may have reached the provider.
     """
     return kept and (not sent or keyed or method in IDEMPOTENT)
 
 
 def may_lead_to_more(status: int, *, retries: bool) -> bool:
-    """Return whether another attempt may follow this answer.
+    """Return whether another attempt may follow a response with this status.
 
     A 401 may lead to an attempt with a newer token, and an error to a retry if `retries` are left.
     """
@@ -87,7 +89,7 @@ def may_lead_to_more(status: int, *, retries: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A provider's retry rules: which answers ask for another attempt, and which header fields say when.
+    """A provider's retry rules: which responses ask for another attempt, and which header fields say when.
 
     Lower-case names of header fields: `after` hold a number of seconds, `at` a point in time, `remaining` the number of
     calls left.
@@ -110,18 +112,18 @@ class Rules:
     ) -> "Rules":
         """Return the entry's ``proxy.retry`` with the caller's ``Retry-On`` added. `error_code` replaces `USUAL`."""
         codes = USUAL if error_code is None else tuple(filter(None, map(statuses, error_code)))
-        asked = tuple(range(status, status + 1) for status in retry_on)
-        return cls(codes + asked, _names(after), _names(at), remaining.lower() if remaining else None)
+        added = tuple(range(status, status + 1) for status in retry_on)
+        return cls(codes + added, _names(after), _names(at), remaining.lower() if remaining else None)
 
     def wanted(self, status: int, fields: Fields) -> bool:
-        """Return whether this answer asks for another attempt."""
-        return status >= 400 and (any(status in some for some in self.statuses) or self._used_up(_lower(fields)))
+        """Return whether this response asks for another attempt."""
+        return status >= 400 and (any(status in codes for codes in self.statuses) or self._used_up(_lower(fields)))
 
     def requested_wait_s(self, status: int, fields: Fields, now: datetime) -> float | None:
-        """Return the longest wait in seconds that the answer asks for; None if it names none.
+        """Return the longest wait in seconds that the response asks for; None if it names none.
 
-        The entry's fields count only on answers about a rate limit: many providers send them with every answer, and a 502
-        is unrelated to the time when the quota resets.
+        The entry's fields count only on a 4xx, a 503 or a used-up quota: many providers send them with every response,
+        and a 502 is unrelated to the time when the quota resets.
         """
         lines = _lower(fields)
         waits = [seconds_until(value, now) for value in lines.get("retry-after", ())]
@@ -153,11 +155,11 @@ def wait_s(
     longest_s: float = LONGEST_WAIT_S,
     all_s: float = ALL_WAITS_S,
 ) -> float | None:
-    """Return the seconds before retry number `retry` (from 1); None: the wait is too long, pass the answer on.
+    """Return the seconds before retry number `retry` (from 1); None: the wait is too long, pass the response on.
 
-    `asked_s`: the wait that the provider asked for. `chance`: random, 0 … 1, for jitter; without `asked_s` the wait is spread
-    over a whole interval, which doubles with each retry. `waited_s`: seconds that this request has waited so far; the total
-    is limited to `all_s`, each asked wait to `longest_s`.
+    `asked_s`: the wait that the provider asked for. `chance`: random, 0 … 1, for jitter; without `asked_s` the wait is
+    spread over a whole interval, which doubles with each retry. `waited_s`: seconds that this request has waited so
+    far; the total is limited to `all_s`, each asked wait to `longest_s`.
     """
     if asked_s is None:
         wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), LONGEST_WAIT_S) * chance

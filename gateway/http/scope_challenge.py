@@ -1,4 +1,4 @@
-"""Reads the missing scopes from a 403 answer to a token without them (RFC 6750 §3.1)."""
+"""Reads the missing scopes from a 403 to a token without them (RFC 6750 §3.1)."""
 
 import re
 from typing import Final
@@ -15,7 +15,7 @@ _FIELD_CHARS: Final = 8192
 
 
 def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
-    """Return the scopes that the token lacks; None if the answer is not about scopes, empty if it names none."""
+    """Return the scopes that the token lacks; None if the response is not about scopes, empty if it names none."""
     if status != 403:
         return None
     for name, value in fields:

@@ -1,4 +1,4 @@
-"""Reduces a provider's answer: selects by JMESPath and cuts to a maximum size; JSON stays valid JSON. No I/O.
+"""Reduces a provider's response: selects by JMESPath and cuts to a maximum size; JSON stays valid JSON. No I/O.
 
 Used by the MCP tools, and by ``Gateway-Select`` and ``Gateway-Max-Bytes`` of a proxied call.
 """
@@ -30,11 +30,11 @@ def needs_thread(body: bytes, select: ParsedResult | None) -> bool:
 
 @dataclass(slots=True)
 class ShapedBody:
-    """The reduced answer: its `text`, and for a JSON answer (`of_json`) also its `value`.
+    """The reduced response: its `text`, and for a JSON response (`of_json`) also its `value`.
 
-    `whole`: nothing was cut; else `cut_to` says how much is left. `is_text`: False for files and images, whose content is
-    left out. `unselected`: the expression was not applied, since the answer is not JSON. `fault`: why the expression does not
-    fit.
+    `whole`: nothing was cut; else `cut_to` says how much is left. `is_text`: False for files and images, whose content
+    is left out. `unselected`: the expression was not applied, since the response is not JSON. `fault`: why the
+    expression does not fit.
     """
 
     text: str
@@ -71,7 +71,8 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
 
 
 def _document(body: bytes) -> Any:
-    """Parse the body. A lone surrogate, which is not valid in our answers, becomes a question mark. Raises ValueError."""
+    """Parse the body. A lone surrogate, which is not valid in our responses, becomes a question mark.
+    Raises ValueError."""
     document = json.loads(body)
     if b"\\ud" in body or b"\\uD" in body:
         document = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
@@ -82,7 +83,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 
 
 def _json(document: Any, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
-    """Select from a JSON answer and cut the result. Raises ValueError for numbers that JSON does not allow."""
+    """Select from a JSON response and cut the result. Raises ValueError for numbers that JSON does not allow."""
     if select is not None:
         try:
             document = selected(select, document, values_in(body))
@@ -95,8 +96,8 @@ def _json(document: Any, body: bytes, select: ParsedResult | None, max_bytes: in
 
 
 def _within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
-    """Return `value` as compact JSON; None if that exceeds `max_bytes`. Unless `small`, encoding stops at the limit, since a
-    selection may be larger than the answer."""
+    """Return `value` as compact JSON; None if that exceeds `max_bytes`. Unless `small`, encoding stops at the limit,
+    since a selection may be larger than the response."""
     pieces: list[str] = []
     size = 0
     for piece in (_ENCODER.encode(value),) if small else _ENCODER.iterencode(value):
@@ -115,7 +116,7 @@ def _first_part(document: Any, max_bytes: int) -> ShapedBody:
             return _cut(items, f"{len(items)} of {len(document)} items")
     if isinstance(document, dict):
         lists = {name: value for name, value in document.items() if isinstance(value, list) and value}
-        name = max(lists, key=lambda one: len(lists[one]), default=None)
+        name = max(lists, key=lambda member: len(lists[member]), default=None)
         if name is not None:
             rest = {other: [] if other == name else value for other, value in document.items()}
             head = _within(rest, max_bytes)
@@ -128,15 +129,15 @@ def _first_part(document: Any, max_bytes: int) -> ShapedBody:
 
 
 def _items_within(items: list[Any], max_bytes: int) -> list[Any]:
-    taken: list[Any] = []
+    fitting: list[Any] = []
     left = max_bytes - 2
     for item in items:
         text = _within(item, max(left, 0))
         if text is None:
             break
         left -= len(text.encode()) + 1
-        taken.append(item)
-    return taken
+        fitting.append(item)
+    return fitting
 
 
 def _cut(value: Any, cut_to: str) -> ShapedBody:

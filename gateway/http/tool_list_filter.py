@@ -1,4 +1,5 @@
-"""Removes the tools that a caller may not call from an MCP server's ``tools/list`` answer, JSON or event stream. No I/O."""
+"""Removes the tools that a caller may not call from an MCP server's ``tools/list`` response, JSON or event stream.
+No I/O."""
 
 import json
 import re
@@ -13,7 +14,7 @@ Shows = Callable[[str], bool]
 MOST_EVENT: Final = 4 << 20
 MOST_VALUES: Final = 250_000  # values of a list: its JSON is parsed in one call, during which no other thread runs
 MOST_LINES: Final = 50_000  # lines of an event
-DEAR_BYTES: Final = 4096
+INLINE_STREAM_BYTES: Final = 4096
 """A larger part of a stream is not filtered on the event loop, since it may hold a thousand events."""
 BOM: Final = b"\xef\xbb\xbf"
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\r\n\n|\n\r\n|\n\r|\r\r\n")
@@ -21,7 +22,8 @@ _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 def filtered_json(body: bytes, shows: Shows) -> bytes:
-    """Return `body` with only the tools that `shows` accepts; unchanged if it has no tool list. Raises MalformedResponse."""
+    """Return `body` with only the tools that `shows` accepts; unchanged if it has no tool list.
+    Raises MalformedResponse."""
     if not body.strip():
         return body
     if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
@@ -38,13 +40,13 @@ def filtered_json(body: bytes, shows: Shows) -> bytes:
 def _filter(value: Any, shows: Shows) -> bool:
     """Remove tools from `value`; return whether any was removed."""
     if isinstance(value, list):
-        taken = [_filter(one, shows) for one in value]
-        return any(taken)
+        filtered = [_filter(item, shows) for item in value]
+        return any(filtered)
     result = value.get("result") if isinstance(value, dict) else None
     tools = result.get("tools") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(tools, list):
         return False
-    result["tools"] = [one for one in tools if _is_shown(one, shows)]
+    result["tools"] = [tool for tool in tools if _is_shown(tool, shows)]
     return len(result["tools"]) < len(tools)
 
 
@@ -54,8 +56,8 @@ def _is_shown(tool: Any, shows: Shows) -> bool:
 
 
 class StreamEventFilter:
-    """Filters an event stream piece by piece (https://html.spec.whatwg.org/multipage/server-sent-events.html). It buffers
-    one event, of at most `MOST_EVENT` bytes."""
+    """Filters an event stream piece by piece (https://html.spec.whatwg.org/multipage/server-sent-events.html). It
+    buffers one event, of at most `MOST_EVENT` bytes."""
 
     def __init__(self, shows: Shows) -> None:
         self._shows = shows
@@ -64,7 +66,7 @@ class StreamEventFilter:
 
     def needs_thread(self, piece: bytes) -> bool:
         """Return whether `feed` with this piece would block the event loop for too long."""
-        return len(self._held) + len(piece) > DEAR_BYTES
+        return len(self._held) + len(piece) > INLINE_STREAM_BYTES
 
     def feed(self, piece: bytes) -> bytes:
         """Return the events that `piece` completes, filtered. Raises MalformedResponse."""

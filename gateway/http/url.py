@@ -1,7 +1,7 @@
 """Builds the target of the provider's request from the proxied call's target, byte for byte; finds dot segments.
 
-No URL library touches the path or the query: each library normalises something, and that may break a signature over the
-original bytes.
+No URL library touches the path or the query: each library normalises something,
+and that may break a signature over the original bytes.
 """
 
 import re
@@ -44,8 +44,8 @@ _NOT_A_TARGET: Final = re.compile(r"[^!-~]|[\\#]")
 
 
 class Rest(NamedTuple):
-    """The target after the mount prefix and ``/proxy``. `path` is empty or begins with ``/``, `query` is empty or begins
-    with ``?``."""
+    """The target after the mount prefix and ``/proxy``. `path` is empty or begins with ``/``, `query` is empty or
+    begins with ``?``."""
 
     path: str
     query: str
@@ -54,18 +54,19 @@ class Rest(NamedTuple):
 def origin_form(target: str, host: str) -> str:
     """Return the target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); ``*`` stays.
 
-    `host`: the value of Host, already checked by `request_head`. A host that `parse_authority` refuses, such as ``my_gw``,
-    must be equal as text.
+    `host`: the value of Host, already checked by `request_head`. A host that `parse_authority` refuses, such as
+    ``my_gw``, must be equal as text.
 
-    Raises InvalidRequest ``bad_framing`` if an absolute target's authority differs from Host (a default port may be absent).
+    Raises InvalidRequest ``bad_framing`` if an absolute target's authority differs from Host (a default port may be
+    absent).
     """
     if target.startswith(("/", "*")):
         return target
     absolute = ABSOLUTE.match(target)
     if absolute is not None:
         scheme, authority = absolute["scheme"].lower(), absolute["authority"]
-        asked = parse_authority(scheme, authority)
-        if authority.lower() == host.lower() or (asked is not None and asked == parse_authority(scheme, host)):
+        parsed = parse_authority(scheme, authority)
+        if authority.lower() == host.lower() or (parsed is not None and parsed == parse_authority(scheme, host)):
             rest = target[absolute.end() :]
             return rest if rest.startswith("/") else f"/{rest}"
     raise InvalidRequest(
@@ -74,15 +75,15 @@ def origin_form(target: str, host: str) -> str:
 
 
 def rest_of(target: str, mounted_at: str, shown: str | None = None) -> Rest:
-    """Return the path and query to request from the provider. `mounted_at`: the literal start of the target, for example
-    ``/gateway/proxy``; `shown`: text for it in error messages, if it is secret.
+    """Return the path and query to request from the provider. `mounted_at`: the literal start of the target, for
+    example ``/gateway/proxy``; `shown`: text for it in error messages, if it is secret.
 
-    Raises InvalidRequest ``bad_path`` for another start (``/%70roxy``), dot segments in any spelling, and bytes that
-    must be percent-encoded. The query may hold dot segments.
+    Raises InvalidRequest ``bad_path`` for another start (``/%70roxy``), dot segments in any spelling, and characters
+    that must be percent-encoded. The query may hold dot segments.
     """
     if _NOT_A_TARGET.search(target):
         raise InvalidRequest(
-            "bad_path", "Percent-encode control characters, spaces, '\\', '#' and all that is not ASCII in the address."
+            "bad_path", "Percent-encode control characters, spaces, '\\', '#' and all that is not ASCII in the URL."
         )
     rest = target.removeprefix(mounted_at)
     if not target.startswith(mounted_at) or rest[:1] not in ("", "/", "?"):
@@ -94,7 +95,8 @@ def rest_of(target: str, mounted_at: str, shown: str | None = None) -> Rest:
 
 
 def join(base_path: str, rest: Rest) -> str:
-    """Return the target for the provider. `base_path` has no trailing slash; an empty `rest.path` means the base itself."""
+    """Return the target for the provider. `base_path` has no trailing slash;
+    an empty `rest.path` means the base itself."""
     return (base_path + rest.path or "/") + rest.query
 
 

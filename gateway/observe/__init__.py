@@ -10,6 +10,6 @@
     spans          turns records into spans, by OpenTelemetry's conventions
     call_queue     the queues behind `access_log`: write records to stderr and to the call log
 
-Always true: no secret, query, header value or body is written; a request never waits for its own record; a new metric is
-one entry in `metrics`, and docs/operations.md is tested against it.
+Always true: no secret, query, header value or body is written; a request never waits for its own record; a new metric
+is one entry in `metrics`, and docs/operations.md is tested against it.
 """

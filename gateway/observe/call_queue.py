@@ -30,7 +30,7 @@ BOUND: Final = 30_000
 MORE_FAILURES: Final = 10_000  # further rows, such as failures and refreshes, that are accepted beyond the bound
 BATCH: Final = 2000
 # rows are stored in multiples of this; the rest waits, because a small batch costs as much as a full one
-WHOLE: Final = 100
+MULTIPLE: Final = 100
 LINES: Final = 100  # lines formatted before other tasks get a turn
 EVERY_S: Final = 0.5
 REFUSED_EVERY_S: Final = 1.0
@@ -118,7 +118,8 @@ class CallQueue:
             counts[1] += 1
 
     def record_operation(self, operation: Operation) -> None:
-        """Queue the record of an operation without a caller's request: a refresh, authorization, delivery or webhook."""
+        """Queue the record of an operation without a caller's request:
+        a refresh, authorization, delivery or webhook."""
         if self._tracing is not None:
             self._tracing.record_operation(operation)
         if self.stored:
@@ -132,12 +133,12 @@ class CallQueue:
             self.record_operation(operation)
 
     def _wants(self, exchange: ExchangeRecord) -> bool:
-        return not _went_well(exchange) or self.sample >= 1 or random.random() < self.sample  # noqa: S311 (nothing depends on it)
+        return not _is_success(exchange) or self.sample >= 1 or random.random() < self.sample  # noqa: S311
 
     def _store(self, record: ExchangeRecord | Operation) -> None:
         """Queue the record, or drop it. Successful calls are dropped first; other records may exceed the bound."""
         waiting = self.waiting
-        if waiting < self._bound or (waiting < self._bound + MORE_FAILURES and not _went_well(record)):
+        if waiting < self._bound or (waiting < self._bound + MORE_FAILURES and not _is_success(record)):
             self._rows.append(record)
         else:
             self.dropped += 1
@@ -158,7 +159,7 @@ class CallQueue:
                 self.unwritable = None
             except GatewayError as fault:
                 self._log_unwritable(fault.message, None)
-            except Exception as fault:  # noqa: BLE001 (the next time may do better)
+            except Exception as fault:  # noqa: BLE001 (the next attempt may succeed)
                 self._log_unwritable(str(fault), fault)
 
     def _turn_hour(self) -> None:
@@ -192,13 +193,13 @@ class CallQueue:
             waiting = list(counted.items())
             begins = datetime.fromtimestamp(hour * HOUR_S, UTC)
             while waiting:
-                some, waiting = waiting[:USES_AT_ONCE], waiting[USES_AT_ONCE:]
+                batch, waiting = waiting[:USES_AT_ONCE], waiting[USES_AT_ONCE:]
                 try:
                     await self._use_sink.add_many(
-                        [UseCount(begins, UseKey(*key), calls, failed) for key, (calls, failed) in some]
+                        [UseCount(begins, UseKey(*key), calls, failed) for key, (calls, failed) in batch]
                     )
                 except BaseException:
-                    self._put_back(hour, [*some, *waiting])
+                    self._put_back(hour, [*batch, *waiting])
                     raise
 
     def _put_back(self, hour: int, counted: Sequence[tuple[tuple[str, str, str, int], list[int]]]) -> None:
@@ -213,7 +214,7 @@ class CallQueue:
         self._turn_hour()
         await self._try_uses()
         while self._rows and self._sink is not None:
-            await self._write_rows(whole=1)
+            await self._write_rows(multiple=1)
 
     async def close(self) -> None:
         """Write the remaining records; if the store fails, records are lost, never requests."""
@@ -229,31 +230,31 @@ class CallQueue:
     def _log_unwritable(self, why: str, fault: Exception | None) -> None:
         """Log, once until it recovers, that the call log cannot be written. The records stay queued."""
         if self.unwritable is None:
-            log.warning("call_log_unwritable", detail=why, effect="calls go on and are not logged", exc_info=fault)
+            log.warning("call_log_unwritable", detail=why, effect="calls continue and are not logged", exc_info=fault)
         self.unwritable = why
 
     async def _write_lines(self) -> None:
         due = len(self._lines)
         while due > 0:
-            some = [self._lines.popleft() for _ in range(min(due, LINES))]
-            due -= len(some)
+            batch = [self._lines.popleft() for _ in range(min(due, LINES))]
+            due -= len(batch)
             if logs.wants_lines():
-                logs.write_lines([as_line(exchange) for exchange in some])
+                logs.write_lines([as_line(exchange) for exchange in batch])
             else:
-                logs.write_many([as_event(exchange) for exchange in some])
+                logs.write_many([as_event(exchange) for exchange in batch])
             if due:
                 await asyncio.sleep(0)
 
-    async def _write_rows(self, whole: int = WHOLE) -> None:
-        """Store the records queued now.
+    async def _write_rows(self, multiple: int = MULTIPLE) -> None:
+        """Store the records queued now: if there are more than `multiple`, only a multiple of it.
 
         Records that arrive meanwhile wait for the next time: otherwise a loaded store would get endless small batches,
         each of which costs a commit.
         """
         async with self._writing:
             due = self.waiting
-            if due > whole:
-                due -= due % whole
+            if due > multiple:
+                due -= due % multiple
             while due > 0 and self._sink is not None:
                 batch = list(islice(self._rows, min(due, BATCH)))
                 await self._sink.add_many(batch)
@@ -262,8 +263,8 @@ class CallQueue:
                 due -= len(batch)
 
 
-def _went_well(record: ExchangeRecord | Operation) -> bool:
-    """Return whether the record is of a call that went well."""
+def _is_success(record: ExchangeRecord | Operation) -> bool:
+    """Return whether the record is of a successful call: a status below 400 and no error."""
     return isinstance(record, ExchangeRecord) and record.status < 400 and record.error_code is None
 
 

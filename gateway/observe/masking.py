@@ -35,7 +35,7 @@ SECRET_TEXT: Final = re.compile(
     rf"|(?P<name>(?:secret|token|password|passwd|passphrase|api_?key|(?<!config)[_-]key|code|state|verifier){_BEFORE_VALUE})"
     rf"(?:(?P<value>{_QUOTED})|[^\s&'\",;}}]++)"
     rf"|(?P<scheme>(?:bearer|basic|token(?!\s++{_NO_TOKEN}))\s++)[^\s'\",;]++"
-    r"|://(?P<address>[^\s'\"]++)",
+    r"|://(?P<url>[^\s'\"]++)",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -86,14 +86,14 @@ def masked_text(text: str) -> str:
 
 
 def _hidden(found: re.Match[str]) -> str:
-    if found["address"] is not None:
-        return f"://{_masked_address(found['address'])}"
+    if found["url"] is not None:
+        return f"://{_masked_url(found['url'])}"
     quoted = found["line_value"] or found["value"] or ""
     return f"{found['line'] or found['name'] or found['scheme']}{quoted[:1]}{MASK}"
 
 
-def _masked_address(rest: str) -> str:
-    """Mask the part behind ``://``; its path may hold another address."""
+def _masked_url(rest: str) -> str:
+    """Mask user information and query in the part behind ``://``; its path may hold another URL."""
     end = min((place for mark in "?#" if (place := rest.find(mark)) >= 0), default=len(rest))
     shown = []
     for part in rest[:end].split("://"):

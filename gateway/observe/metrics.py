@@ -35,8 +35,8 @@ BOUNDS_MS: Final = (
 class Family:
     """A metric.
 
-    `labels`: in the order of a sample's values. `largest`: show the workers' number that is farthest from 0, not the
-    sum.
+    `labels`: in the order of a sample's values.
+    `largest`: show the workers' number that is farthest from 0, not the sum.
     """
 
     kind: Kind
@@ -64,33 +64,33 @@ FAMILIES: Final[dict[str, Family]] = {
     REQUESTS: Family(
         "counter",
         (*WHOSE, "method", "status", "error"),
-        "Proxied requests; error is the gateway's own code, empty where the provider's answer went out whole.",
+        "Proxied requests; error is the gateway's own code, empty if the provider's response was passed on completely.",
     ),
     DURATION: Family(
         "histogram",
         (*WHOSE, "part"),
-        "Time until the head of an answer: in the gateway, waiting for a token (where there was a wait), for upstream.",
+        "Time until the head of a response: in the gateway, waiting for a token (if there was a wait), for upstream.",
     ),
     "gateway_fast_path_requests_total": Family(
         "counter", (), "Proxied requests that left on the fast path; the others take the middleware chain."
     ),
     "gateway_fast_path_handed_over_total": Family(
-        "counter", (), "Those of them that the chain had to finish, as after a fault or a 401."
+        "counter", (), "Requests that the fast path began and the chain finished, for example after an error or a 401."
     ),
     OTHERS: Family(
         "counter",
         ("method", "status", "error"),
-        "Requests to the gateway's own API and pages, and those to /proxy without a good key.",
+        "Requests to the gateway's own API and pages, and those to /proxy without a valid key.",
     ),
     REFRESHES: Family(
         "counter",
         (*WHOSE, "outcome"),
-        "Refreshes of tokens: renewed, refused (for good), unavailable (tried again), failed (here).",
+        "Refreshes of tokens: renewed, refused (permanently), unavailable (retried), failed (in the gateway).",
     ),
     REFRESH_FAILURES: Family(
         "counter",
         (*WHOSE, "reason"),
-        "Refreshes that did not bring a token, by the token endpoint's error code or by ours.",
+        "Refreshes that returned no token, by the token endpoint's error code or the gateway's.",
     ),
     REFRESH_DURATION: Family("histogram", WHOSE, "Time that the token endpoint and the database took for a refresh."),
     REFRESH_WAITS: Family(
@@ -99,29 +99,31 @@ FAMILIES: Final[dict[str, Family]] = {
     REJECTED_CREDENTIALS: Family(
         "counter",
         (*WHOSE, "state"),
-        "Verdicts on credentials that a provider's API rejects on every call, by the state that the connection came to.",
+        "Connections whose state changed because a provider's API rejects their credential, by the new state.",
     ),
     DELIVERIES: Family(
         "counter",
         ("environment", "outcome"),
-        "Attempts to deliver an event: delivered, failed (tried again), dead (given up).",
+        "Attempts to deliver an event: delivered, failed (will be retried), dead (given up).",
     ),
     "gateway_events_pending": Family("gauge", ("environment",), "Events that wait to be delivered."),
-    "gateway_events_oldest_seconds": Family("gauge", ("environment",), "How long the oldest of them has waited."),
+    "gateway_events_oldest_seconds": Family(
+        "gauge", ("environment",), "How long the oldest event has waited to be delivered."
+    ),
     "gateway_upstream_connections": Family(
         "gauge", ("provider", "state"), "Connections to providers: busy, idle (kept for the next request) or dialling."
     ),
     "gateway_upstream_connections_waited_for": Family(
-        "gauge", ("provider",), "Requests that wait for a connection, because as many are open as there may be."
+        "gauge", ("provider",), "Requests that wait for a connection because the maximum number is open."
     ),
     "gateway_upstream_outstanding": Family(
-        "gauge", ("provider",), "Requests to providers whose answer has not begun (egress.limits.outstanding)."
+        "gauge", ("provider",), "Requests to providers whose response has not begun (egress.limits.outstanding)."
     ),
     "gateway_upstream_waiting": Family(
         "gauge", ("provider",), "Requests that wait until fewer are outstanding (egress.limits.waiting)."
     ),
     "gateway_upstream_breakers_open": Family(
-        "gauge", ("provider",), "Origins with an open circuit breaker, because they did not answer, in each worker."
+        "gauge", ("provider",), "Origins with an open circuit breaker, because they did not respond, in each worker."
     ),
     "gateway_stored_secrets_unreadable_total": Family(
         "counter",
@@ -136,84 +138,88 @@ FAMILIES: Final[dict[str, Family]] = {
     "gateway_clock_offset_seconds": Family(
         "gauge",
         (),
-        "How far the database's clock is ahead of this machine's, the worker that is farthest off; 0 with SQLite.",
+        "Seconds that the database's clock is ahead of this machine's, in the worker that differs most; 0 with SQLite.",
         largest=True,
     ),
     "gateway_failover_reconciling": Family(
-        "gauge", (), "Workers that refresh no token, since not all processes have written back theirs after a failover."
+        "gauge",
+        (),
+        "Workers that refresh no tokens until all processes have written theirs back after a failover.",
     ),
     "gateway_refresh_journal_unwritable": Family(
         "gauge",
         (),
-        "Workers whose token endpoints' replies cannot be journalled: a process that is killed may lose a token.",
+        "Workers that cannot journal token endpoints' responses: a process that is killed may lose a token.",
     ),
     "gateway_connections": Family("gauge", ("environment", "state"), "End users' connections, by state."),
     "gateway_connections_ending": Family(
         "gauge",
         ("environment", "within_days"),
-        "Connections that end within so many days, and no refresh prevents it: 1, 7 and 30, each with those before.",
+        "Connections that end within 1, 7 or 30 days and that no refresh can extend; 7 includes 1, 30 includes both.",
     ),
     "gateway_keep_alive_overdue_seconds": Family(
         "gauge",
         ("environment", "state"),
-        "How long the connection has waited that is to be kept alive by a refresh and is furthest behind.",
+        "How overdue the most overdue keep-alive refresh of a connection is.",
     ),
-    "gateway_store_away": Family("gauge", (), "1 while the shared database does not answer.", largest=True),
+    "gateway_store_away": Family("gauge", (), "1 while the shared database does not respond.", largest=True),
     "gateway_database_accesses_total": Family(
         "counter", ("access",), "Reads and writes of the database: read, write (a transaction)."
     ),
     "gateway_database_wait_seconds_total": Family(
-        "counter", ("access",), "How long they waited in all for a connection of the pool, or for the turn of a write."
+        "counter", ("access",), "Total time that database accesses waited for a pool connection or for the write lock."
     ),
     "gateway_prune_success_timestamp_seconds": Family(
         "gauge",
         ("what",),
-        "When what has expired was last removed, in seconds since 1970: store, call_log, audit.",
+        "When expired records were last removed, in seconds since 1970: store, call_log, audit.",
         largest=True,
     ),
     "gateway_backup_success_timestamp_seconds": Family(
         "gauge",
         (),
-        "When gateway backup last copied this SQLite database, in seconds since 1970; absent before, and on PostgreSQL.",
+        "When gateway backup last copied this SQLite database, in seconds since 1970; absent before that.",
         largest=True,
     ),
     "gateway_audit_not_sealed": Family(
-        "gauge", (), "1 while audit records wait for their place in the chain because that fails.", largest=True
+        "gauge", (), "1 while audit records cannot be placed in the hash chain.", largest=True
     ),
     "gateway_event_loop_lag_seconds": Family(
         "gauge",
         (),
-        "The longest that a worker's event loop kept others waiting in a quarter of a minute, of the slowest worker.",
+        "Longest time that an event loop was blocked in the last 15 seconds, for the slowest worker.",
         largest=True,
     ),
     "gateway_client_connections": Family("gauge", (), "Connections from clients that are open."),
-    TURNED_AWAY: Family(
-        "counter", (), "Connections of clients refused because as many were open as server.limits.connections allows."
-    ),
+    TURNED_AWAY: Family("counter", (), "Client connections refused because server.limits.connections was reached."),
     "gateway_live_connections": Family("gauge", (), "End users' connections kept in memory, in each worker."),
     "gateway_request_log_dropped_total": Family(
-        "counter", (), "Records of requests that were dropped because writing them did not keep up."
+        "counter", (), "Records of requests that were dropped because they could not be written fast enough."
     ),
-    "gateway_spans_exported_total": Family("counter", (), "Spans that the collector has taken."),
+    "gateway_spans_exported_total": Family("counter", (), "Spans that the collector has accepted."),
     "gateway_spans_dropped_total": Family(
         "counter",
         ("reason",),
-        "Spans that were not exported: queue_full (the exporting does not keep up), not_exported (the collector is away or "
-        "refuses them).",
+        "Spans that were not exported: queue_full (the exporter is too slow), not_exported (the collector cannot be "
+        "reached or refuses them).",
     ),
-    RELOADS: Family("counter", ("outcome",), "Reloads of the configuration: taken, by each worker, or refused."),
+    RELOADS: Family(
+        "counter", ("outcome",), "Reloads of the configuration: taken (applied, counted by each worker) or refused."
+    ),
     CATALOG_RELOADS: Family(
         "counter",
         ("outcome",),
-        "Changes of catalog files while the gateway serves: taken, or refused. Counted by one worker.",
+        "Changes of catalog files while the gateway serves: taken (applied) or refused. Counted by one worker.",
     ),
     INVALID_KEYS: Family("counter", (), "Requests with a key or capability that is unknown, expired or revoked."),
     "gateway_workers": Family("gauge", (), "Processes that serve."),
-    "gateway_process_cpu_seconds_total": Family("counter", (), "CPU time of these processes, user and system."),
-    "gateway_process_resident_memory_bytes": Family("gauge", (), "Resident memory of these processes."),
-    "gateway_process_open_fds": Family("gauge", (), "Open file descriptors of these processes."),
-    "gateway_process_max_fds": Family("gauge", (), "How many they may have open, together."),
-    "gateway_workers_wanted": Family("gauge", (), "Processes that are to serve."),
+    "gateway_process_cpu_seconds_total": Family("counter", (), "CPU time of the gateway's processes, user and system."),
+    "gateway_process_resident_memory_bytes": Family("gauge", (), "Resident memory of the gateway's processes."),
+    "gateway_process_open_fds": Family("gauge", (), "Open file descriptors of the gateway's processes."),
+    "gateway_process_max_fds": Family(
+        "gauge", (), "Maximum number of open file descriptors of the gateway's processes, together."
+    ),
+    "gateway_workers_wanted": Family("gauge", (), "Processes that should serve (server.workers)."),
     "gateway_start_time_seconds": Family("gauge", (), "When the gateway started, in seconds since 1970."),
     "process_cpu_seconds_total": Family("counter", (), "As gateway_process_cpu_seconds_total."),
     "process_resident_memory_bytes": Family("gauge", (), "As gateway_process_resident_memory_bytes."),
@@ -314,7 +320,7 @@ class Board:
 
 Whose: TypeAlias = tuple[str, str]
 Response: TypeAlias = tuple[str, int, str | None]
-Split: TypeAlias = tuple[dict[Response, int], int]  # cells of its answers; first cell of its histograms
+Split: TypeAlias = tuple[dict[Response, int], int]  # cells of its responses; first cell of its histograms
 Sample: TypeAlias = tuple[Key, float]
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -350,7 +356,7 @@ class Metrics:
         self._named = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
         self._others: dict[Response, int] = {}
         self._places: dict[Key, int] = {}
-        self._begun_with: dict[Key, float] = {}
+        self._first_values: dict[Key, float] = {}
         self._full = False
 
     def ask_again(self) -> None:
@@ -399,14 +405,14 @@ class Metrics:
         for read in self._watched:
             for key, number in read():
                 values[key] = values.get(key, 0.0) + number
-        for key in self._begun_with.keys() - values.keys():
+        for key in self._first_values.keys() - values.keys():
             if FAMILIES[key[0]].kind == "gauge":
                 self._cells[self._place(key)] = 0.0
         for key, number in values.items():
             at = self._place(checked(key, "gauge", "counter"))
-            if key not in self._begun_with:  # a counter continues from the previous process's number
-                self._begun_with[key] = self._cells[at] if FAMILIES[key[0]].kind == "counter" else 0.0
-            self._cells[at] = self._begun_with[key] + number
+            if key not in self._first_values:  # a counter continues from the previous process's number
+                self._first_values[key] = self._cells[at] if FAMILIES[key[0]].kind == "counter" else 0.0
+            self._cells[at] = self._first_values[key] + number
         self._cells[SEEN_AT] = clock.monotonic()
 
     def _first_of_its_kind(self, exchange: ExchangeRecord) -> int:
@@ -450,7 +456,7 @@ class Metrics:
 
 
 def spelled(response: Response) -> Response:
-    """Return the answer with each unlisted value replaced by a listed one."""
+    """Return the response with each unlisted value replaced by a listed one."""
     method, status, error = response
     return (
         method if method in METHODS else OTHER,

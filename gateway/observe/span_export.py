@@ -1,8 +1,8 @@
 """A bounded queue, and a thread that makes spans of its records and sends them by OTLP over HTTP.
 
 Imported only if tracing is on. A collector that is down, slow or hostile costs only spans, which are counted: requests
-never wait for it, its answers are read up to a small limit, and redirects are not followed, since the request's header
-fields may hold a key.
+never wait for it, its responses are read up to a small limit, and redirects are not followed, since the request's
+header fields may hold a key.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 
 class BoundedSession(requests.Session):
-    """Reads at most `RESPONSE_BYTES` of a collector's answer, for at most `RESPONSE_S`.
+    """Reads at most `RESPONSE_BYTES` of a collector's response, for at most `RESPONSE_S`.
 
     Ignores proxies and passwords in the environment.
     """
@@ -70,8 +70,8 @@ class BoundedSession(requests.Session):
 class SpanExport:
     """Exports spans. `dropped`: spans that were not exported, by reason. Both counters only rise.
 
-    Reads OTEL_BSP_SCHEDULE_DELAY, _MAX_QUEUE_SIZE and _MAX_EXPORT_BATCH_SIZE itself; OpenTelemetry reads all other
-    variables.
+    Reads OTEL_BSP_SCHEDULE_DELAY, _MAX_QUEUE_SIZE and _MAX_EXPORT_BATCH_SIZE itself;
+    OpenTelemetry reads all other variables.
     """
 
     def __init__(self, environ: Mapping[str, str], *, connection_ids: bool = False) -> None:
@@ -115,7 +115,7 @@ class SpanExport:
         left = sum(spans_in(record) for record, _ in list(self._waiting))
         if left:
             self.dropped[NOT_TAKEN] += left
-            log.warning("spans_lost", spans=left, detail="The collector has not taken them by the end.")
+            log.warning("spans_lost", spans=left, detail="The collector had not accepted them at the stop.")
 
     # ── in the thread ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,28 +140,28 @@ class SpanExport:
         return spans
 
     def _export(self, spans: list[ReadableSpan]) -> bool:
-        """Export the spans; return whether the collector has taken them."""
+        """Export the spans; return whether the collector has accepted them."""
         try:
-            taken = self._exporter.export(spans) is SpanExportResult.SUCCESS
+            accepted = self._exporter.export(spans) is SpanExportResult.SUCCESS
         except Exception as fault:  # noqa: BLE001 (whatever goes wrong, the next batch may succeed)
             self._complain(repr(fault))
-            taken = False
-        if taken:
+            accepted = False
+        if accepted:
             self.exported += len(spans)
             if self._complained_at is not None:
                 self._complained_at = None
                 log.info("spans_exported_again", endpoint=self.origin)
         else:
             self.dropped[NOT_TAKEN] += len(spans)
-            self._complain("The collector does not answer, or refuses them.")
-        return taken
+            self._complain("The collector does not respond, or refuses them.")
+        return accepted
 
     def _complain(self, why: str) -> None:
         now = time.monotonic()
         if self._complained_at is None or now - self._complained_at >= AGAIN_S:
             self._complained_at = now
             log.warning(
-                "spans_not_exported", endpoint=self.origin, detail=why, effect="calls go on; their spans are dropped"
+                "spans_not_exported", endpoint=self.origin, detail=why, effect="calls continue; their spans are dropped"
             )
 
 

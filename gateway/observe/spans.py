@@ -30,7 +30,7 @@ KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE
 OTHER_METHOD: Final = "_OTHER"  # the conventions' name for an unknown method
 MOUNT: Final = "/proxy"
 ANY_PATH: Final = "/{path}"
-CUT: Final = "cut"  # the provider's answer broke off
+CUT: Final = "cut"  # the provider's response was incomplete
 REFRESH_OUTCOMES: Final = {True: "refused", False: "unavailable"}
 
 Attributes = dict[str, str | int | float | bool]
@@ -89,12 +89,12 @@ class SpanMaker:
         if self._connection_ids:
             _add(attributes, "gateway.connection_id", exchange.connection_id)
         failed = exchange.status >= 500 or exchange.error_code in (CUT, "stopped")
-        named = "HTTP" if method == OTHER_METHOD else method
-        named = named if route is None else f"{named} {route}"
+        name = "HTTP" if method == OTHER_METHOD else method
+        name = name if route is None else f"{name} {route}"
         if call.mcp is not None:
-            named, failed = _of_message(call.mcp, attributes), failed or call.mcp.error is not None
+            name, failed = _of_message(call.mcp, attributes), failed or call.mcp.error is not None
         yield self._span(
-            named,
+            name,
             call,
             call.span_id,
             call.parent_id,
@@ -103,7 +103,7 @@ class SpanMaker:
             attributes,
             failed=failed,
             remote=True,
-            links=[_link(one) for one in call.waited_for if one.exported],
+            links=[_link(refresh) for refresh in call.waited_for if refresh.exported],
         )
         for number, attempt in enumerate(call.attempts):
             last = number + 1 == len(call.attempts)
@@ -120,7 +120,8 @@ class SpanMaker:
         *,
         last: bool,
     ) -> ReadableSpan:
-        """Return an attempt's span. It ends with the call if its answer was passed on, else with the answer's head."""
+        """Return an attempt's span. It ends with the call if its response was passed on, else with the response's
+        head."""
         method = exchange.method if exchange.method in KNOWN_METHODS else OTHER_METHOD
         began = start + round((attempt.began - call.began) * _NS)
         if attempt.ended is None or (last and attempt.error is None):
@@ -169,10 +170,10 @@ class SpanMaker:
         span_id = new_span_id()
         if trace is not None:
             span_id = trace.span_id
-            asked = trace.began if trace.asked is None else trace.asked
-            attributes["gateway.refresh.waited_ms"] = round((asked - trace.began) * 1000, 3)
+            requested_at = trace.began if trace.asked is None else trace.asked
+            attributes["gateway.refresh.waited_ms"] = round((requested_at - trace.began) * 1000, 3)
             if trace.ended is not None:
-                started = end - round((trace.ended - asked) * _NS)
+                started = end - round((trace.ended - requested_at) * _NS)
         parent_id = under.span_id if under is not None and trace is not None and trace.under is under else None
         return self._span(
             "token.refresh",
@@ -251,8 +252,8 @@ class SpanMaker:
 
 
 def _of_message(mcp: McpTrace, attributes: Attributes) -> str:
-    """Add the attributes of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai); return the span's
-    name."""
+    """Add the attributes of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai);
+    return the span's name."""
     attributes["mcp.method.name"] = mcp.method
     attributes["mcp.protocol.version"] = mcp.revision
     attributes["jsonrpc.request.id"] = mcp.message_id
@@ -278,7 +279,8 @@ def spans_in(record: ExchangeRecord | Operation) -> int:
 
 
 def _route(exchange: ExchangeRecord) -> str | None:
-    """Return the path's template, never the path itself; for a proxied call the path of the key's rule that allowed it."""
+    """Return the path's template, never the path itself;
+    for a proxied call the path of the key's rule that allowed it."""
     rule, call = exchange.rule, exchange.trace
     if rule is not None and " /" in rule:
         return f"{MOUNT}{rule.partition(' ')[2]}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-SPOKEN: Final = "http/protobuf"
+SUPPORTED: Final = "http/protobuf"
 MISSING: Final = (
     "{variable} is set, but OpenTelemetry is not installed, so nothing is traced. "
     "Install it with: pip install 'integration-gateway[otel]'"
@@ -47,7 +47,8 @@ class Sampling:
 
     @property
     def bound(self) -> int:
-        """Limit for the lower 64 bits of a trace id: a lower value is sampled, as in OpenTelemetry's TraceIdRatioBased."""
+        """Limit for the lower 64 bits of a trace id:
+        a lower value is sampled, as in OpenTelemetry's TraceIdRatioBased."""
         return round(self.ratio * _IDS)
 
 
@@ -56,9 +57,9 @@ def sampling(environ: Mapping[str, str]) -> Sampling:
 
     As the specification demands, an invalid value is logged and replaced by its default.
     """
-    named = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
-    parent_based = named.startswith("parentbased_")
-    kind = named.removeprefix("parentbased_")
+    sampler = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
+    parent_based = sampler.startswith("parentbased_")
+    kind = sampler.removeprefix("parentbased_")
     if kind not in ("always_on", "always_off", "traceidratio"):
         log.warning("tracing_setting_ignored", variable="OTEL_TRACES_SAMPLER", instead="parentbased_always_on")
         return Sampling()
@@ -75,9 +76,9 @@ def sampling(environ: Mapping[str, str]) -> Sampling:
     return Sampling(parent_based, ratio)
 
 
-def wanted_by(environ: Mapping[str, str]) -> str | None:
-    """Return the variable that turns tracing on: an OTLP endpoint, unless OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER
-    forbids it."""
+def enabling_variable(environ: Mapping[str, str]) -> str | None:
+    """Return the variable that turns tracing on:
+    an OTLP endpoint, unless OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER forbids it."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     if environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() not in ("", "otlp"):
@@ -163,15 +164,15 @@ class Tracing:
 
 def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bool = False) -> Tracing | None:
     """Return tracing as the variables request it; None if they do not, or if it is impossible, which is logged."""
-    variable = wanted_by(environ)
+    variable = enabling_variable(environ)
     if variable is None:
         return None
-    protocol = next((environ[name].strip() for name in PROTOCOLS if environ.get(name, "").strip()), SPOKEN)
-    if protocol != SPOKEN:
+    protocol = next((environ[name].strip() for name in PROTOCOLS if environ.get(name, "").strip()), SUPPORTED)
+    if protocol != SUPPORTED:
         log.error(
             "tracing_off",
-            detail=f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}, and only {SPOKEN!r} is spoken here. Use a collector's HTTP "
-            "port, usually 4318.",
+            detail=f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}, but the gateway supports only {SUPPORTED!r}. Use a "
+            "collector's HTTP port, usually 4318.",
         )
         return None
     if not _installed():

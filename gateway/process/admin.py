@@ -1,7 +1,7 @@
 """`server.admin_port`, served by the parent: /health, /ready and /metrics. No key, not public.
 
-Workers report each second, so that a busy worker does not count as dead; their metrics are in memory shared by all
-processes.
+Workers report each second, so that a busy worker does not count as dead;
+their metrics are in memory shared by all processes.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class Admin:
         return _response({"result": "ok"})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """Answer as the same path on the public port does, for a ready worker if any is ready."""
+        """Respond as the same path on the public port does, for a ready worker if any is ready."""
         required = "required" if request.query.get("store") == "required" else "any"
         found: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
         if not self.stopping:

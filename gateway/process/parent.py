@@ -33,7 +33,7 @@ from gateway.startup.imports import give_back_memory, small_web
 
 
 class Terminal:
-    """Remembers whether stderr was a terminal when this object was created."""
+    """Whether stderr was a terminal when this object was created, and whether that terminal has been closed."""
 
     def __init__(self) -> None:
         self._was_there = sys.stderr.isatty()
@@ -104,7 +104,7 @@ class Parent:
             give_back_memory()
             self._announce()
             self._start_task(self._reloads.run())
-            self._start_task(self._look_after_journal())
+            self._start_task(self._watch_journal())
             return await self._supervise()
         finally:
             for task in self._tasks:
@@ -256,7 +256,7 @@ class Parent:
         await self._exchanges.journals.of(folder).ready()
         worker.send({"type": "journal", "fault": self._exchanges.journals.fault})
 
-    async def _look_after_journal(self) -> None:
+    async def _watch_journal(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             await self._exchanges.journals.try_again()

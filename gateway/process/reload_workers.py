@@ -26,7 +26,8 @@ log = structlog.get_logger(__name__)
 
 
 class Reloads:
-    """Runs reloads. `generation` counts accepted configurations; configuration n is in the shared memory number n modulo 2."""
+    """Runs reloads. `generation` counts accepted configurations;
+    configuration n is in the shared memory number n modulo 2."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -45,7 +46,8 @@ class Reloads:
     def missing_keys(self, worker: WorkerProcess, ids: Collection[str]) -> None:
         """Reload because a worker misses these master keys, with growing pauses while the keys stay missing.
 
-        While a reload is pending, its end is the answer: another worker may have requested the same key just before.
+        While a reload is pending, its end is also the reply to this worker:
+        another one may have reported the same key just before.
         """
         if self._pauses.due(set(ids)):
             self.request_reload()
@@ -63,14 +65,14 @@ class Reloads:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await self._everybody_has_read()
+            await self._wait_until_readable()
             async with self._turn:
                 await self._reload()
             self._pending = self._wanted.is_set()
 
-    async def _everybody_has_read(self) -> None:
-        """Wait until no starting worker still reads the memory that is written next, and a worker is ready to read the
-        files."""
+    async def _wait_until_readable(self) -> None:
+        """Wait until no starting worker still reads the memory that is written next,
+        and a worker is ready to read the files."""
         while True:
             for worker in list(self._workers.living.values()):
                 await _first(worker.ready, worker.exited)
@@ -81,11 +83,11 @@ class Reloads:
     async def _reload(self) -> None:
         following = self.generation + 1
         for loader in self._workers.ready:
-            accepted = await self._asked(loader, {"type": "reload", "memory": following % 2})
+            accepted = await self._request(loader, {"type": "reload", "memory": following % 2})
             if accepted is not None:
                 break
         else:
-            return  # each worker died, and their replacements run the old configuration
+            return  # each worker died; the replacements run the old configuration
         if not accepted:
             self._workers.send({"type": "nothing_new"})
             return
@@ -103,15 +105,16 @@ class Reloads:
         following = self.generation
         if worker.generation == following:
             return
-        done = await self._asked(worker, {"type": "take_over", "memory": following % 2})
+        done = await self._request(worker, {"type": "take_over", "memory": following % 2})
         if done:
             worker.generation = following
         elif worker.code is None:
             log.error("worker_kept_old_configuration", pid=worker.pid, effect="it is replaced")
             worker.signal(signal.SIGTERM)
 
-    async def _asked(self, worker: WorkerProcess, message: Message) -> bool | None:
-        """Return the worker's answer; None if it died. A worker that stays silent is killed, since its state is unknown."""
+    async def _request(self, worker: WorkerProcess, message: Message) -> bool | None:
+        """Send `message` and return the worker's response; None if it died, or did not respond within `RESPONSE_S`:
+        then it is killed, since its state is unknown."""
         response = self._responses[worker] = asyncio.get_running_loop().create_future()
         worker.send(message)
         gone = asyncio.ensure_future(worker.exited.wait())

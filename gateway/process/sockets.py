@@ -1,4 +1,5 @@
-"""Listening sockets: opened here, or passed by the process that started us (systemd's socket activation, for example)."""
+"""Listening sockets: opened here, or passed by the process that started us (systemd's socket activation,
+for example)."""
 
 import errno
 import os
@@ -16,7 +17,7 @@ CONSOLE: Final = "console"  # name of console.port's descriptor
 
 
 class Addresses(Protocol):
-    """The addresses of the configuration (`server`)."""
+    """Hosts and ports to listen on, from the sections `server` and `console`."""
 
     @property
     def host(self) -> str: ...
@@ -40,14 +41,16 @@ class Listening(NamedTuple):
     console: socket.socket | None
 
     def close_to_clients(self) -> None:
-        for one in (self.public, self.console):
-            if one is not None:
-                one.close()
+        """Close the public and the console's socket; the admin port stays open."""
+        for sock in (self.public, self.console):
+            if sock is not None:
+                sock.close()
 
 
 @contextmanager
 def listening(server: Addresses) -> Iterator[Listening]:
-    """Yield the public socket, and those of the admin port and the console's port if configured. Raises StartRefused."""
+    """Yield the public socket, and those of the admin port and the console's port if configured.
+    Raises StartRefused."""
     with ExitStack() as held:
         public, named = handed_over(held)
         if public is None:
@@ -80,7 +83,7 @@ def handed_over(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket
             public = held.enter_context(_socket(FIRST_FD + number))
         else:
             raise StartRefused(
-                f"LISTEN_FDS passes {count} sockets. Pass one public socket; others must be named '{ADMIN}' or '{CONSOLE}'."
+                f"LISTEN_FDS passes {count} sockets. Pass one public socket; name others '{ADMIN}' or '{CONSOLE}'."
             )
     return public, named
 
@@ -95,10 +98,10 @@ def listen(host: str, port: int, key: str) -> socket.socket:
         sock.listen(BACKLOG)
     except OSError as fault:
         sock.close()
-        words = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
+        reason = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
         besides = ", and update server.public_url if it contains the port" if key == "server.port" else ""
         host_key = {"server.port": "server.host", "console.port": "console.host"}.get(key, "server.admin_host")
-        raise StartRefused(f"{host}:{port} {words}. Change {key} or {host_key} in gateway.yaml{besides}.") from fault
+        raise StartRefused(f"{host}:{port} {reason}. Change {key} or {host_key} in gateway.yaml{besides}.") from fault
     sock.setblocking(False)
     return sock
 

@@ -16,7 +16,7 @@ from gateway.process.channel import Channel
 from gateway.process.handshake import Message
 from gateway.process.start import Started
 
-ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # SIGTERM if it had only just started
+ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # killed by SIGTERM: it had just started and had no handler yet
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 30.0
@@ -27,7 +27,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class WorkerProcess:
-    """A worker. `generation`: of its configuration. `report`: the last report, received at `reported_at` (monotonic)."""
+    """A worker. `generation`: of its configuration.
+    `report`: the last report, received at `reported_at` (monotonic)."""
 
     place: int
     pid: int
@@ -51,7 +52,8 @@ class WorkerProcess:
 
 
 class Workers:
-    """The workers. `begin` starts a process for a place and returns its generation; `received` handles worker messages."""
+    """The workers. `begin` starts a process for a place and returns its generation;
+    `received` handles worker messages."""
 
     def __init__(
         self, begin: Callable[[int], tuple[Started, int]], received: Callable[[WorkerProcess, Message], None]
@@ -99,8 +101,8 @@ class Workers:
         return dead
 
     def plan_replacement(self, worker: WorkerProcess) -> None:
-        """Schedule the replacement of a dead worker: immediately after a long life, with growing pauses while lives are
-        short."""
+        """Schedule the replacement of a dead worker:
+        immediately after a long life, with growing pauses while lives are short."""
         lived_s = time.monotonic() - worker.began
         self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
         pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 
 class Deferred:
-    """A stand-in for a name of a module that is not loaded yet; callers can call it, read its attributes or derive from it."""
+    """A stand-in for a name of a module that is not loaded yet;
+    callers can call it, read its attributes or derive from it."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
@@ -65,7 +66,7 @@ def lazy_imports(*names: str) -> Iterator[None]:
             del sys.modules[name]
 
 
-def find_when_asked(module: ModuleType) -> None:
+def resolve_on_access(module: ModuleType) -> None:
     """Replace the Deferreds of `module`, whose names others import, by the real objects, each at its first access."""
     late = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
     own = vars(module).get("__getattr__")
@@ -137,7 +138,7 @@ def _sqlalchemy_without_orm() -> None:
     loader = spec.loader
     package = importlib.util.module_from_spec(spec)
 
-    def whole(wanted: str) -> Any:
+    def load_completely(wanted: str) -> Any:
         if not wanted.startswith("__"):
             vars(package).pop("__getattr__", None)
             loader.exec_module(package)
@@ -149,7 +150,7 @@ def _sqlalchemy_without_orm() -> None:
     engine: ModuleType = importlib.import_module(f"{name}.engine")
     for public in ("AsyncConnection", "AsyncEngine", "AsyncTransaction", "create_async_engine"):
         setattr(package, public, getattr(engine, public))
-    vars(package)["__getattr__"] = whole
+    vars(package)["__getattr__"] = load_completely
 
 
 def _aiohttp_without_client() -> None:
@@ -163,16 +164,17 @@ def _aiohttp_without_client() -> None:
         importlib.import_module("html")
     with lazy_imports("urllib.request", "email.parser", "email.policy", *CLIENT):
         package = importlib.import_module("aiohttp")
-    find_when_asked(package)
+    resolve_on_access(package)
 
 
 def small_web() -> None:
-    """Load aiohttp's server without parts that a gateway never uses (files, command line arguments), after `stay_small`."""
+    """Load aiohttp's server without parts that a gateway never uses (files, command line arguments), after
+    `stay_small`."""
     if "aiohttp.web" in sys.modules:
         return
     with lazy_imports("argparse", "tempfile", "aiohttp.web_fileresponse"):
         web = importlib.import_module("aiohttp.web")
-    find_when_asked(web)
+    resolve_on_access(web)
 
 
 def give_back_memory() -> None:

@@ -1,4 +1,5 @@
-"""Host and port of a URL: brackets around IPv6, explicit ports, loopback for wildcard addresses, and registered domains."""
+"""Host and port of a URL: brackets around IPv6, explicit ports, loopback for wildcard addresses, and registered
+domains."""
 
 import pytest
 
@@ -41,6 +42,6 @@ def test_hosts_below_a_registered_domain_belong_to_one_owner(name: str, one_owne
         ("git.example.com\ue000", "U+E000, a character without a name"),
     ],
 )
-def test_a_host_in_other_characters_is_refused_with_their_name(typed: str, named: str) -> None:
+def test_host_with_other_characters_is_refused_with_their_name(typed: str, named: str) -> None:
     assert named in (not_ascii(typed) or "")
     assert not_ascii("git.example.com:8443") is None

@@ -22,7 +22,7 @@ async def test_background_task_ends_with_its_block() -> None:
     assert ended.is_set()
 
 
-async def test_one_that_fails_is_logged_at_once_and_does_not_end_the_block() -> None:
+async def test_failing_task_is_logged_immediately_and_does_not_end_the_block() -> None:
     async def work() -> None:
         raise RuntimeError("of ours")
 
@@ -44,7 +44,7 @@ async def test_a_failure_is_logged_with_the_name_of_the_task() -> None:
     assert [one["task"] for one in logged] == ["keep_alive"]
 
 
-async def test_tasks_end_together_and_none_that_was_ended_is_a_failure() -> None:
+async def test_cancelled_tasks_are_not_logged_as_failures() -> None:
     with structlog.testing.capture_logs() as logged:
         tasks = [start_background(asyncio.sleep(3600)) for _ in range(2)]
         await end_background(tasks)

@@ -28,7 +28,7 @@ def test_offset_is_measured_at_the_middle_of_the_round_trip() -> None:
     assert skewed.seconds == pytest.approx(35, abs=0.5), "at most half of the round trip off"
 
 
-def test_a_long_round_trip_replaces_nothing_unless_it_proves_it_wrong() -> None:
+def test_long_round_trip_replaces_a_measurement_only_if_it_proves_it_wrong() -> None:
     offset = Offset()
     measure(offset, 1)
     measure(offset, 1, there_s=1.5, back_s=0.1)
@@ -68,7 +68,7 @@ def test_now_is_the_time_of_the_database(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def response(dates: ProviderDates, ahead_s: float, *, took_s: float = 0.2) -> bool:
-    """Record an answer of a provider whose clock is `ahead_s` ahead, with a `Date` from the middle of the exchange."""
+    """Record a response of a provider whose clock is `ahead_s` ahead, with a `Date` from the middle of the exchange."""
     date = format_datetime(AT + timedelta(seconds=took_s / 2 + ahead_s), usegmt=True)
     return dates.add_date(AT, AT + timedelta(seconds=took_s), date)
 
@@ -87,7 +87,7 @@ def test_a_provider_whose_clock_alone_is_wrong_is_no_hint() -> None:
     assert dates.seconds == 0
 
 
-def test_what_the_exchange_or_the_resolution_explains_is_no_hint() -> None:
+def test_difference_within_the_resolution_is_no_hint() -> None:
     dates = ProviderDates()
     assert not any(response(dates, HINT_FROM_S) for _ in range(3))
     assert not any(response(dates, 8, took_s=10) for _ in range(3))

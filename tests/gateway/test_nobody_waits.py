@@ -42,7 +42,7 @@ TOKEN_RESPONSES = {
     "members": f"{{{TOKENS}{''.join(f',{json.dumps(str(n))}:1' for n in range(10_000))}}}",
 }
 LISTING = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
-LISTS = {  # tool lists of an MCP server: kind of answer, and its body
+LISTS = {  # tool lists of an MCP server: kind of response, and its body
     "arrays": ("application/json", b'{"result":{"tools":[' + b"[]," * (8 * MIB // 3 - 99) + b"1]}}"),
     "tools": ("application/json", b'{"result":{"tools":[' + b'{"name":"a"},' * 60_000 + b"{}]}}"),
     "long texts": ("application/json", b'{"result":{"tools":["' + b"x" * (8 * MIB - 99) + b'"]}}'),
@@ -56,7 +56,7 @@ SETTINGS = {f"setting_{number}": "x" for number in range(40_000)}
 
 
 class Provider:
-    """A provider that answers as `link`, `kind`, `page` and `tokens` say."""
+    """A provider that responds as `link`, `kind`, `page` and `tokens` say."""
 
     link = ""
     kind = "application/json"
@@ -168,7 +168,7 @@ def shapes(agent: str) -> dict[str, Any]:
         )
     for name, text in TOKEN_RESPONSES.items():
         cc = {"provider_config_key": "cc", "credentials": {"type": "OAUTH2_CC", "client_id": "a", "client_secret": "b"}}
-        found[f"token answer of {name}"] = ("POST", "/connections", {"json": cc}, {"tokens": text})
+        found[f"token response of {name}"] = ("POST", "/connections", {"json": cc}, {"tokens": text})
     return found
 
 
@@ -246,7 +246,7 @@ async def test_other_callers_hardly_wait_during_inputs_of_maximum_size(
     print("\n".join([f"unit {unit_s * 1000:.1f} ms", *result]))
     statuses = {name: status for name, (_, _, status) in waits.items()}
     assert 500 not in statuses.values()
-    assert [statuses[f"token answer of {name}"] for name in TOKEN_RESPONSES] == [201] * len(TOKEN_RESPONSES)
+    assert [statuses[f"token response of {name}"] for name in TOKEN_RESPONSES] == [201] * len(TOKEN_RESPONSES)
     assert statuses["agent's query"] == statuses["agent's form"] == statuses["agent's GraphQL"] == 200
     assert statuses["list of tools"] == statuses["list of events"] == 200
     assert statuses["signed webhook arrays"] == statuses["signed webhook members"] == 200

@@ -19,13 +19,13 @@ async def test_shares_have_their_turns_in_rotation() -> None:
     assert order == ["busy 0", "b", "c", "busy 1", "busy 2"]
 
 
-async def test_what_work_raises_is_raised_and_the_next_has_its_turn() -> None:
+async def test_exception_is_raised_and_the_next_work_runs() -> None:
     with pytest.raises(ZeroDivisionError):
         await off_loop("a", lambda: 1 // 0)
     assert await off_loop("a", lambda: 1) == 1
 
 
-async def test_a_task_that_leaves_the_line_takes_no_turn() -> None:
+async def test_cancelled_task_takes_no_turn() -> None:
     """It may leave before its turn, or at the moment of its turn."""
     turns, order = FairTurns(), list[str]()
 

@@ -26,7 +26,7 @@ class Transport(asyncio.Transport):
         self.aborted = True
 
 
-async def test_others_have_a_turn_between_two_parts() -> None:
+async def test_other_tasks_run_between_two_parts() -> None:
     data, over = b"x" * (3 * PART_BYTES + 1), asyncio.Event()
     fed: list[bytes] = []
     IncrementalFeeder(data, fed.append, over.set, Transport())
@@ -41,7 +41,7 @@ async def test_others_have_a_turn_between_two_parts() -> None:
     assert turns >= 4
 
 
-async def test_what_is_added_comes_behind_and_what_is_left_can_be_taken_back() -> None:
+async def test_added_bytes_follow_and_the_rest_is_returned_by_stop() -> None:
     fed: list[bytes] = []
     parts = IncrementalFeeder(b"a" * (PART_BYTES + 1), fed.append, lambda: None, Transport())
     parts.add(b"b" * PART_BYTES)
@@ -52,7 +52,7 @@ async def test_what_is_added_comes_behind_and_what_is_left_can_be_taken_back() -
     assert len(fed) == 1
 
 
-async def test_what_was_fed_too_early_comes_again_before_the_rest() -> None:
+async def test_bytes_that_were_put_back_are_fed_before_the_rest() -> None:
     fed: list[bytes] = []
     over = asyncio.Event()
 

@@ -42,16 +42,16 @@ LIMITS: Final[Mapping[str, int]] = {
     # counts.
     "gateway.access": FIELD,  # rules are matched with a request's path
     "gateway.api": FIELD,
-    "gateway.api.shapes": BODY,  # checks a tag key and an address before any other check
+    "gateway.api.shapes": BODY,  # checks a tag key and a URL before any other check
     "gateway.api.connection_json": NAME,
-    "gateway.auth": HEAD,  # fields of providers' answers, and credentials of up to 16 KiB
+    "gateway.auth": HEAD,  # fields of providers' responses, and credentials of up to 16 KiB
     "gateway.catalog": OPERATOR,
     "gateway.catalog.value": 8192,
     "gateway.catalog.render": HEAD,
     "gateway.catalog.pagination": FIELD,
     "gateway.timestamps": FIELD,
     "gateway.cli": OPERATOR,
-    "gateway.client": OPERATOR,  # runs in the application, on addresses that the application writes
+    "gateway.client": OPERATOR,  # runs in the application, on URLs that the application writes
     "gateway.config": OPERATOR,
     "gateway.connections.opened": OPERATOR,  # the base URL of a catalog entry
     "gateway.http.url": FIELD,

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from joserfc.jwk import RSAKey
 
 from gateway.auth.pasted_keys import BadKey, signing_key
-from gateway.private_keys import MOST_RSA_BITS, private_key_in, rsa_key_in
+from gateway.private_keys import MOST_RSA_BITS, _check_parts, private_key_in, rsa_key_in
 
 
 def pem(key: Any) -> str:
@@ -35,7 +35,7 @@ def large(bits: int) -> rsa.RSAPrivateKey:
     return numbers.private_key(unsafe_skip_rsa_key_validation=True)
 
 
-def test_what_was_read_signs_as_before() -> None:
+def test_key_signs_after_it_was_read() -> None:
     key = rsa.generate_private_key(65537, 2048)
     read = private_key_in(pem(key))
     assert isinstance(read, rsa.RSAPrivateKey)
@@ -44,7 +44,7 @@ def test_what_was_read_signs_as_before() -> None:
         assert pem(private_key_in(pem(other))) == pem(other)
 
 
-def test_the_largest_is_read_far_sooner_than_by_a_test_of_its_primes() -> None:
+def test_largest_key_is_read_faster_than_a_check_of_its_primes() -> None:
     text = pem(large(MOST_RSA_BITS))
     private_key_in(text)
     begun = time.perf_counter()
@@ -56,13 +56,13 @@ def test_the_largest_is_read_far_sooner_than_by_a_test_of_its_primes() -> None:
     assert ours_s < time.perf_counter() - begun  # although that key is a quarter of the size
 
 
-def test_a_larger_one_is_refused() -> None:
+def test_larger_key_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 8192 bits"):
         private_key_in(pem(large(MOST_RSA_BITS + 64)))
 
 
 @pytest.mark.parametrize("part", ["d", "dmp1", "dmq1", "iqmp"])
-def test_parts_that_do_not_belong_together_are_refused(part: str) -> None:
+def test_inconsistent_parts_are_refused(part: str) -> None:
     numbers = rsa.generate_private_key(65537, 1024).private_numbers()
     given = {name: getattr(numbers, name) for name in ("p", "q", "d", "dmp1", "dmq1", "iqmp")}
     bent = rsa.RSAPrivateNumbers(**{**given, part: given[part] + 2}, public_numbers=numbers.public_numbers)
@@ -86,3 +86,15 @@ def test_a_jwk_needs_its_primes_and_they_have_to_fit() -> None:
             signing_key(json.dumps(wrong), "RS256")
     with pytest.raises(ValueError, match="at most"):
         rsa_key_in({**jwk, "n": "_" * 2000})
+
+
+class Prime(int):
+    """A prime that must not be multiplied: with millions of bits that takes seconds."""
+
+    def __mul__(self, other: int) -> int:
+        raise AssertionError
+
+
+def test_primes_larger_than_the_key_are_refused_before_they_are_multiplied() -> None:
+    with pytest.raises(ValueError, match="do not belong together"):
+        _check_parts(n=15, e=3, d=11, p=Prime(2**100 + 1), q=Prime(2**100 + 3))

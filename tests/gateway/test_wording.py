@@ -25,7 +25,7 @@ def test_a_plural_may_be_its_own_word() -> None:
 
 
 @pytest.mark.parametrize("said", ["It is down", "It is down.", "It is down. "])
-def test_what_others_tell_ends_with_one_full_stop(said: str) -> None:
+def test_sentence_ends_with_one_full_stop(said: str) -> None:
     assert sentence(said) == "It is down."
 
 
@@ -38,7 +38,7 @@ def test_what_others_tell_ends_with_one_full_stop(said: str) -> None:
         (OSError("all gone"), "no route"),
     ],
 )
-def test_a_cause_names_no_address_as_a_tuple(fault: OSError, words: str) -> None:
+def test_cause_shows_no_address_as_a_tuple(fault: OSError, words: str) -> None:
     assert unconnected(fault) == words
 
 

@@ -66,7 +66,7 @@ async def proxied(request: web.Request) -> web.Response:
     return web.Response(status=404, body=body * 2)
 
 
-async def test_a_proxied_request_tells_who_where_to_and_how_it_went(serve: Serve, noted: Noted) -> None:
+async def test_record_of_a_proxied_request_has_caller_target_and_result(serve: Serve, noted: Noted) -> None:
     port = await serve(OPEN, proxied, app(noted))
     await exchange(port, get(f"/proxy/issues?key={MARKER}", "Content-Length: 5\r\n") + b"hello")
     (record,) = noted
@@ -79,7 +79,7 @@ async def test_a_proxied_request_tells_who_where_to_and_how_it_went(serve: Serve
     assert MARKER not in repr(record)
 
 
-async def test_a_refusal_is_noted_with_its_code(serve: Serve, noted: Noted) -> None:
+async def test_refused_request_is_recorded_with_its_code(serve: Serve, noted: Noted) -> None:
     async def refuse(_request: web.Request) -> web.Response:
         raise Unauthorized("unknown_account", "No.")
 
@@ -93,7 +93,7 @@ async def test_a_refusal_is_noted_with_its_code(serve: Serve, noted: Noted) -> N
 @pytest.mark.parametrize(
     "refusal", [ReconnectNeeded("reconnect_needed", "No."), Unavailable("token_endpoint_unavailable", "Later.")]
 )
-async def test_a_connection_that_could_not_be_opened_is_named_all_the_same(
+async def test_connection_that_could_not_be_opened_is_recorded(
     serve: Serve, noted: Noted, refusal: GatewayError
 ) -> None:
     async def refuse(request: web.Request) -> web.Response:
@@ -107,7 +107,7 @@ async def test_a_connection_that_could_not_be_opened_is_named_all_the_same(
     assert (record.environment, record.integration_id, record.connection_id) == ("dev", "tracker", "u1")
 
 
-async def test_a_redirect_is_noted(serve: Serve, noted: Noted) -> None:
+async def test_redirect_is_recorded(serve: Serve, noted: Noted) -> None:
     async def away(_request: web.Request) -> web.Response:
         raise web.HTTPFound(f"/elsewhere?{MARKER}")
 
@@ -115,7 +115,7 @@ async def test_a_redirect_is_noted(serve: Serve, noted: Noted) -> None:
     assert (noted[0].status, noted[0].error_code) == (302, None)
 
 
-async def test_a_client_that_leaves_is_noted(serve: Serve, noted: Noted) -> None:
+async def test_client_that_leaves_is_recorded(serve: Serve, noted: Noted) -> None:
     entered = asyncio.Event()
 
     async def wait(_request: web.Request) -> web.Response:
@@ -154,7 +154,7 @@ async def test_connection_cut_at_shutdown_is_not_recorded_as_client_left(noted: 
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/mounted/ready"])
-async def test_probes_are_not_noted(serve: Serve, noted: Noted, path: str) -> None:
+async def test_probes_are_not_recorded(serve: Serve, noted: Noted, path: str) -> None:
     async def fine(_request: web.Request) -> web.Response:
         return web.Response()
 
@@ -162,7 +162,7 @@ async def test_probes_are_not_noted(serve: Serve, noted: Noted, path: str) -> No
     assert noted == []
 
 
-async def test_a_provider_that_has_such_a_path_is_noted(serve: Serve, noted: Noted) -> None:
+async def test_proxied_path_like_a_probe_is_recorded(serve: Serve, noted: Noted) -> None:
     async def ready(request: web.Request) -> web.Response:
         await proxied(request)
         request[UPSTREAM].target, request[UPSTREAM].base_path = "/ready", ""

@@ -45,7 +45,7 @@ async def test_the_request_is_shown_with_its_credential_masked_and_nothing_leave
     assert len(tracker.seen) == seen
 
 
-async def test_the_body_is_reported_of_and_not_waited_for(running: RunningGateway, tracker: Tracker) -> None:
+async def test_body_is_described_and_not_awaited(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     async with running.proxied("c1", method="POST", headers=DRY, data=b"abc") as response:
         body = await response.json()
@@ -53,14 +53,14 @@ async def test_the_body_is_reported_of_and_not_waited_for(running: RunningGatewa
     assert ["Content-Length", "3"] in body["headers"]
 
 
-async def test_key_and_connection_are_needed_as_ever(running: RunningGateway) -> None:
+async def test_key_and_connection_are_required(running: RunningGateway) -> None:
     async with running.proxied("nobody", headers=DRY) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
     async with running.proxied("nobody", headers={**DRY, "Authorization": "Bearer wrong-wrong-wrong"}) as response:
         assert response.status == 401
 
 
-async def test_a_secret_in_the_base_address_or_the_query_is_masked_too(tracker: Tracker, tmp_path: Any) -> None:
+async def test_secret_in_the_base_url_or_the_query_is_masked_too(tracker: Tracker, tmp_path: Any) -> None:
     entry = tracker_entry(tracker.url, auth_mode="API_KEY", connection_config={"hook": {"secret": True}})
     for name in (
         "authorization_url",
@@ -95,7 +95,7 @@ async def test_a_secret_in_the_base_address_or_the_query_is_masked_too(tracker: 
     assert json.loads(text)["url"] == tracker.url + "/hooks/${connectionConfig.hook}/x?a=b&key=***"
 
 
-def test_a_credential_without_a_scheme_is_masked_whole() -> None:
+def test_credential_without_a_scheme_is_masked_completely() -> None:
     headers = CIMultiDict([("X-Api-Key", "abc"), ("Authorization", "Basic dXNlcg=="), ("Accept", "*/*")])
     request = UpstreamRequest("GET", "https", "::1", 443, "/v1/x", headers, "/v1")
     result = request_json(request, slots=["x-api-key", "authorization"], query_slots=[])
@@ -136,7 +136,7 @@ def hides(text: str) -> bool:
 @pytest.mark.parametrize(
     "limits", [{}, {"rules": ["GET /**"]}, {"hosts": ["127.0.0.1"]}, {"connections": ["bots/c1"]}, {"budget": 9}]
 )
-async def test_no_key_sees_a_credential_in_the_base_address(
+async def test_no_key_sees_a_credential_in_the_base_url(
     bots: tuple[RunningGateway, RecordingServer], limits: dict[str, Any]
 ) -> None:
     gateway, api = bots
@@ -152,7 +152,7 @@ async def test_no_key_sees_a_credential_in_the_base_address(
     assert api.received == []
 
 
-async def test_capability_sees_no_credential_in_the_base_address(bots: tuple[RunningGateway, RecordingServer]) -> None:
+async def test_capability_sees_no_credential_in_the_base_url(bots: tuple[RunningGateway, RecordingServer]) -> None:
     gateway, _ = bots
     body = {"display_name": "sdk", "kind": "capability", "limits": {"connections": ["bots/c1"]}}
     made = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
@@ -163,7 +163,7 @@ async def test_capability_sees_no_credential_in_the_base_address(bots: tuple[Run
 
 @pytest.mark.parametrize("spelling", ["{}", "{}?x=1"])
 @pytest.mark.parametrize("start", ["https://127.0.0.1", "", "http://elsewhere.example"])
-async def test_a_redirect_that_repeats_the_base_address_does_not_either(
+async def test_redirect_that_repeats_the_base_url_is_masked(
     bots: tuple[RunningGateway, RecordingServer], start: str, spelling: str
 ) -> None:
     gateway, api = bots
@@ -201,7 +201,7 @@ async def test_a_credential_is_masked_however_a_redirect_spells_it(
 
 
 @pytest.mark.parametrize("start", ["http://elsewhere.example/x?a=1&key=", "/login?next=%2Fx%3Fkey%3D", "?key="])
-async def test_a_redirect_shows_no_credential_of_the_query_either(tmp_path: Path, start: str) -> None:
+async def test_redirect_that_repeats_the_query_is_masked(tmp_path: Path, start: str) -> None:
     async with listening() as api:
         entry = {"display_name": "Bots", "categories": ["communication"], "docs": "https://docs.example.com"}
         proxy = {"base_url": api.url, "query": {"key": "${apiKey}"}}
@@ -222,7 +222,7 @@ async def test_a_redirect_shows_no_credential_of_the_query_either(tmp_path: Path
             await gateway.stop()
 
 
-async def test_a_caller_learns_nothing_by_guessing(bots: tuple[RunningGateway, RecordingServer]) -> None:
+async def test_guessed_credential_is_not_confirmed(bots: tuple[RunningGateway, RecordingServer]) -> None:
     gateway, _ = bots
     async with gateway.proxied("c1", f"/x/{BOT}", integration="bots", headers={**DRY, "X-Guess": BOT}) as response:
         body = await response.json()
@@ -230,7 +230,7 @@ async def test_a_caller_learns_nothing_by_guessing(bots: tuple[RunningGateway, R
     assert ["X-Guess", BOT] in body["headers"]
 
 
-def test_a_password_that_begins_like_a_scheme_is_masked_whole() -> None:
+def test_password_that_begins_like_a_scheme_is_masked_completely() -> None:
     request = UpstreamRequest("GET", "https", "api.example.com", 443, "/x", CIMultiDict([("X-Pass", "correct horse")]))
     result = request_json(request, slots=["x-pass"], query_slots=[], templates={"x-pass": "${password}"})
     assert ["X-Pass", MASK] in result["headers"]

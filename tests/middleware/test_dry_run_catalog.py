@@ -1,4 +1,5 @@
-"""A dry run for every credential placement of the shipped catalog: the output contains no credential in any encoding."""
+"""A dry run for every credential placement of the shipped catalog: the output contains no credential in any
+encoding."""
 
 import base64
 import json
@@ -45,7 +46,7 @@ MEMBERS: Mapping[str, tuple[str, ...]] = {
     "AWS_SIGV4": ("access_key_id", "secret_access_key", "session_token"),
     "NONE": (),
 }
-AWKWARD = "two words/{}+=&:?"  # contains characters that must be encoded in an address, and begins like a scheme
+AWKWARD = "two words/{}+=&:?"  # contains characters that must be encoded in a URL, and begins like a scheme
 
 
 class Markers:
@@ -121,7 +122,7 @@ def opened(entry: Provider, markers: Markers) -> Opened:
     held: dict[str, Any] = {"type": mode.types()[0], "raw": {}}
     held |= {name: markers.new() for name in (*MEMBERS[entry.auth_mode], *entry.credentials)}
     if entry.name == "tableau":
-        held["raw"] = {"credentials": {"site": {"id": "9a8b7c6d"}}}  # its base address contains the site of the token
+        held["raw"] = {"credentials": {"site": {"id": "9a8b7c6d"}}}  # its base URL contains the site of the token
     secret = key_for("RS256") if entry.signature_method == "RSA-SHA1" else markers.new()
     integration = Integration(
         environment="dev",
@@ -159,7 +160,7 @@ def test_no_placement_of_the_catalog_shows_a_credential(name: str, awkward: str)
         assert leaks(dry(there, has_body=has_body), markers.made) == []
 
 
-def test_the_walk_would_find_a_leak() -> None:
+def test_search_finds_an_unmasked_credential() -> None:
     """Put each encoding where nothing is masked, and find it."""
     marker = Markers(AWKWARD).new()
     for spelt in spellings(marker):

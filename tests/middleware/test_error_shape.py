@@ -20,7 +20,7 @@ async def raised(serve: Serve, fault: BaseException, data: bytes = GET) -> bytes
     return await exchange(await serve(OPEN, handler), data)
 
 
-async def test_an_error_of_ours_leaves_whole(serve: Serve) -> None:
+async def test_gateway_error_is_returned_completely(serve: Serve) -> None:
     fault = InvalidRequest(
         "invalid_body", "Say more.", errors=[Issue("too_small", "short", ("name",))], payload={"seen": 1}
     )
@@ -49,7 +49,7 @@ async def test_absent_members_are_absent_and_not_null(serve: Serve) -> None:
 @pytest.mark.parametrize(
     "fault", [Unavailable("busy", "x", retry_after_s=7), TooManyRequests("too_many_request", "x", retry_after_s=7)]
 )
-async def test_what_passes_tells_when_to_come_again(serve: Serve, fault: GatewayError) -> None:
+async def test_temporary_error_has_retry_after(serve: Serve, fault: GatewayError) -> None:
     assert parsed(await raised(serve, fault)).headers["retry-after"] == "7"
 
 
@@ -67,7 +67,7 @@ async def test_what_passes_tells_when_to_come_again(serve: Serve, fault: Gateway
         (RuntimeError("Bearer s3cr3t"), 500, "generic_error_support"),
     ],
 )
-async def test_what_others_raise_leaves_in_the_same_shape(
+async def test_other_exceptions_are_returned_in_the_same_format(
     serve: Serve, fault: BaseException, status: int, code: str
 ) -> None:
     raw = await raised(serve, fault)

@@ -1,4 +1,4 @@
-"""Every answer has a request id, which the caller may choose within limits."""
+"""Every response has a request id, which the caller may choose within limits."""
 
 import pytest
 from aiohttp import web
@@ -21,31 +21,31 @@ async def show(request: web.Request) -> web.Response:
 
 
 @pytest.mark.parametrize("given", ["a", "req-1.2_3", "A" * 128])
-async def test_a_fit_name_is_taken_over(serve: Serve, given: str) -> None:
+async def test_valid_request_id_is_used(serve: Serve, given: str) -> None:
     response = parsed(await exchange(await serve(ALONE, show), get(f"X-Request-Id: {given}\r\n")))
     assert response.body.decode() == given
     assert response.headers["gateway-request-id"] == given
 
 
 @pytest.mark.parametrize("given", ["", "A" * 129, "a b", "a\tb", "é", "<script>", "a/b", "a;b", "a\\nb"])
-async def test_an_unfit_name_is_replaced(serve: Serve, given: str) -> None:
+async def test_invalid_request_id_is_replaced(serve: Serve, given: str) -> None:
     response = parsed(await exchange(await serve(ALONE, show), get(f"X-Request-Id: {given}\r\n")))
     assert response.headers["gateway-request-id"] != given
     assert len(response.headers["gateway-request-id"]) == 24
 
 
-async def test_names_are_not_repeated(serve: Serve) -> None:
+async def test_request_ids_are_unique(serve: Serve) -> None:
     port = await serve(ALONE, show)
     assert len({parsed(await exchange(port, get())).body for _ in range(20)}) == 20
 
 
-async def test_an_application_and_its_route_agree_on_one_name(serve: Serve) -> None:
+async def test_application_and_route_use_one_request_id(serve: Serve) -> None:
     port = await serve(ALONE, show, web.Application(middlewares=[request_id]))
     response = parsed(await exchange(port, get()))
     assert response.headers["gateway-request-id"] == response.body.decode()
 
 
-async def test_a_streamed_response_is_named_by_whoever_prepares_it(serve: Serve) -> None:
+async def test_streaming_handler_adds_the_request_id(serve: Serve) -> None:
     async def stream(request: web.Request) -> web.StreamResponse:
         response = add_request_id(web.StreamResponse(), request)
         await response.prepare(request)
@@ -56,7 +56,7 @@ async def test_a_streamed_response_is_named_by_whoever_prepares_it(serve: Serve)
     assert response.headers["gateway-request-id"] == "mine"
 
 
-async def test_a_redirect_and_a_refusal_are_named_too(serve: Serve) -> None:
+async def test_redirects_and_errors_have_a_request_id(serve: Serve) -> None:
     async def away(_request: web.Request) -> web.Response:
         raise web.HTTPFound("/elsewhere")
 

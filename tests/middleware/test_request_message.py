@@ -35,10 +35,12 @@ async def show_path(request: web.Request) -> web.Response:
         ("POST / HTTP/1.0\r\nHost: gw\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "bad_framing"),
     ],
 )
-async def test_is_refused_and_the_connection_ends(serve: Serve, data: str, status: int, code: str) -> None:
+async def test_ambiguous_head_is_refused_and_the_connection_closed(
+    serve: Serve, data: str, status: int, code: str
+) -> None:
     response = parsed(
         await exchange(await serve(OPEN, show_path), data.encode())
-    )  # the connection ends after the answer
+    )  # the connection ends after the response
     assert (response.status, response.error["code"]) == (status, code)
 
 
@@ -50,7 +52,7 @@ async def test_is_refused_and_the_connection_ends(serve: Serve, data: str, statu
         ("HTTP://GW:80/", "/"),
     ],
 )
-async def test_a_target_arrives_as_it_was_sent_less_its_origin(serve: Serve, target: str, seen: str) -> None:
+async def test_target_is_passed_on_without_its_origin(serve: Serve, target: str, seen: str) -> None:
     head = f"GET {target} HTTP/1.1\r\nHost: gw:80\r\nConnection: close\r\n\r\n"
     assert parsed(await exchange(await serve(OPEN, show_path), head.encode())).body.decode() == seen
 
@@ -80,19 +82,19 @@ async def sent(serve: Serve, fields: str, body: bytes = b"") -> RawResponse:
 @pytest.mark.parametrize(
     "kind", ["", "Content-Type: application/json\r\n", "Content-Type: Application/JSON; charset=utf-8\r\n"]
 )
-async def test_json_or_no_word_about_it_is_fine(serve: Serve, kind: str) -> None:
+async def test_json_and_missing_content_type_are_accepted(serve: Serve, kind: str) -> None:
     response = await sent(serve, kind + "Content-Length: 7\r\n", b'{"a":1}')
     assert (response.status, response.body) == (200, b'{"a": 1}')
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
 @pytest.mark.parametrize("body", [b"", b"a=1"])
-async def test_anything_else_is_refused(serve: Serve, kind: str, body: bytes) -> None:
+async def test_other_content_types_are_refused(serve: Serve, kind: str, body: bytes) -> None:
     response = await sent(serve, f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n", body)
     assert (response.status, response.error["code"]) == (415, "invalid_content_type")
 
 
-async def test_a_request_without_body_may_say_json(serve: Serve) -> None:
+async def test_content_type_without_a_body_is_accepted(serve: Serve) -> None:
     assert (await sent(serve, "Content-Type: application/json\r\n")).status == 200
 
 
@@ -113,9 +115,7 @@ async def test_a_body_of_unknown_length_is_refused_once_it_is_over_the_limit(ser
 
 
 @pytest.mark.parametrize("limit", ["body_grace_s", "body_idle_s"])
-async def test_a_body_that_comes_too_slowly_is_not_waited_for(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
+async def test_slow_body_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setattr(limits, "DEFAULT_LIMITS", replace(limits.DEFAULT_LIMITS, **{limit: 0.05}))
     port = await serve(API, show)
     async with dial(port) as client:
@@ -125,7 +125,7 @@ async def test_a_body_that_comes_too_slowly_is_not_waited_for(
     assert response.headers["connection"] == "close"
 
 
-async def test_the_body_is_invited_only_when_it_may_come(serve: Serve) -> None:
+async def test_continue_is_sent_only_for_an_accepted_request(serve: Serve) -> None:
     port = await serve(API, show)
     head = "POST / HTTP/1.1\r\nHost: gw\r\nExpect: 100-continue\r\nContent-Length: 2\r\n{}\r\n"
     async with dial(port) as client:

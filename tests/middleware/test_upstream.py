@@ -39,13 +39,13 @@ async def test_the_base_path_comes_first() -> None:
     assert (sent.url, sent.base_path) == ("http://127.0.0.1:8000/v1/a%2fb?x", "/v1")
 
 
-async def test_a_mount_prefix_is_demanded_literally() -> None:
+async def test_mount_prefix_must_match_literally() -> None:
     assert (await learned("/gw/proxy/a", mounted="/gw/proxy")).target == "/v1/a"
     with pytest.raises(InvalidRequest):
         await learned("/proxy/a", mounted="/gw/proxy")
 
 
-async def test_an_overrides_path_is_kept_and_leads_back_through_us() -> None:
+async def test_path_of_a_base_url_override_is_kept() -> None:
     other = parse_address("https://other.example.com/api/")
     sent = await learned("/proxy/a?x", override=other, allowed_origins=["https://other.example.com:443"])
     assert (sent.url, sent.base_path) == ("https://other.example.com:443/api/a?x", "/api")
@@ -76,7 +76,7 @@ def test_a_slot_replaces_every_spelling() -> None:
     assert list(request.headers.items()) == [("X-Other", "3"), ("x-api-key", "s")]
 
 
-def test_a_default_stands_in_and_a_content_type_needs_a_body() -> None:
+def test_default_fields_fill_gaps_and_content_type_needs_a_body() -> None:
     placement = Placement(defaults=(("Accept", "application/json"), ("Content-Type", "application/json")))
     assert dict(placed(placement).headers) == {"Accept": "application/json"}
     assert dict(placed(placement, ("accept", "*/*"), has_body=True).headers) == {
@@ -85,13 +85,13 @@ def test_a_default_stands_in_and_a_content_type_needs_a_body() -> None:
     }
 
 
-def test_a_query_without_slots_is_not_touched() -> None:
+def test_query_without_slots_is_unchanged() -> None:
     assert placed(Placement(), target="/x?&&a=%zz").target == "/x?&&a=%zz"
     assert placed(Placement(query_slots=(("key", "s%20"),)), target="/x?KEY=1&k%65y=2").target == "/x?KEY=1&key=s%20"
 
 
 @pytest.mark.parametrize(("scheme", "host", "port"), [("https", "127.0.0.1", 8000), ("http", "127.0.0.1", 8001)])
-def test_a_credential_is_asked_once_more_where_it_goes(scheme: str, host: str, port: int) -> None:
+def test_origin_is_checked_again_before_the_credential_is_placed(scheme: str, host: str, port: int) -> None:
     request = UpstreamRequest("GET", scheme, host, port, "/x")
     with pytest.raises(InvalidRequest, match="may not be sent"):
         place(opened_at(8000), request, has_body=False)

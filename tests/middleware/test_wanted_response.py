@@ -1,4 +1,5 @@
-"""The values of Gateway-Paginate and Gateway-Paginate-From, errors for wrong values, and decoding of content codings."""
+"""The values of Gateway-Paginate and Gateway-Paginate-From, errors for wrong values, and decoding of content
+codings."""
 
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def issues(result: PagedReply) -> list[tuple[str, ...]]:
     return [tuple(issue["path"]) for issue in result.error["errors"]]
 
 
-async def test_a_number_of_pages_is_enough_and_the_cursor_goes_on_from_there(tmp_path: Path) -> None:
+async def test_number_of_pages_is_limited_and_the_cursor_continues(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(5)) as list_:
         first = await list_.call("2")
         assert (first.numbers, first.headers["Gateway-Paginate"]) == ([1, 2, 3, 4], "2;type=cursor")
@@ -31,7 +32,7 @@ async def test_a_number_of_pages_is_enough_and_the_cursor_goes_on_from_there(tmp
         assert (await list_.call("5")).trailer["complete"]
 
 
-async def test_marks_tell_after_each_page_how_to_go_on(tmp_path: Path) -> None:
+async def test_marks_give_a_cursor_after_each_page(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
         response = await list_.call("all; marks")
         assert [(mark["pages"], mark["records"]) for mark in response.marks] == [(1, 2), (2, 4)]
@@ -41,20 +42,20 @@ async def test_marks_tell_after_each_page_how_to_go_on(tmp_path: Path) -> None:
             assert rest.numbers == response.numbers[mark["records"] :]
 
 
-async def test_a_cursor_goes_on_in_the_way_it_began_whatever_the_entry_says_by_then(tmp_path: Path) -> None:
+async def test_cursor_keeps_its_pagination_method_after_the_entry_changes(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3), None) as list_:
         first = await list_.call("1; type=cursor; cursor_path=next; cursor_name=after")
         assert (await list_.call(since=first.trailer["cursor"])).numbers == [3, 4, 5, 6]
 
 
-async def test_a_cursor_outlives_a_restart(tmp_path: Path) -> None:
+async def test_cursor_is_valid_after_a_restart(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
         first = await list_.call("1")
         await list_.gateway.restart()
         assert (await list_.call(since=first.trailer["cursor"])).numbers == [3, 4, 5, 6]
 
 
-async def test_a_cursor_is_good_for_its_own_call_alone(tmp_path: Path) -> None:
+async def test_cursor_is_valid_only_for_its_own_call(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
         cursor = (await list_.call("1", "/list?q=1")).trailer["cursor"]
         list_.lists.seen.clear()
@@ -89,7 +90,7 @@ async def test_a_cursor_that_is_not_ours_is_refused(tmp_path: Path, spoilt: str)
         ("all, all", 1),
     ],
 )
-async def test_a_slip_in_the_header_is_reported_with_all_its_faults(tmp_path: Path, wish: str, count: int) -> None:
+async def test_all_faults_of_the_header_are_reported(tmp_path: Path, wish: str, count: int) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
         response = await list_.call(wish)
         if count:
@@ -106,7 +107,7 @@ async def test_without_an_entry_and_without_fields_the_header_says_what_to_do(tm
         assert "type=cursor; cursor_path_in_response=" in response.error["message"]
 
 
-async def test_a_limit_needs_a_name(tmp_path: Path) -> None:
+async def test_limit_needs_a_parameter_name(tmp_path: Path) -> None:
     without = {name: value for name, value in CURSOR.items() if name != "limit_name_in_request"}
     async with paged(tmp_path, pages_of(2), without) as list_:
         assert issues(await list_.call("all; limit=5")) == [("gateway-paginate",)]
@@ -144,7 +145,7 @@ async def test_empty_headers_are_absent(tmp_path: Path) -> None:
         assert (response.status, response.headers["Content-Type"]) == (200, "application/json; charset=utf-8")
 
 
-async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more(tmp_path: Path) -> None:
+async def test_cursor_to_an_origin_that_is_no_longer_allowed_is_refused(tmp_path: Path) -> None:
     from aiohttp import web
 
     from gateway.http.paging.resume_position import digest_of, encode_position
@@ -164,7 +165,7 @@ async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more
         assert list_.lists.seen == ["/v1/x?page=2"]
 
 
-# ── Whether an answer's codings are decoded: the caller's header wins over the entry.
+# ── Whether a response's codings are decoded: the caller's header wins over the entry.
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def error_of(response: bytes) -> dict[str, object]:
         ((KEY, CONNECTION, "Decompress: true", "Decompress: true"), ["decompress"]),
     ],
 )
-async def test_every_header_at_fault_is_named_once(lines: tuple[str, ...], paths: list[str]) -> None:
+async def test_every_wrong_header_is_named_once(lines: tuple[str, ...], paths: list[str]) -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         response = await gateway.call("/proxy/x", *lines, us=False)
     error = error_of(response)
@@ -46,13 +46,13 @@ async def test_every_header_at_fault_is_named_once(lines: tuple[str, ...], paths
     assert provider.heads == []
 
 
-async def test_what_published_sdks_send_is_fine() -> None:
+async def test_headers_of_published_sdks_are_accepted() -> None:
     sent = ("Base-Url-Override:", "Nango-Activity-Log-Id:", "Retries: 3", "Retry-On: 429,503", "Decompress: true")
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         assert (await gateway.call("/proxy/x", *sent)).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_fresh_connection_is_not_waited_for_and_another_is_loaded() -> None:
+async def test_cached_connection_is_used_and_another_is_loaded() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         await gateway.call()
         assert gateway.live.asked == []

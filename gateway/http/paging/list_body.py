@@ -1,6 +1,7 @@
 """Checks the JSON body of a POST that requests a list, and rewrites it for each page.
 
-Members that do not change between pages keep their bytes. A GraphQL request must be a query with a variable for the cursor.
+Members that do not change between pages keep their bytes.
+A GraphQL request must be a query with a variable for the cursor.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from gateway.errors import UpstreamFailed
 from gateway.http.body_members import BodyMembers
 from gateway.http.headers import media_type
 from gateway.http.paging.page_document import NonScalar, PageDocument, Records
+from gateway.http.proxy_options import wrong_header
 from gateway.records.proxied_call import PagingScheme, Position
 
 JSON: Final = "application/json"
@@ -53,9 +55,19 @@ def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[
 
 
 def first_body(body: bytes, ways: Sequence[PagingScheme], limit: int | None) -> bytes:
-    """Return the body for the first page: with the page size, and with the first offset if it is known."""
+    """Return the body for the first page: with the page size, and with the first offset if it is known.
+
+    Raises InvalidRequest ``invalid_headers`` for a `limit` without a member for it:
+    the ways that name one may not fit this body.
+    """
     if limit is not None:
         names = [way.limit_name_in_request for way in ways if way.limit_name_in_request is not None]
+        if not names:
+            raise wrong_header(
+                "Gateway-Paginate",
+                "has a limit, but limit_name_in_request is not known for this body; give it, or put the limit into the "
+                "body",
+            )
         body = _put(body, names[0], limit)
     way = ways[0]
     if len(ways) == 1 and way.type == "offset" and way.offset_start_value is not None:
@@ -112,7 +124,8 @@ def _variable(way: PagingScheme) -> str | None:
 
 
 def _query_members(body: bytes) -> int:
-    """Return how many members some parser may read as ``query``: Go's also accepts ``Query``, and takes the last one."""
+    """Return how many members some parser may read as ``query``: Go's also accepts ``Query``,
+    and takes the last one."""
     counted: list[int] = []  # the outermost object comes last
 
     def note(pairs: list[tuple[str, Any]]) -> None:

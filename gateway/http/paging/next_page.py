@@ -1,4 +1,4 @@
-"""Finds the next page, in the answer or in a Link field, and detects when pages repeat in a cycle."""
+"""Finds the next page, in the body or in a Link field, and detects when pages repeat in a cycle."""
 
 import json
 import re
@@ -17,8 +17,8 @@ from gateway.http.references import links_in
 from gateway.http.url import has_dot_segment, name_of
 from gateway.records.proxied_call import PagingScheme, Position
 
-# ── The address of the next page: found in a Link field (RFC 8288), and resolved against the current page's address
-# (RFC 3986 §5).
+# ── The URL of the next page: found in a Link field (RFC 8288), resolved against the current page's URL (RFC 3986
+# §5).
 
 _PARAM: Final = re.compile(
     r';\s*+(?P<name>[^\s=;,"]++)\s*+(?:=\s*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<token>[^\s;,"]*+)))?+'
@@ -29,7 +29,7 @@ _KEPT: Final = "".join(character for character in string.printable if character.
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of one page. `target`: path and query as in the request line; `body`: the body if it is a POST."""
+    """The URL of one page. `target`: path and query as in the request line; `body`: the body if it is a POST."""
 
     scheme: str
     host: str
@@ -70,11 +70,11 @@ def link_of(rel: str, lines: Iterable[str]) -> str | None:
 
 
 def place_of(url: str) -> Place:
-    """Parse an absolute http or https address; drops its fragment. Raises ValueError with the reason."""
+    """Parse an absolute http or https URL; drops its fragment. Raises ValueError with the reason."""
     text = quote(url.strip(), safe=_KEPT).partition("#")[0]
     found = ABSOLUTE.match(text)
     if found is None:
-        raise ValueError("it is not an http or https address")
+        raise ValueError("it is not an http or https URL")
     scheme = found["scheme"].lower()
     authority = parse_authority(scheme, found["authority"])
     if authority is None:
@@ -89,9 +89,9 @@ def place_of(url: str) -> Place:
 def resolve(reference: str, page: Place) -> Place:
     """Resolve `reference`, found in `page`. Raises ValueError with the reason.
 
-    Corrects two mistakes of providers behind a reverse proxy. An http address on the host of an https page becomes https.
-    A path that is a suffix of the page's path becomes the page's path: the provider does not know the prefix under which
-    the proxy mounts it.
+    Corrects two mistakes of providers behind a reverse proxy. An http URL on the host of an https page becomes https,
+    if both use the default port. A path that is a suffix of the page's path becomes the page's path: the provider does
+    not know the prefix under which the proxy mounts it.
     """
     text = reference.strip()
     if text.startswith("//"):
@@ -128,7 +128,8 @@ class CycleDetector:
         self._power = self._left = 1
 
     def detect_repeat(self, key: str) -> bool:
-        """Return whether this page is a repeat. A cycle is found within three rounds, a repeat of the last page immediately."""
+        """Return whether this page is a repeat. A cycle is found within three rounds, a repeat of the last page
+        immediately."""
         if key == self._kept:
             return True
         self._left -= 1
@@ -179,7 +180,8 @@ def choose(document: PageDocument, headers: Fields, ways: Sequence[PagingScheme]
 
 
 def read_page(document: PageDocument, headers: Fields, way: PagingScheme, page: Place) -> PageResult:
-    """Read records and next position from `document`, fetched from `page`. Raises UpstreamFailed if it does not fit `way`."""
+    """Read records and next position from `document`, fetched from `page`.
+    Raises UpstreamFailed if it does not fit `way`."""
     if way.type == "graphql":
         return _read_connection_page(document, way)
     records, way = _records(document, way)
@@ -234,9 +236,9 @@ def _records(document: PageDocument, way: PagingScheme) -> tuple[Records, Paging
     where = f"has no array at '{path}'" if path else "is not an array, and which of its members is the list is unclear"
     raise UpstreamFailed(
         "page_unreadable",
-        f"The provider's answer {where}. "
-        + (f"It has arrays under: {arrays}. " if arrays else "It has none that could be meant. ")
-        + "Say where the records lie: 'Gateway-Paginate: all; response_path=…'.",
+        f"The provider's response {where}. "
+        + (f"It has arrays under: {arrays}. " if arrays else "It has no array that could be meant. ")
+        + "Name the path of the records: 'Gateway-Paginate: all; response_path=…'.",
     )
 
 
@@ -253,7 +255,8 @@ def _only_array(document: PageDocument) -> Records | None:
 
 
 def _next(document: PageDocument, headers: Fields, way: PagingScheme, page: Place, count: int) -> str | None:
-    """Return where the next page is; None on the last page. Raises UpstreamFailed if it exists but cannot be requested."""
+    """Return where the next page is; None on the last page.
+    Raises UpstreamFailed if it exists but cannot be requested."""
     more = _more(document, way)
     if more is False:
         return None
@@ -343,14 +346,14 @@ def _next_link(document: PageDocument, headers: Fields, way: PagingScheme, page:
     link = _header_link(headers, way)
     if not link and way.link_path_in_response_body is not None:
         path = way.link_path_in_response_body
-        link = _text(document.value(path), f"the address of its next page ({path})")
+        link = _text(document.value(path), f"the URL of its next page ({path})")
     if not link:
         return None
     try:
         return resolve(link, page).url
     except ValueError as fault:
         raise UpstreamFailed(
-            "next_page_refused", f"The address of the provider's next page cannot be used: {fault}."
+            "next_page_refused", f"The URL of the provider's next page cannot be used: {fault}."
         ) from fault
 
 
@@ -362,7 +365,8 @@ def _header_link(headers: Fields, way: PagingScheme) -> str | None:
 
 
 def _next_offset(way: PagingScheme, page: Place, count: int, *, more: bool) -> str | None:
-    """Return the next offset, counted from this page's offset. A short page may be filtered: only an empty page is the end."""
+    """Return the next offset, counted from this page's offset.
+    A short page may be filtered: only an empty page is the end."""
     by_page = way.offset_calculation_method == "per-page"
     if not count:
         if more and not by_page:
@@ -375,12 +379,12 @@ def offset_of(way: PagingScheme, page: Place) -> int:
     """Return the offset that `page` was requested with, from its query or its body; else the start value."""
     if way.in_body:
         value = PageDocument(page.body or b"{}").value(way.offset_name_in_request or "")
-        asked = [value] if isinstance(value, str) else []
+        sent = [value] if isinstance(value, str) else []
     else:
         pairs = page.target.partition("?")[2].split("&")
-        asked = [unquote_plus(pair.partition("=")[2]) for pair in pairs if name_of(pair) == way.offset_name_in_request]
-    if asked and asked[-1].isascii() and asked[-1].isdigit():
-        return int(asked[-1][:18])
+        sent = [unquote_plus(pair.partition("=")[2]) for pair in pairs if name_of(pair) == way.offset_name_in_request]
+    if sent and sent[-1].isascii() and sent[-1].isdigit():
+        return int(sent[-1][:18])
     return way.offset_start_value or 0
 
 

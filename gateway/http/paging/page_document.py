@@ -163,7 +163,8 @@ class PageDocument:
         return found[0]
 
     def holders(self, name: str) -> list[str]:
-        """Return the paths of all objects that have an object under `name`, at most `MOST_LEVELS` deep, not inside arrays.
+        """Return the paths of all objects that have an object under `name`, at most `MOST_LEVELS` deep, not inside
+        arrays.
 
         Raises UpstreamFailed.
         """
@@ -185,7 +186,7 @@ class PageDocument:
 
     @property
     def is_empty_object(self) -> bool:
-        """Whether the page is ``{}``: some providers write an answer without records this way."""
+        """Whether the page is ``{}``: some providers write a page without records this way."""
         return re.fullmatch(r"\s*\{\s*\}\s*", self._text[self._start : self._start + 64], re.ASCII) is not None
 
     def _through(self, path: str, into: Into) -> None:
@@ -197,7 +198,7 @@ class PageDocument:
         except NotJson as fault:
             raise UpstreamFailed(
                 "page_unreadable",
-                f"The provider's answer is not JSON from byte {fault.at} on, so no records can be taken from it.",
+                f"The provider's response is not JSON from byte {fault.at} on, so its records cannot be read.",
             ) from fault
 
     def _walk(self, pos: int, path: str | None, into: Into) -> int:
@@ -248,7 +249,8 @@ class PageDocument:
             pos = skip_space(text, pos + 1)
 
     def _array_at(self, pos: int) -> "tuple[int, array[int]]":
-        """Return the end of the array at `pos` and the bounds of its items. Raises UpstreamFailed ``page_too_large``."""
+        """Return the end of the array at `pos` and the bounds of its items.
+        Raises UpstreamFailed ``page_too_large``."""
         known = self._arrays.get(pos)
         if known is not None:
             return known
@@ -271,7 +273,7 @@ class PageDocument:
                 if len(bounds) >= 2 * MOST_RECORDS:
                     raise UpstreamFailed(
                         "page_too_large",
-                        f"One page of the provider holds more than {MOST_RECORDS} records; ask for smaller pages.",
+                        f"One page of the provider holds more than {MOST_RECORDS} records; request smaller pages.",
                     )
         self._arrays[began] = pos, bounds
         return pos, bounds
@@ -297,5 +299,5 @@ def _check_utf8(content: bytes | bytearray) -> None:
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as fault:
         raise UpstreamFailed(
-            "page_unreadable", "The provider's answer is not UTF-8, as JSON must be (RFC 8259 §8.1)."
+            "page_unreadable", "The provider's response is not UTF-8, as JSON must be (RFC 8259 §8.1)."
         ) from fault

@@ -21,7 +21,8 @@ _NO: Final = frozenset({"?0", "false", "0"})
 
 @dataclass(frozen=True, slots=True)
 class PaginateHeader:
-    """The parsed header. `pages` None: all. `fields`: fields of `paginate` in a catalog entry, as text. `limit`: page size."""
+    """The parsed header. `pages` None: all. `fields`: fields of `paginate` in a catalog entry, as text.
+    `limit`: page size."""
 
     pages: int | None
     fields: Mapping[str, str]
@@ -30,7 +31,8 @@ class PaginateHeader:
 
 
 def parse_paginate_header(text: str) -> PaginateHeader:
-    """Parse the header's value. Raises ValueError; its message continues a sentence that begins with the header's name."""
+    """Parse the header's value. Raises ValueError;
+    its message continues a sentence that begins with the header's name."""
     start = _START.match(text)
     if start is None or not (start["what"] == "all" or _COUNT.fullmatch(start["what"])):
         raise ValueError("must begin with 'all' or a number of pages, as in 'all' or '10; type=cursor'")

@@ -43,7 +43,7 @@ def read(text: str, request_digest: str) -> Position:
     header's name."""
     position = json.loads(text)
     if position.get("v") != VERSION or not position["way"].keys() <= _KNOWN:
-        raise ValueError("was made by another version of the gateway; begin again")
+        raise ValueError("was made by another version of the gateway; start again with the first page")
     if position["for"] != request_digest:
         raise ValueError("belongs to another request; send the path, query and connection of the first request")
     return Position(PagingScheme(**position["way"]), position["at"], position.get("body", ""))
@@ -52,10 +52,10 @@ def read(text: str, request_digest: str) -> Position:
 def point_at_page(
     upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str], first_path: str = ""
 ) -> None:
-    """Set the address of `upstream` to the page at `position`; `list_body` handles positions in a body. `first_path`: path
-    of the caller's request, below the base address.
+    """Set the URL of `upstream` to the page at `position`; `list_body` handles positions in a body. `first_path`: path
+    of the caller's request, below the base URL.
 
-    Raises OffLimits, and ValueError if the position is not a valid address.
+    Raises OffLimits, and ValueError if the position is not a valid URL.
     """
     way = position.way
     if way.in_body:

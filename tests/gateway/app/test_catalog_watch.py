@@ -1,4 +1,5 @@
-"""Catalog files change while the gateway runs: each change takes effect automatically, and a faulty file changes nothing."""
+"""Catalog files change while the gateway runs: each change takes effect automatically, and a faulty file changes
+nothing."""
 
 import asyncio
 import shutil
@@ -78,7 +79,7 @@ async def test_added_changed_and_deleted_files_take_effect(
     assert kinds == [{"added"}, {"changed"}, {"removed"}]
 
 
-async def test_a_shipped_entry_shows_again_when_the_one_over_it_goes(watched: RunningGateway) -> None:
+async def test_shipped_entry_is_used_again_after_its_override_is_deleted(watched: RunningGateway) -> None:
     write_entry(watched.folder, "jira", {"alias": "jira", "display_name": "Our Jira"})
     await until(lambda: watched.runtime.generation.catalog.providers["jira"].display_name == "Our Jira")
     (watched.folder / "catalog" / "jira.yaml").unlink()
@@ -86,7 +87,7 @@ async def test_a_shipped_entry_shows_again_when_the_one_over_it_goes(watched: Ru
     assert (await watched.json("GET", "/providers/jira"))["data"]["display_name"] == "Jira"
 
 
-async def test_the_next_request_goes_by_the_new_entry_and_one_under_way_by_the_old(
+async def test_next_request_uses_the_new_entry_and_a_running_one_the_old(
     watched: RunningGateway, tracker: Tracker
 ) -> None:
     await watched.imported(tracker.grant())
@@ -148,7 +149,9 @@ async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
     assert watched.runtime.generation.catalog.providers["tracker"].display_name == "Mended"
 
 
-async def test_heirs_of_a_faulty_entry_stay_too(watched: RunningGateway, log_events: list[dict[str, Any]]) -> None:
+async def test_entries_based_on_a_faulty_entry_stay_too(
+    watched: RunningGateway, log_events: list[dict[str, Any]]
+) -> None:
     write_entry(watched.folder, "base", MAIL)
     write_entry(watched.folder, "heir", {"alias": "base", "display_name": "Heir"})
     await until(lambda: "heir" in names(watched))
@@ -157,7 +160,7 @@ async def test_heirs_of_a_faulty_entry_stay_too(watched: RunningGateway, log_eve
     assert {"base", "heir"} <= names(watched)
 
 
-async def test_an_entry_that_an_integration_needs_stays_when_its_file_goes(
+async def test_entry_that_an_integration_needs_stays_after_its_file_is_deleted(
     watched: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
     await watched.imported(tracker.grant())
@@ -169,7 +172,7 @@ async def test_an_entry_that_an_integration_needs_stays_when_its_file_goes(
         assert response.status == 200
 
 
-async def test_a_folder_that_is_taken_away_takes_no_entry_with_it(
+async def test_entries_stay_after_their_folder_is_removed(
     watched: RunningGateway, monkeypatch: pytest.MonkeyPatch, log_events: list[dict[str, Any]]
 ) -> None:
     write_entry(watched.folder, "mail", MAIL)
@@ -198,7 +201,7 @@ async def test_replaced_symlink_is_noticed(watched: RunningGateway) -> None:
     assert (await watched.json("GET", "/providers/mail"))["data"]["display_name"] == "two"
 
 
-async def test_what_changed_between_the_start_and_the_watch_counts(running: RunningGateway) -> None:
+async def test_changes_between_start_and_watch_are_applied(running: RunningGateway) -> None:
     write_entry(running.folder, "mail", MAIL)
     assert "mail" not in names(running)
     async with beside(CatalogWatch(running.app).run()):

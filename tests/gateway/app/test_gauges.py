@@ -222,7 +222,7 @@ async def test_a_refresh_is_timed_and_one_that_fails_is_counted_by_its_reason(
     assert failures == {("dev", "tracker", "invalid_client"): 1}
 
 
-async def test_a_loop_that_stood_still_is_reported(running: RunningGateway) -> None:
+async def test_blocked_event_loop_is_reported(running: RunningGateway) -> None:
     lag = running.runtime.loop_lag
     async with asyncio.timeout(PATIENCE_S):
         while lag.longest_s < 0.3:

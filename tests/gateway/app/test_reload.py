@@ -46,7 +46,7 @@ async def status(running: RunningGateway, connection_id: str = "c1", **options: 
         return found
 
 
-async def test_keys_and_environments_come_and_go(running: RunningGateway, tracker: Tracker) -> None:
+async def test_keys_and_environments_are_added_and_removed(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     environments = running.document["environments"]
     environments["live"] = {
@@ -83,7 +83,7 @@ async def test_a_connection_of_a_removed_integration_is_gone_until_it_returns(
     assert await status(running) == 200
 
 
-async def test_a_changed_entry_counts_from_the_next_request_on(running: RunningGateway, tracker: Tracker) -> None:
+async def test_changed_entry_applies_from_the_next_request(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await status(running) == 200
     entry = tracker_entry(tracker.url)
@@ -94,7 +94,7 @@ async def test_a_changed_entry_counts_from_the_next_request_on(running: RunningG
         assert (await response.json())["path"] == "/v2/x"
 
 
-async def test_what_has_not_changed_stays_in_memory(running: RunningGateway, tracker: Tracker) -> None:
+async def test_unchanged_connections_stay_in_memory(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await status(running) == 200
     runtime = running.app[RUNTIME]
@@ -125,7 +125,7 @@ async def test_public_url_changes(running: RunningGateway) -> None:
     assert made["data"]["connect_link"].startswith("http://localhost:4000/gw/connect")
 
 
-async def test_a_request_begun_before_ends_under_the_configuration_it_began_with(
+async def test_request_ends_with_the_configuration_that_it_started_with(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     """Remove the integration while the request's token is being refreshed."""
@@ -143,9 +143,7 @@ async def test_a_request_begun_before_ends_under_the_configuration_it_began_with
     assert await begun == 200
 
 
-async def test_a_stream_under_way_outlives_the_networks_it_went_through(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_running_stream_continues_after_its_network_is_removed(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await status(running) == 200
     tracker.hold_api.clear()
@@ -167,7 +165,7 @@ async def test_a_stream_under_way_outlives_the_networks_it_went_through(
     assert list(former.load()) == []
 
 
-async def test_idle_connections_end_with_the_networks_they_went_through(
+async def test_idle_connections_are_closed_after_their_network_is_removed(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
@@ -183,9 +181,7 @@ async def test_idle_connections_end_with_the_networks_they_went_through(
     assert running.runtime.generation.egress.timeouts.connect_s == 3
 
 
-async def test_other_limits_hold_for_providers_that_were_called_before(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_new_limits_apply_to_providers_that_were_called_before(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await status(running) == 200
     running.document["egress"]["limits"] = {"outstanding": 1, "waiting": 1, "wait_s": 9}
@@ -193,7 +189,7 @@ async def test_other_limits_hold_for_providers_that_were_called_before(
     assert [gate.concurrency.limits for gate in running.runtime.egress_limits] == [ConcurrencySettings(1, 1, 9)]
 
 
-async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(
+async def test_refresh_releases_its_lease_if_its_integration_is_removed(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracker.ttl_s = 0.001

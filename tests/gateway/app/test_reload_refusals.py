@@ -34,16 +34,17 @@ def log_events() -> Iterator[list[dict[str, Any]]]:
         (("server", "websocket_path"), "/ws"),
         (("console", "port"), 9101),
         (("store", "url"), "sqlite:///other.db"),
+        (("tracing", "connection_ids"), True),
     ],
 )
-async def test_what_needs_a_restart_is_reported_and_stays(
+async def test_setting_that_needs_a_restart_is_reported_and_kept(
     running: RunningGateway, log_events: list[dict[str, Any]], place: tuple[str, str], value: object
 ) -> None:
     before = running.app[RUNTIME].generation.config
     running.document.setdefault(place[0], {})[place[1]] = value
     assert await reloaded(running)
     after = running.app[RUNTIME].generation.config
-    assert (after.server, after.store) == (before.server, before.store)
+    assert (after.server, after.store, after.tracing) == (before.server, before.store, before.tracing)
     (warning,) = [event for event in log_events if event["event"] == "needs_a_restart"]
     assert warning["setting"] == ".".join(place)
     line = next(
@@ -83,7 +84,7 @@ async def test_an_unknown_provider_changes_nothing(running: RunningGateway, log_
     assert any("did you mean 'tracker'" in event["detail"] for event in log_events if event["event"] == "fault")
 
 
-async def test_a_gateway_configured_in_python_is_reloaded_with_what_it_is_given(
+async def test_gateway_configured_in_python_needs_a_new_configuration_to_reload(
     running: RunningGateway, log_events: list[dict[str, Any]]
 ) -> None:
     assert not await gateway.reload(running.app)

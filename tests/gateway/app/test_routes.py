@@ -27,7 +27,7 @@ CHANGES_EACH_TIME = {
 
 @pytest.mark.parametrize("path", [path for path in GETS if path not in WITHOUT_HEAD])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_head_says_what_get_would(shared: RunningGateway, shared_tracker: Tracker, path: str) -> None:
+async def test_head_returns_the_same_head_as_get(shared: RunningGateway, shared_tracker: Tracker, path: str) -> None:
     if "connections" in path:
         await shared.imported(shared_tracker.grant())
     for name, value in FILLED.items():
@@ -59,7 +59,7 @@ async def test_head_does_not_use_an_authorization_up(shared: RunningGateway) -> 
     [("GET", "/records?model=x"), ("POST", "/action/trigger"), ("POST", "/sync/start"), ("GET", "/scripts/config")],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_syncs_and_actions_of_the_nango_sdks_are_said_not_to_be_offered(
+async def test_syncs_and_actions_of_the_nango_sdks_return_not_offered(
     shared: RunningGateway, method: str, path: str
 ) -> None:
     body = await shared.json(method, path, expect=501)

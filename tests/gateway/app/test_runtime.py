@@ -49,7 +49,8 @@ KEYS: Final = "/environment/api-keys"
 
 
 async def reloaded(running: RunningGateway) -> tuple[Generation, Generation]:
-    """Reload with another value of every setting that parts of the runtime read. Return the generation before and after."""
+    """Reload with another value of every setting that parts of the runtime read. Return the generation before and
+    after."""
     document, before = running.document, running.runtime.generation
     limits = before.config.egress.limits
     document["egress"]["timeouts"] = {"connect_s": before.config.egress.timeouts.connect_s + 1}
@@ -80,7 +81,7 @@ async def status(running: RunningGateway, **options: Any) -> int:
 # ── For each part, one test that its work survives.
 
 
-async def test_a_refresh_under_way_ends_once_and_is_stored(telling: RunningGateway, tracker: Tracker) -> None:
+async def test_running_refresh_ends_once_and_is_stored(telling: RunningGateway, tracker: Tracker) -> None:
     tracker.ttl_s = 0.001
     await telling.imported(tracker.grant())
     tracker.ttl_s = 3600
@@ -135,7 +136,7 @@ async def test_change_by_another_process_is_noticed_after_a_reload(telling: Runn
     await until(lambda: telling.runtime.live.kept == 0)
 
 
-async def test_a_window_that_waits_gets_its_result(telling: RunningGateway) -> None:
+async def test_waiting_browser_window_gets_its_result(telling: RunningGateway) -> None:
     outcomes = telling.runtime.outcomes
     with outcomes.waiting("window") as window, outcomes.socket_of("192.0.2.1", most=1):
         await reloaded(telling)
@@ -147,7 +148,7 @@ async def test_a_window_that_waits_gets_its_result(telling: RunningGateway) -> N
         assert await asyncio.wait_for(window.outcome, PATIENCE_S) == outcome
 
 
-async def test_a_delivery_in_retry_and_one_under_way_arrive_once(
+async def test_retried_and_running_deliveries_arrive_once(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.hold.clear()
@@ -172,9 +173,7 @@ async def test_a_delivery_in_retry_and_one_under_way_arrive_once(
     assert receiver.events() == [("c1", "connection.created"), ("c1", "connection.deleted")]
 
 
-async def test_what_waits_to_be_delivered_stays_counted(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
-) -> None:
+async def test_pending_deliveries_stay_counted(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
     receiver.hold.clear()
     await telling.imported(tracker.grant())
     keeper = telling.runtime.keeper
@@ -186,7 +185,7 @@ async def test_what_waits_to_be_delivered_stays_counted(
     assert [one.pending for one in keeper.backlog] == [1]
 
 
-async def test_the_audit_goes_on_in_one_chain(telling: RunningGateway, tracker: Tracker) -> None:
+async def test_audit_log_continues_in_one_chain(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     keeper = telling.runtime.audit_keeper
     await keeper.once()
@@ -216,7 +215,7 @@ async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGat
     assert tracker.calls["api"] == calls
 
 
-async def test_calls_outstanding_stay_counted_and_one_that_waits_takes_a_new_place(telling: RunningGateway) -> None:
+async def test_outstanding_calls_stay_counted_and_a_waiting_one_starts(telling: RunningGateway) -> None:
     telling.document["egress"]["limits"] = {"outstanding": 1}
     await telling.restart()
     gate = telling.runtime.egress_limits.for_origin(("http", "127.0.0.1", 1))
@@ -234,7 +233,7 @@ async def minted(running: RunningGateway, name: str, **limits: Any) -> dict[str,
     return {"Authorization": f"Bearer {body['data']['secret']}"}
 
 
-async def test_a_rate_goes_on_counting(telling: RunningGateway, tracker: Tracker) -> None:
+async def test_rate_limit_continues_counting(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     headers = await minted(telling, "slow", rate=2)
     assert await status(telling, headers=headers) == 200
@@ -242,9 +241,7 @@ async def test_a_rate_goes_on_counting(telling: RunningGateway, tracker: Tracker
     assert [await status(telling, headers=headers) for _ in range(2)] == [200, 429]
 
 
-async def test_a_budget_keeps_what_was_set_aside_and_is_never_exceeded(
-    telling: RunningGateway, tracker: Tracker
-) -> None:
+async def test_budget_keeps_its_reservations_and_is_never_exceeded(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     headers = await minted(telling, "task", budget=60)  # three of them are reserved at first
     assert await status(telling, headers=headers) == 200
@@ -264,11 +261,9 @@ async def test_sessions_of_a_minute_stay_counted(telling: RunningGateway) -> Non
         assert response.status == 429
 
 
-async def test_an_authorization_that_is_being_finished_makes_its_connection(
-    telling: RunningGateway, tracker: Tracker
-) -> None:
-    address = f"{telling.url}/oauth/connect/tracker?connect_session_token={await telling.session_token()}"
-    async with telling.http.get(address, allow_redirects=False) as response:
+async def test_authorization_in_progress_creates_its_connection(telling: RunningGateway, tracker: Tracker) -> None:
+    url = f"{telling.url}/oauth/connect/tracker?connect_session_token={await telling.session_token()}"
+    async with telling.http.get(url, allow_redirects=False) as response:
         consent = response.headers["Location"]
     await reloaded(telling)  # between start and callback
     tracker.hold.clear()
@@ -296,7 +291,7 @@ async def test_a_connect_link_is_not_made_again(telling: RunningGateway) -> None
     assert await link() == first
 
 
-async def test_a_deletion_under_way_ends(
+async def test_running_deletion_completes(
     telling: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await telling.imported(tracker.grant())
@@ -358,7 +353,7 @@ async def test_an_integration_made_through_the_api_stays_and_changes_for_all_gen
     assert not before.integrations.has("dev", "made"), "a request that began before sees it too"
 
 
-async def test_counters_go_on(telling: RunningGateway, tracker: Tracker) -> None:
+async def test_counters_continue(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
     await reloaded(telling)
@@ -425,7 +420,7 @@ async def test_the_lag_of_the_loop_stays_known(telling: RunningGateway) -> None:
     assert lag.longest_s >= before
 
 
-async def test_a_stop_that_was_announced_stays_announced(telling: RunningGateway) -> None:
+async def test_announced_stop_stays_announced(telling: RunningGateway) -> None:
     telling.runtime.serving = False
     await reloaded(telling)
     async with telling.http.get(f"{telling.url}/ready") as response:
@@ -478,32 +473,32 @@ Test = Callable[..., Coroutine[Any, Any, None]]
 SURVIVES: Final[dict[str, Test]] = {
     "started_at": test_the_store_and_its_age_stay,
     "store": test_the_store_and_its_age_stay,
-    "minted": test_a_budget_keeps_what_was_set_aside_and_is_never_exceeded,
+    "minted": test_budget_keeps_its_reservations_and_is_never_exceeded,
     "managed": test_an_integration_made_through_the_api_stays_and_changes_for_all_generations,
     "egress_limits": test_an_open_breaker_stays_open_under_other_limits,
-    "retired": test_a_refresh_under_way_ends_once_and_is_stored,
+    "retired": test_running_refresh_ends_once_and_is_stored,
     "page_memory": test_page_memory_stays_reserved,
-    "metrics": test_counters_go_on,
+    "metrics": test_counters_continue,
     "call_queue": test_records_that_wait_to_be_written_are_written,
     "tracing": test_spans_that_wait_are_exported,
     "loop_lag": test_the_lag_of_the_loop_stays_known,
     "invalid_keys": test_invalid_keys_stay_counted,
     "refusal_log": test_refusals_stay_counted,
-    "journals": test_a_refresh_under_way_ends_once_and_is_stored,
+    "journals": test_running_refresh_ends_once_and_is_stored,
     "refresher": test_a_refresh_in_the_queue_keeps_its_turn,
     "live": test_an_opened_connection_stays_in_memory,
     "sessions": test_sessions_of_a_minute_stay_counted,
-    "outcomes": test_a_window_that_waits_gets_its_result,
-    "flows": test_an_authorization_that_is_being_finished_makes_its_connection,
+    "outcomes": test_waiting_browser_window_gets_its_result,
+    "flows": test_authorization_in_progress_creates_its_connection,
     "links": test_a_connect_link_is_not_made_again,
-    "deleter": test_a_deletion_under_way_ends,
+    "deleter": test_running_deletion_completes,
     "made": test_an_integration_that_is_being_deleted_is_deleted_once,
-    "deliverer": test_a_delivery_in_retry_and_one_under_way_arrive_once,
+    "deliverer": test_retried_and_running_deliveries_arrive_once,
     "webhook_keys": test_keys_of_providers_stay_known,
-    "audit_keeper": test_the_audit_goes_on_in_one_chain,
-    "keeper": test_what_waits_to_be_delivered_stays_counted,
+    "audit_keeper": test_audit_log_continues_in_one_chain,
+    "keeper": test_pending_deliveries_stay_counted,
     "reloading": test_two_reloads_at_once_follow_one_another,
-    "serving": test_a_stop_that_was_announced_stays_announced,
+    "serving": test_announced_stop_stays_announced,
 }
 HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "session_connections", "typed_in", "exchange"})
 REPLACED: Final = "current"  # holds the generation, which is what a reload replaces
@@ -526,7 +521,7 @@ async def test_no_part_is_another_object_after_a_reload(telling: RunningGateway)
     assert [name for name, part in before.items() if getattr(runtime, name) is not part] == []
 
 
-async def test_a_part_that_is_said_to_hold_nothing_holds_nothing(telling: RunningGateway) -> None:
+async def test_part_classified_as_stateless_holds_no_state(telling: RunningGateway) -> None:
     """It holds only other parts of the runtime, objects made only of those, and functions."""
     runtime = telling.runtime
     parts = [getattr(runtime, one.name) for one in dataclasses.fields(runtime)]
@@ -562,12 +557,12 @@ def test_a_generation_cannot_be_changed() -> None:
     assert Generation.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
-def test_the_runtime_is_made_whole() -> None:
+def test_runtime_is_built_completely_by_its_constructor() -> None:
     assert all(one.init for one in dataclasses.fields(Runtime))
 
 
 async def test_request_in_flight_finishes_over_its_original_network(telling: RunningGateway, tracker: Tracker) -> None:
-    """The reload closes the network: this request is still answered, the next one is refused."""
+    """The reload closes the network: this request still gets its response, the next one is refused."""
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
     tracker.hold_api.clear()

@@ -203,7 +203,7 @@ def test_metrics_open_to_the_network_are_warned_of_unless_that_was_said(file: Pa
     public = "server: {host: 0.0.0.0, public_url: 'https://gw.example.com', admin_port: 9100}\n"
     result = check(file, public + GOOD)
     assert result.exit_code == 0
-    assert f"{file}:1: warning: everybody who reaches 0.0.0.0 may read the metrics" in result.stderr
+    assert f"{file}:1: warning: everybody who can connect to 0.0.0.0 can read the metrics" in result.stderr
     assert "server.admin_host: 127.0.0.1" in result.stderr
     for host in ("127.0.0.1", "0.0.0.0"):
         assert "metrics" not in check(file, public.replace("9100", f"9100, admin_host: {host}") + GOOD).stderr

@@ -1,4 +1,5 @@
-"""For every value at every place of gateway.yaml, the result is a configuration or faults with lines, and never a crash."""
+"""For every value at every place of gateway.yaml, the result is a configuration or faults with lines, and never a
+crash."""
 
 import re
 from collections.abc import Iterator

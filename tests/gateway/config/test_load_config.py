@@ -33,9 +33,7 @@ def test_one_key_is_enough_for_a_configuration() -> None:
     assert made.path is None
 
 
-def test_a_file_is_read_with_its_own_folder_as_the_start_of_paths(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_start_from_the_folder_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "conf" / "mine").mkdir(parents=True)
     (tmp_path / "conf" / "key").write_text(KEY + "\n")
     text = "store: {encryption_keys: ['${file:key}'], url: 'sqlite:///data/x.db'}\ncatalog: [mine, ../conf/mine]\n"
@@ -49,7 +47,7 @@ def test_a_file_is_read_with_its_own_folder_as_the_start_of_paths(
 
 
 @pytest.mark.parametrize("null", [None, {}, {"secret_keys": None, "integrations": None}])
-def test_a_key_with_nothing_behind_it_has_its_default(null: Any) -> None:
+def test_key_without_a_value_has_its_default(null: Any) -> None:
     made = config(environments={"dev": null}, server=None, catalog=None, egress={"allow": None})
     assert made.environments["dev"].secret_keys == ()
     assert made.environments["dev"].integrations == {}
@@ -107,7 +105,7 @@ def test_a_loopback_host_is_its_own_public_url(host: str, url: str) -> None:
     assert config(server={"host": host, "port": 8}).server.public_url == url
 
 
-def test_a_server_reported_port_0_is_known_by_the_port_it_got() -> None:
+def test_port_0_is_replaced_by_the_port_that_the_system_chose() -> None:
     assert config(server={"port": 0}).at_port(4711).server.public_url == "http://127.0.0.1:4711"
     named = config(server={"port": 0, "public_url": "https://gw.example.com"}).at_port(4711)
     assert (named.server.port, named.server.public_url) == (4711, "https://gw.example.com")
@@ -161,7 +159,7 @@ def test_an_allowed_origin_spells_out_its_port(text: str, origin: str) -> None:
     assert made.environments["dev"].integrations["a"].allowed_origins == (origin,)
 
 
-def test_an_integration_is_of_the_provider_it_is_named_after_unless_it_says_otherwise() -> None:
+def test_provider_defaults_to_the_name_of_the_integration() -> None:
     made = config(environments={"dev": {"integrations": {"openai": {}, "mine": {"provider": "jira"}}}})
     assert {key: it.provider for key, it in made.environments["dev"].integrations.items()} == {
         "openai": "openai",
@@ -189,12 +187,12 @@ environments: {dev: {integrations: {jira: {forward_set_cookie: "${COOKIES}", cli
     assert (jira.forward_set_cookie, jira.client_id) == (True, None)
 
 
-def test_json_syntax_and_a_byte_order_mark_are_fine(tmp_path: Path) -> None:
+def test_json_syntax_and_a_byte_order_mark_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "gateway.json").write_bytes(b'\xef\xbb\xbf{"store": {"encryption_keys": ["' + KEY.encode() + b'"]}}')
     assert load(tmp_path / "gateway.json", environ={}).server.port == 3003
 
 
-def test_top_level_keys_of_the_operators_own_hold_anchors(tmp_path: Path) -> None:
+def test_top_level_keys_with_x_are_ignored_and_may_hold_anchors(tmp_path: Path) -> None:
     text = "x-jira: &jira {provider: jira, client_id: '${ID}'}\nenvironments:\n"
     text += "  dev: {integrations: {jira: *jira}}\n  prod: {integrations: {jira: {<<: *jira, display_name: Tracker}}}\n"
     (tmp_path / "gateway.yaml").write_text(text + f"store: {{encryption_keys: [{KEY}]}}\n")
@@ -224,7 +222,7 @@ def test_an_integration_of_the_file_has_the_keys_and_defaults_of_the_record() ->
     assert {**defaults, "provider": MISSING} == {name: record[name] for name in written}
 
 
-def test_the_console_has_the_gateways_address_or_that_of_its_own_port() -> None:
+def test_console_url_is_the_public_url_or_that_of_the_consoles_own_port() -> None:
     public = {"host": "0.0.0.0", "public_url": "https://gw.example.com"}
     assert config(server=public).console_url == "https://gw.example.com"
     own = config(server={"port": 0}, console={"port": 0})

@@ -1,4 +1,5 @@
-"""`store.url` accepts libpq's addresses, refuses parameters that would be ignored, and never prints a password."""
+"""`store.url` accepts libpq's connection URIs, refuses parameters that would be ignored, and never prints a
+password."""
 
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def store_url(url: str, base: Path = Path("/etc/gateway")) -> str:
 
 
 @pytest.mark.parametrize("url", GOOD)
-def test_an_address_is_kept_to_the_letter(url: str) -> None:
+def test_valid_url_is_unchanged(url: str) -> None:
     assert store_url(url) == url
 
 

@@ -72,7 +72,7 @@ def test_inserted_values_are_never_substituted_again(value: str) -> None:
 
 
 @given(st.text(st.characters(exclude_characters="}$", exclude_categories=["Cs"])), st.booleans())
-def test_a_default_is_taken_to_the_letter(default: str, empty: bool) -> None:
+def test_default_is_used_literally(default: str, empty: bool) -> None:
     assert filled(f"<${{A:-{default}}}>", {"A": ""} if empty else {}) == f"<{default}>"
 
 
@@ -111,7 +111,7 @@ def test_keys_are_not_substituted() -> None:
         ("sécret ${NAME}\n".encode(), "sécret ${NAME}"),
     ],
 )
-def test_a_file_gives_its_content_less_one_final_newline(tmp_path: Path, content: bytes, value: str) -> None:
+def test_file_reference_is_its_content_without_the_final_newline(tmp_path: Path, content: bytes, value: str) -> None:
     (tmp_path / "secret").write_bytes(content)
     assert filled("${file:secret}", base=tmp_path) == value
     assert filled(f"${{file:{tmp_path}/secret}}") == value
@@ -120,9 +120,7 @@ def test_a_file_gives_its_content_less_one_final_newline(tmp_path: Path, content
 @pytest.mark.parametrize(
     ("content", "message"), [(b"\xff\xfe", "not UTF-8"), (b"x" * 70_000, "more than 64 KiB")], ids=["binary", "long"]
 )
-def test_a_file_that_is_no_setting_is_reported_without_its_content(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
+def test_unusable_file_is_reported_without_its_content(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "secret").write_bytes(content)
     _, [wrong] = Substitution({}, tmp_path).fill("${file:secret}")
     assert message in wrong

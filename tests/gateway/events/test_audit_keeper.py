@@ -48,7 +48,7 @@ async def checkpoints(store: Store) -> list[int]:
     return [one.sequence for one in await store.audit.checkpoints()]
 
 
-async def test_a_checkpoint_comes_after_so_many_records_or_minutes(
+async def test_checkpoint_is_created_after_the_set_records_or_minutes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, now = keeper(store), clock.now()
@@ -71,7 +71,7 @@ async def test_a_checkpoint_comes_after_so_many_records_or_minutes(
     assert await checkpoints(store) == [1, 7, 8]  # nothing new
 
 
-async def test_a_checkpoint_is_sent_until_it_is_taken_and_a_newer_one_takes_its_place(
+async def test_checkpoint_is_sent_until_it_is_accepted_or_replaced_by_a_newer_one(
     telling: RunningGateway, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_keeper, "SEND_AGAIN_S", 0.0)
@@ -95,7 +95,7 @@ async def test_a_checkpoint_is_sent_until_it_is_taken_and_a_newer_one_takes_its_
     assert taken[0] > sent[0]
 
 
-async def test_a_file_that_cannot_be_written_stops_nothing(store: Store, tmp_path: Path) -> None:
+async def test_unwritable_checkpoint_file_does_not_stop_the_keeper(store: Store, tmp_path: Path) -> None:
     made = keeper(store, checkpoint_file=tmp_path / "missing" / "file.jsonl")
     await note(store)
     await made.once()

@@ -1,4 +1,5 @@
-"""Event deliveries in bad conditions: each event arrives in order, at least once, and a bad target does not delay others."""
+"""Event deliveries in bad conditions: each event arrives in order, at least once, and a bad target does not delay
+others."""
 
 import asyncio
 import hashlib
@@ -61,7 +62,8 @@ async def test_a_receiver_that_was_down_gets_each_event_once_in_order_and_can_ve
 
 
 def verified_at_sending(library: Webhook, one: Any) -> None:
-    """Verify with the published library. It uses the real clock, so the test sets the library's clock to the sending time."""
+    """Verify with the published library. It uses the real clock, so the test sets the library's clock to the sending
+    time."""
     from datetime import UTC, datetime
 
     import standardwebhooks.webhooks as module
@@ -80,7 +82,7 @@ def verified_at_sending(library: Webhook, one: Any) -> None:
         module.datetime = kept  # type: ignore[attr-defined]
 
 
-async def test_a_later_event_of_a_connection_waits_for_the_one_before_and_others_do_not(
+async def test_events_of_one_connection_are_delivered_in_order_and_others_do_not_wait(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
@@ -100,7 +102,7 @@ async def test_a_later_event_of_a_connection_waits_for_the_one_before_and_others
     assert receiver.events()[1:] == [("c1", "connection.created"), ("c1", "connection.deleted")]
 
 
-async def test_a_target_that_hangs_holds_up_no_other(
+async def test_hanging_target_does_not_delay_others(
     settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Path
 ) -> None:
     stuck = Receiver()
@@ -132,7 +134,7 @@ async def test_an_event_is_given_up_after_a_day_and_kept(
         await on(telling)
     (found,) = await log_of(telling)
     assert (found.state, found.status, found.due_at) == (DeliveryState.DEAD, 500, None)
-    assert found.detail == "given up after a day: the receiver answered 500"
+    assert found.detail == "given up after a day: the receiver responded with 500"
     assert 20 <= found.attempts <= 26
     await telling.runtime.store.prune(clock.now() + timedelta(days=28))
     assert len(await log_of(telling)) == 1
@@ -207,7 +209,7 @@ async def test_nodes_share_the_work_and_send_nothing_twice(
         await other.stop()
 
 
-async def test_what_waits_at_a_stop_goes_out_after_the_next_start(
+async def test_pending_deliveries_are_sent_after_a_restart(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(delivery.Deliverer.close, "__defaults__", (0.05,))
@@ -222,7 +224,7 @@ async def test_what_waits_at_a_stop_goes_out_after_the_next_start(
     assert receiver.events()[-1] == ("c1", "connection.created")
 
 
-async def test_a_reload_sends_what_waits_to_the_new_address(
+async def test_pending_deliveries_go_to_the_new_url_after_a_reload(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, tmp_path: Path
 ) -> None:
     import gateway
@@ -242,7 +244,7 @@ async def test_a_reload_sends_what_waits_to_the_new_address(
     assert one.path == "/moved"
 
 
-async def test_an_address_that_may_not_be_dialled_is_reported_as_the_cause(
+async def test_forbidden_webhook_url_is_reported_as_the_cause(
     settings: dict[str, Any], tracker: Tracker, tmp_path: Path
 ) -> None:
     settings["environments"]["dev"]["webhook_url"] = "http://127.0.0.1:9/events"
@@ -253,3 +255,12 @@ async def test_an_address_that_may_not_be_dialled_is_reported_as_the_cause(
     await gateway.stop()
     assert found.state is DeliveryState.PENDING
     assert "egress.allow" in (found.detail or "")
+
+
+def test_retry_after_of_zero_does_not_replace_the_pause_of_a_failing_target() -> None:
+    """A Retry-After of 0, or a date in the past, does not replace the pause of a failing target."""
+    pace = delivery.TargetPace()
+    for _ in range(delivery.DOWN_AFTER):
+        pace.record(delivery.ReceiverResponse(503, wait_s=0.0), 100.0)
+    assert pace.free(100.0) == 0
+    assert pace.free(100.0 + delivery.PROBE_S) == 1

@@ -24,7 +24,7 @@ def request(body: bytes, fields: Mapping[str, str]) -> Request:
     return Request({"type": "http", "method": "POST", "path": "/", "headers": headers}, receive)
 
 
-async def test_the_receiver_takes_what_is_signed_and_refuses_the_rest() -> None:
+async def test_receiver_accepts_signed_events_and_refuses_others() -> None:
     key = mint()
     snippet = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert snippet is not None

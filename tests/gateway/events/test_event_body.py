@@ -1,12 +1,16 @@
 """The body of connection events: one event for each change of state."""
 
+import base64
+import json
 from collections import Counter
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from gateway.events.event_body import passes
+from gateway import clock
+from gateway.events.event_body import message, passes
+from gateway.records.event import FORWARD, PRIMARY, Content, Delivery, DeliveryState
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
@@ -63,7 +67,7 @@ async def test_second_refusal_sends_no_event(telling: RunningGateway, tracker: T
     ]
 
 
-async def test_the_body_is_that_of_the_contract_with_our_two_members(
+async def test_body_is_the_published_one_with_two_more_members(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     user = {"id": "u1", "email": "jo@example.com", "display_name": "Jö", "tags": {"plan": "pro"}}
@@ -124,7 +128,7 @@ async def test_no_event_holds_a_credential(telling: RunningGateway, tracker: Tra
             assert secret.encode() not in one.body, one.event
 
 
-async def test_an_integration_that_was_made_tells_once_of_each_of_its_connections(
+async def test_integration_created_through_the_api_sends_one_event_per_connection(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     credentials = {"type": "OAUTH2", "client_id": "made-client", "client_secret": "made-secret", "scopes": "read"}
@@ -144,7 +148,7 @@ async def test_an_integration_that_was_made_tells_once_of_each_of_its_connection
     assert counts == Counter([*result, ("tracker", "m1", "connection.created")])
 
 
-async def test_a_first_and_a_second_address_get_the_same_message(
+async def test_primary_and_secondary_url_get_the_same_message(
     settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Any
 ) -> None:
     settings["environments"]["dev"]["webhook_url_secondary"] = f"{receiver.url}/second?key=x"
@@ -158,7 +162,7 @@ async def test_a_first_and_a_second_address_get_the_same_message(
     assert len({one.body for one in got}) == 1
 
 
-async def test_the_address_of_a_connection_takes_the_place_of_all_others(
+async def test_webhook_url_of_a_connection_replaces_the_others(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     await telling.imported(tracker.grant(), webhook_url_override=f"{receiver.url}/own")
@@ -197,6 +201,39 @@ async def test_failed_delivery_is_repeated_with_the_same_id_and_redirects_are_no
 @pytest.mark.parametrize(
     "name", ["gateway_environment", "Gateway-Integration", "webhook_signature", "webhook-id", "x_forwarded_for"]
 )
-def test_a_provider_cannot_name_what_we_say_of_its_webhook_in_any_spelling(name: str) -> None:
+def test_provider_cannot_set_the_gateways_headers_in_any_spelling(name: str) -> None:
     assert not passes(name)
     assert passes("x-github-event")
+
+
+def forwarded(body: bytes) -> bytes:
+    """Return the event body for a JSON webhook that belongs to a connection."""
+    now = clock.now()
+    delivery = Delivery(
+        id=1,
+        outbox_id=1,
+        message_id="msg_1",
+        event=FORWARD,
+        at=now,
+        environment="dev",
+        integration_id="tracker",
+        connection_id="c1",
+        target=PRIMARY,
+        state=DeliveryState.PENDING,
+        attempts=0,
+        due_at=now,
+        give_up_at=now,
+    )
+    received = {"headers": [("content-type", "application/json")], "body": base64.b64encode(body).decode()}
+    return message(delivery, Content(now, "dev", "tracker", "tracker", FORWARD, {}, received), None)[0]
+
+
+@pytest.mark.parametrize("body", ['{"a":NaN}', "[1e999]", "[-Infinity]"])
+def test_webhook_with_a_number_that_json_does_not_have_is_forwarded_as_text(body: str) -> None:
+    event = json.loads(forwarded(body.encode()), parse_constant=pytest.fail)
+    assert event["payload"] == body
+
+
+def test_webhook_of_any_depth_is_forwarded() -> None:
+    for depth in range(400, 1000):
+        assert b"[[[" in forwarded(b"[" * depth + b"]" * depth)

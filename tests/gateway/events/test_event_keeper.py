@@ -20,7 +20,7 @@ from tests.gateway.api.test_typed_in import arrive
 from tests.gateway.events.conftest import log_of, on, settled
 
 
-async def test_an_authorization_that_fails_is_reported_with_whose_it_was(
+async def test_failed_authorization_is_reported_with_its_end_user(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.callback_extra = {"error": "access_denied", "error_description": "You refused it."}
@@ -33,7 +33,7 @@ async def test_an_authorization_that_fails_is_reported_with_whose_it_was(
     assert one["endUser"]["endUserId"] == "u1"
 
 
-async def test_a_session_says_where_the_events_of_its_connection_go(
+async def test_session_sets_the_webhook_url_of_its_connection(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     token = await telling.session_token(webhook_url_override=f"{receiver.url}/session")
@@ -46,7 +46,7 @@ async def test_a_session_says_where_the_events_of_its_connection_go(
     )
 
 
-async def test_a_renewal_that_fails_is_reported_where_and_of_whom_its_connection_says(
+async def test_failed_refresh_is_reported_to_the_connections_webhook_url_with_its_end_user(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     whose = {"end_user": {"id": "u7"}, "tags": {"team": "blue"}, "webhook_url_override": f"{receiver.url}/own"}
@@ -83,7 +83,7 @@ async def test_each_way_to_connect_is_reported_once(
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
 
 
-async def test_an_end_in_sight_is_reported_fourteen_and_three_days_before(
+async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
     settings: dict[str, Any], tracker: Tracker, receiver: Receiver, later: Any, tmp_path: Any
 ) -> None:
     entry = tracker_entry(tracker.url, refresh={"rotating": False, "expires_after_days": 30})
@@ -108,23 +108,23 @@ async def test_an_end_in_sight_is_reported_fourteen_and_three_days_before(
     assert result[0]["diesAt"][:10] == f"{ends:%Y-%m-%d}"
 
 
-async def test_a_rotated_key_signs_at_once_and_the_former_one_beside_it_for_a_day(
+async def test_rotated_key_signs_immediately_and_the_former_one_for_another_day(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     await telling.imported(tracker.grant())
     await receiver.until_taken(1)
     former = (await telling.runtime.store.signing_keys.of("dev", now=clock.now()))[0].key.reveal()
-    address = "/environment/webhook-signing-key/rotate"
-    body = (await telling.json("POST", address, json={}, expect=200))["data"]
+    path = "/environment/webhook-signing-key/rotate"
+    body = (await telling.json("POST", path, json={}, expect=200))["data"]
     await telling.imported(tracker.grant())
     one = (await receiver.until_taken(2))[1]
     assert body["webhook_signing_key"] != former
     for key in (former, body["webhook_signing_key"]):
         Webhook(key).verify(one.body, dict(one.headers))
-    assert (await telling.json("POST", address, json={"x": 1}))["error"]["code"] == "invalid_body"
+    assert (await telling.json("POST", path, json={"x": 1}))["error"]["code"] == "invalid_body"
 
 
-async def test_a_key_that_the_configuration_names_is_not_rotated_here(
+async def test_key_from_the_configuration_cannot_be_rotated_through_the_api(
     settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Any
 ) -> None:
     names = {

@@ -13,7 +13,7 @@ from tests.fakes.receiver import Receiver
 from tests.gateway.events.conftest import on
 
 
-async def test_an_event_that_was_taken_when_the_process_was_killed_comes_again_under_its_id_and_is_not_lost(
+async def test_event_received_before_the_process_was_killed_is_sent_again_with_the_same_id(
     receiver: Receiver, tmp_path: Path, later: Any
 ) -> None:
     files = Files(tmp_path, 1)

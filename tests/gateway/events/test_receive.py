@@ -16,7 +16,7 @@ from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 
 SECRET = "secret-of-the-webhooks"
-ADDRESS = "/webhook/dev/tracker"
+PATH = "/webhook/dev/tracker"
 ISSUE = {"webhookEvent": "jira:issue_updated", "issue": {"self": "https://acme.tracker.example/rest/api/2/issue/1"}}
 HOOK = {"scheme": "hmac-sha256", "header": "x-hub-signature-256", "prefix": "sha256=", "signed_payload": "raw body"}
 CLIENT = {"client_id": "id", "client_secret": "secret"}
@@ -67,7 +67,7 @@ async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
     await receiver.until_taken(3)
     body = json.dumps(ISSUE).encode()
     headers = {"X_Hub_Signature": signature(body), "Content_Type": "application/json", "X_Atlassian_Id": "1"}
-    status, response = await post(hooked, ADDRESS, body, **headers, Cookie="a=b", User_Agent="Atlassian")
+    status, response = await post(hooked, PATH, body, **headers, Cookie="a=b", User_Agent="Atlassian")
     assert (status, response) == (200, {"status": "success"})
     got = (await receiver.until_taken(5))[3:]
     assert {(one.event["connectionId"], one.path) for one in got} == {("a1", "/events"), ("a2", "/own")}
@@ -98,7 +98,7 @@ async def test_without_a_secret_nothing_is_accepted(hooked: RunningGateway, rece
         (why,) = [line["reason"] for line in logged if line["event"] == "webhook_refused"]
         assert "webhook_secret" in why
         assert "allow_unsigned_webhooks" in why
-    assert (await post(hooked, ADDRESS, b"1", X_Hub_Signature=signature(b"1")))[0] == 200
+    assert (await post(hooked, PATH, b"1", X_Hub_Signature=signature(b"1")))[0] == 200
     await receiver.until_taken(1)
     assert [one.body for one in receiver.got] == [b"1"]
 
@@ -130,7 +130,9 @@ async def test_with_a_secret_a_signature_is_required_whatever_else_is_set(
     await receiver.until_taken(1)
 
 
-async def test_an_integration_made_through_the_api_says_it_too(hooked: RunningGateway, receiver: Receiver) -> None:
+async def test_integration_created_through_the_api_can_allow_unsigned_webhooks(
+    hooked: RunningGateway, receiver: Receiver
+) -> None:
     credentials = {"type": "OAUTH2", "client_id": "id", "client_secret": "secret"}
     made = {"provider": "tracker", "unique_key": "made", "credentials": credentials}
     body = await hooked.json("POST", "/integrations", json=made, expect=200)
@@ -155,7 +157,7 @@ async def test_a_forwarded_webhook_names_its_environment_integration_and_provide
         await receiver.until_taken(1)
     body = json.dumps(ISSUE).encode()
     forged = {"Gateway_Environment": "prod", "Gateway_Provider": "bank"}
-    assert (await post(hooked, ADDRESS, body, X_Hub_Signature=signature(body), **forged))[0] == 200
+    assert (await post(hooked, PATH, body, X_Hub_Signature=signature(body), **forged))[0] == 200
     one = (await receiver.until_taken(2 if connected else 1))[-1]
     names = [one.headers.getall(f"Gateway-{name}") for name in ("Environment", "Integration", "Provider")]
     assert names == [["dev"], ["tracker"], ["tracker"]]
@@ -184,7 +186,7 @@ async def test_one_integration_cannot_fill_the_queue_of_another(
         async with gateway.http.post(f"{gateway.url}/webhook/dev/flood", data=body) as response:
             assert response.headers["Retry-After"] == "60"
         signed = signature(body)
-        assert (await post(gateway, ADDRESS, body, X_Hub_Signature=signed))[0] == 200
+        assert (await post(gateway, PATH, body, X_Hub_Signature=signed))[0] == 200
         receiver.hold.set()
         await receiver.until_taken(taken + 1)
     finally:
@@ -203,14 +205,16 @@ async def test_how_large_a_webhook_may_be_is_configurable(
     try:
         for size, status in ((2048, 200), (2049, 413)):
             body = b" " * size
-            assert (await post(gateway, ADDRESS, body, X_Hub_Signature=signature(body)))[0] == status
+            assert (await post(gateway, PATH, body, X_Hub_Signature=signature(body)))[0] == status
     finally:
         await gateway.stop()
 
 
-async def test_what_is_for_no_connection_goes_out_once_as_it_came(hooked: RunningGateway, receiver: Receiver) -> None:
+async def test_webhook_without_a_connection_is_forwarded_once_unchanged(
+    hooked: RunningGateway, receiver: Receiver
+) -> None:
     body = b'{"b":1.0, "a":\xe2\x98\x83}'
-    status, _ = await post(hooked, ADDRESS, body, X_Hub_Signature=signature(body), webhook_id="theirs")
+    status, _ = await post(hooked, PATH, body, X_Hub_Signature=signature(body), webhook_id="theirs")
     assert status == 200
     (one,) = await receiver.until_taken(1)
     assert one.body == body
@@ -229,32 +233,36 @@ async def test_what_is_for_no_connection_goes_out_once_as_it_came(hooked: Runnin
         ({"X-Hub-Signature": signature(b"[]")}, "invalid_webhook_signature", "Invalid webhook signature"),
     ],
 )
-async def test_a_forgery_is_refused_in_the_shape_of_the_contract(
+async def test_forged_webhook_is_refused_with_the_published_error(
     sent: dict[str, str], code: str, words: str, hooked: RunningGateway, receiver: Receiver
 ) -> None:
-    async with hooked.http.post(hooked.url + ADDRESS, data=b"{}", headers=sent) as response:
+    async with hooked.http.post(hooked.url + PATH, data=b"{}", headers=sent) as response:
         assert (response.status, await response.json()) == (401, {"error": words})
         assert response.headers["Gateway-Error"] == code
-    assert await post(hooked, ADDRESS, b"{ }", X_Hub_Signature=signature(b"{ }")) == (200, {"status": "success"})
+    assert await post(hooked, PATH, b"{ }", X_Hub_Signature=signature(b"{ }")) == (200, {"status": "success"})
     await receiver.until_taken(1)
     assert [one.body for one in receiver.got] == [b"{ }"]
 
 
-async def test_a_replay_is_taken_once_by_all_nodes_together(hooked: RunningGateway, receiver: Receiver) -> None:
+async def test_replayed_webhook_is_accepted_once_by_all_nodes_together(
+    hooked: RunningGateway, receiver: Receiver
+) -> None:
     other = RunningGateway(hooked.folder, {**hooked.document, "server": {}})
     await other.start()
     try:
         for number in (1, 2):
             body = b'{"n": %d}' % number
             for node in (hooked, other, hooked):
-                assert (await post(node, ADDRESS, body, X_Hub_Signature=signature(body)))[0] == 200
+                assert (await post(node, PATH, body, X_Hub_Signature=signature(body)))[0] == 200
         await receiver.until_taken(2)
         assert sorted(one.body for one in receiver.got) == [b'{"n": 1}', b'{"n": 2}']
     finally:
         await other.stop()
 
 
-async def test_a_signature_alone_is_enough_to_pass_a_webhook_on(hooked: RunningGateway, receiver: Receiver) -> None:
+async def test_webhook_is_forwarded_for_an_entry_with_only_a_signature(
+    hooked: RunningGateway, receiver: Receiver
+) -> None:
     body = b"ref=main&x=1"
     form = "application/x-www-form-urlencoded"
     status, _ = await post(hooked, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body), Content_Type=form)
@@ -273,18 +281,18 @@ async def test_a_webhook_that_cannot_be_checked_or_has_no_listener_is_reported(
     assert receiver.got == []
 
 
-async def test_a_stranger_learns_no_names_of_environments_or_integrations(hooked: RunningGateway) -> None:
-    """For all tried headers, the answers differ only in their date and request id."""
+async def test_unsigned_requests_do_not_reveal_environments_or_integrations(hooked: RunningGateway) -> None:
+    """For all tried headers, the responses differ only in their date and request id."""
     for sent in ({}, {"X-Hub-Signature": "sha256=00"}, {"X-Nothing-Signature": "00"}):
         responses = set()
-        for path in (ADDRESS, "/webhook/dev/unsigned", "/webhook/prod/tracker", "/webhook/dev/nothing", "/webhook/x/y"):
+        for path in (PATH, "/webhook/dev/unsigned", "/webhook/prod/tracker", "/webhook/dev/nothing", "/webhook/x/y"):
             async with hooked.http.post(hooked.url + path, data=b"{}", headers=sent) as response:
                 fields = dict(response.headers)
                 fields = {name: fields[name] for name in fields.keys() - {"Date", "Gateway-Request-Id"}}
                 responses.add((response.status, await response.read(), tuple(sorted(fields.items()))))
         assert len(responses) == 1
     asked = set()
-    for path in (ADDRESS, "/webhook/prod/tracker", "/webhook/dev/nothing"):
+    for path in (PATH, "/webhook/prod/tracker", "/webhook/dev/nothing"):
         async with hooked.http.get(f"{hooked.url}{path}?hub.challenge=1") as response:
             asked.add((response.status, await response.read()))
     assert len(asked) == 1
@@ -292,17 +300,15 @@ async def test_a_stranger_learns_no_names_of_environments_or_integrations(hooked
 
 async def test_the_log_says_why_a_webhook_was_refused(hooked: RunningGateway) -> None:
     with capture_logs() as logs:
-        await post(hooked, ADDRESS, b"{}")
-        await post(hooked, ADDRESS, b"{}", X_Hub_Signature="sha256=00")
+        await post(hooked, PATH, b"{}")
+        await post(hooked, PATH, b"{}", X_Hub_Signature="sha256=00")
         await post(hooked, "/webhook/prod/tracker", b"{}")
         await post(hooked, "/webhook/dev/nothing", b"{}")
     reasons = [line["reason"] for line in logs if line["event"] == "webhook_refused"]
     assert reasons == ["no signature", "wrong signature", "unknown environment", "unknown integration"]
 
 
-async def test_a_provider_that_asks_whether_anybody_is_there_gets_its_word_back(
-    hooked: RunningGateway, receiver: Receiver
-) -> None:
+async def test_provider_gets_its_verification_text_back(hooked: RunningGateway, receiver: Receiver) -> None:
     body = b'{"type": "url_verification", "challenge": "3eZb"}'
     result = await post(hooked, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body))
     assert result == (200, {"challenge": "3eZb"})
@@ -317,7 +323,7 @@ async def test_a_provider_that_asks_whether_anybody_is_there_gets_its_word_back(
         (f"hub.verify_token={SECRET}", (404, None)),
     ],
 )
-async def test_a_challenge_is_echoed_to_who_knows_the_token(
+async def test_challenge_is_returned_to_a_caller_with_the_token(
     query: str, response: tuple[int, str | None], hooked: RunningGateway
 ) -> None:
     async with hooked.http.get(f"{hooked.url}/webhook/dev/hub?{query}") as got:
@@ -329,28 +335,28 @@ async def test_a_challenge_is_echoed_to_who_knows_the_token(
 
 async def test_more_than_five_mebibytes_are_refused(hooked: RunningGateway, receiver: Receiver) -> None:
     large = b" " * (5 << 20)
-    assert (await post(hooked, ADDRESS, large, X_Hub_Signature=signature(large)))[0] == 200
-    status, response = await post(hooked, ADDRESS, large + b" ")
+    assert (await post(hooked, PATH, large, X_Hub_Signature=signature(large)))[0] == 200
+    status, response = await post(hooked, PATH, large + b" ")
     assert (status, response["error"]["code"]) == (413, "body_too_large")
     (one,) = await receiver.until_taken(1)
     assert one.body == large
 
 
-async def test_what_was_received_lies_sealed_on_the_disk(hooked: RunningGateway, receiver: Receiver) -> None:
+async def test_received_webhook_is_sealed_in_the_database(hooked: RunningGateway, receiver: Receiver) -> None:
     receiver.hold.clear()
     body = b'{"token": "a-marker-of-the-payload"}'
-    assert (await post(hooked, ADDRESS, body, X_Hub_Signature=signature(body), X_Gitlab_Token="a-marker-in-a-field"))[
+    assert (await post(hooked, PATH, body, X_Hub_Signature=signature(body), X_Gitlab_Token="a-marker-in-a-field"))[
         0
     ] == 200
     for file in hooked.folder.glob("gateway.db*"):
         assert b"a-marker-" not in file.read_bytes()
 
 
-async def test_refused_webhooks_fill_no_log(hooked: RunningGateway) -> None:
+async def test_log_lines_for_refused_webhooks_are_limited(hooked: RunningGateway) -> None:
     """Ten log lines per minute for each client and integration; invented names count as one."""
     with capture_logs() as logs:
         for number in range(MOST_LINES + 5):
-            await post(hooked, ADDRESS, b"{}")
+            await post(hooked, PATH, b"{}")
             await post(hooked, f"/webhook/dev/nothing-{number}", b"{}")
             await post(hooked, f"/webhook/nowhere-{number}/tracker", b"{}")
     reasons = [line["reason"] for line in logs if line["event"] == "webhook_refused"]

@@ -20,7 +20,7 @@ def fields(*keys: Secret) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("key", [mint(), Secret("any-key-that-was-brought-along")])
-def test_the_library_and_a_plain_hmac_take_the_key_that_is_shown(key: Secret) -> None:
+def test_library_and_plain_hmac_accept_the_shown_key(key: Secret) -> None:
     result = fields(key)
     assert Webhook(standard_form(key).reveal()).verify(BODY, result) == json.loads(BODY)
     shown = key.reveal().encode()
@@ -48,6 +48,6 @@ def test_both_keys_verify_during_an_overlap_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("text", ["whsec_no base64 at all", "whsec_%%%%%%%%%%%%", "short"])
-def test_a_key_that_no_library_takes_is_a_fault_of_the_configuration(text: str) -> None:
+def test_key_that_libraries_refuse_is_a_configuration_fault(text: str) -> None:
     with pytest.raises(ValueError, match=r"whsec_|16 or more"):
         signing_key(text)

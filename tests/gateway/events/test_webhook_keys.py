@@ -1,4 +1,5 @@
-"""The request for public keys, and which parts of the answer are keys; see also tests/journeys/test_signed_webhooks.py."""
+"""The request for public keys, and which parts of the response are keys; see also
+tests/journeys/test_signed_webhooks.py."""
 
 import json
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ def request(where: WebhookKeys, secret: str = "eu:s", kid: str = "k1", **headers
     return key_request(where, message, kid, ["region", "secret"], Secret(secret))
 
 
-def test_placeholders_are_filled_in_the_address_and_in_the_body() -> None:
+def test_placeholders_are_filled_in_the_url_and_in_the_body() -> None:
     assert request(BY_ID) == KeyRequest("GET", "https://eu.example.com/keys/k1", None)
     posted = request(
         BY_ID.model_copy(update={"method": "POST", "body": {"id": "${kid}", "key": "x-${secret}"}}), 'eu:a"b'
@@ -40,7 +41,7 @@ def test_placeholders_are_filled_in_the_address_and_in_the_body() -> None:
         ("eu:s", ".."),
     ],
 )
-def test_nothing_that_is_filled_in_changes_where_an_address_leads(secret: str, kid: str) -> None:
+def test_filled_in_values_cannot_change_the_host_or_path_of_a_url(secret: str, kid: str) -> None:
     with pytest.raises(SignatureRefused):
         request(BY_ID, secret, kid)
 

@@ -34,7 +34,7 @@ def test_a_form_has_nested_names_in_brackets() -> None:
 
 
 @pytest.mark.parametrize("body", [b"[1]", b"not json", b'"text"', b""])
-def test_what_is_no_object_stays_as_it_is(body: bytes) -> None:
+def test_body_that_is_no_object_is_unchanged(body: bytes) -> None:
     assert MEMBERS.add_to_body("application/vnd.api+json", body) == body
 
 
@@ -75,21 +75,21 @@ def test_any_object_gets_the_members(slots: Any, defaults: Any, sent: Any, prett
     assert json.loads(made) == laid(laid(defaults, sent), slots)
 
 
-def test_a_name_that_comes_twice_or_in_escapes_does_not_hide_from_the_slots() -> None:
+def test_duplicate_or_escaped_name_is_replaced_by_a_slot() -> None:
     body = b'{"q":1.50,"\\u0061uth":{"key":"forged","key":"again"},"auth":{"key":"forged"},"q":2e400}'
     made = BodyMembers({"auth": {"key": "k"}}).add_to_body(JSON, body)
     assert made == b'{"q":1.50,"q":2e400,"auth":{"key":"k"}}'
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
-def test_json_in_any_of_its_old_encodings_gets_the_members(encoding: str) -> None:
+def test_members_are_added_to_json_in_utf_16_and_utf_32(encoding: str) -> None:
     assert json.loads(BodyMembers({"a": 1}).add_to_body(JSON, '{"b":"é"}'.encode(encoding))) == {"a": 1, "b": "é"}
 
 
 @pytest.mark.parametrize(
     "body", [b'{"a":1', b'{"a":1}x', b'{"a":\xff}', b'{"b":"\xff"}', b'{"a"}', b"{,}", b'{"a":1,}']
 )
-def test_what_is_not_json_stays_as_it_is(body: bytes) -> None:
+def test_body_that_is_not_json_is_unchanged(body: bytes) -> None:
     assert MEMBERS.add_to_body(JSON, body) == body
 
 

@@ -43,7 +43,7 @@ def decoded(name: str, coded: bytes, step: int = 1 << 16) -> bytes:
 @every_coder
 @settings(max_examples=30)
 @given(body=st.binary(max_size=4000), step=st.integers(1, 5000))
-def test_what_was_coded_comes_back_however_it_arrives(
+def test_coded_body_is_decoded_in_pieces_of_any_size(
     name: str, coder: Callable[[bytes], bytes], body: bytes, step: int
 ) -> None:
     assert decoded(name, coder(body), step) == body
@@ -83,6 +83,12 @@ def test_a_bomb_is_stopped_early_and_in_small_pieces(name: str, coder: Callable[
         unfold()
     assert sum(sizes) < 8 << 20
     assert all(size <= 8 << 20 for size in sizes)
+
+
+def test_a_bomb_whose_output_the_next_coding_skips_is_stopped_too() -> None:
+    """The inner coding ignores NUL bytes after its end, so only the outer coding's output is large."""
+    with pytest.raises(CodingError, match="grows more than"):
+        decoded("gzip, gzip", gzip.compress(gzip.compress(b"body") + bytes(16 << 20)))
 
 
 @pytest.mark.parametrize("name", ["gzip", "deflate"])

@@ -74,12 +74,12 @@ def test_the_fields_at_the_root_are_found(document: str, kind: str, name: str, f
         "{ ... " * (DEEPEST + 2) + "}" * (DEEPEST + 2),
     ],
 )
-def test_a_document_that_is_not_plainly_one_operation_is_refused(document: str) -> None:
+def test_ambiguous_document_is_refused(document: str) -> None:
     with pytest.raises(UnplainDocument):
         operation_of(document)
 
 
-def test_a_long_document_takes_no_long_time() -> None:
+def test_long_document_is_read_quickly() -> None:
     for text in ("{ a " + "a " * 9_000 + "}", "{ a(x: " + "[" * 30_000, '"' * 60_000, "#" * 60_000, "{ ...a" * 9_000):
         try:
             operation_of(text)

@@ -42,7 +42,7 @@ def ours(text: str) -> int | None:
 
 
 @given(JSON, st.sampled_from([None, 2]), st.text(" \n]},x", max_size=3))
-def test_all_that_is_json_is_read_to_its_end(value: Any, indent: int | None, behind: str) -> None:
+def test_valid_json_is_read_to_its_end(value: Any, indent: int | None, behind: str) -> None:
     text = json.dumps(value, indent=indent)
     assert ours(text) == len(text)
     assert ours(text + behind) == of_the_standard_library(text + behind)
@@ -80,7 +80,7 @@ def test_nesting_is_limited() -> None:
     assert ours("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1)) is None
 
 
-def test_what_would_be_many_objects_takes_no_memory() -> None:
+def test_scan_of_many_objects_takes_no_memory() -> None:
     hostile = "[" + "[]," * 50_000 + "[]]"
     tracemalloc.start()
     try:

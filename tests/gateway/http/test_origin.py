@@ -23,5 +23,5 @@ ORIGINS = frozenset({"https://api.example.com:443", "https://*.api.example.com:4
         ("", False),
     ],
 )
-def test_a_star_stands_for_one_label_of_the_host(origin: str, result: bool) -> None:
+def test_wildcard_covers_one_label_of_the_host(origin: str, result: bool) -> None:
     assert covers(ORIGINS, origin) is result

@@ -1,4 +1,4 @@
-"""Header fields that are added to a provider's answer for browsers and caches."""
+"""Header fields that are added to a provider's response for browsers and caches."""
 
 import pytest
 
@@ -19,7 +19,7 @@ OURS = "Authorization, Connection-Id, Provider-Config-Key, Base-Url-Override"
         ([("Vary", " ,, ")], OURS),
     ],
 )
-def test_a_response_varies_by_what_chose_its_credential(theirs: Fields, vary: str) -> None:
+def test_response_varies_by_the_headers_that_choose_the_credential(theirs: Fields, vary: str) -> None:
     fields = guarded([("X-A", "1"), *theirs], by_headers=True)
     assert fields == [("X-A", "1"), *NOT_RENDERED, ("Vary", vary)]
 

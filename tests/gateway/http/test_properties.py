@@ -1,4 +1,5 @@
-"""Properties for all headers, paths and links: filtering is idempotent, and a rewritten link leads back to its original."""
+"""Properties for all headers, paths and links: filtering is idempotent, and a rewritten link leads back to its
+original."""
 
 from collections import Counter
 
@@ -86,10 +87,10 @@ BASES = st.sampled_from(["", "/v1", "/a%2Fb/c"])
 
 
 @given(PATHS, VISIBLE, BASES)
-def test_a_link_that_leads_through_us_leads_back_to_where_it_came_from(path: str, query: str, base: str) -> None:
-    address = Address("https", "api.example.com", 443, base)
+def test_rewritten_link_leads_to_the_original_target(path: str, query: str, base: str) -> None:
+    base_url = Address("https", "api.example.com", 443, base)
     target = f"{base}{path}?{query}"
-    shown = Rewriter(address, "https://gw.example/proxy").reference(f"https://api.example.com{target}")
+    shown = Rewriter(base_url, "https://gw.example/proxy").reference(f"https://api.example.com{target}")
     assert shown.startswith("https://gw.example/proxy/")
     asked = origin_form(shown, "gw.example")
     assert join(base, rest_of(asked, "/proxy")) == target
@@ -109,7 +110,7 @@ PAIRS = st.lists(
 
 
 @given(PAIRS)
-def test_a_slot_in_the_query_stands_there_once_however_often_it_is_filled(pairs: list[tuple[str, str]]) -> None:
+def test_query_slot_is_present_once_however_often_it_is_set(pairs: list[tuple[str, str]]) -> None:
     target = "/x?" + "&".join(f"{name}={value}" for name, value in pairs)
     once = with_query(target, [("key", "secret")], [])
     assert with_query(once, [("key", "secret")], []) == once

@@ -24,20 +24,20 @@ LATER = NOW + timedelta(seconds=90)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
-def test_what_is_idempotent_may_be_repeated_as_long_as_its_body_is_there(method: str) -> None:
+def test_idempotent_request_may_be_repeated_while_its_body_is_buffered(method: str) -> None:
     assert repeatable(method, keyed=False, kept=True, sent=True)
     assert not repeatable(method, keyed=True, kept=False, sent=False)
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "PROPFIND", "get", ""])
-def test_anything_else_only_with_a_key_or_when_no_byte_was_sent(method: str) -> None:
+def test_other_request_may_be_repeated_only_with_a_key_or_if_no_byte_was_sent(method: str) -> None:
     assert not repeatable(method, keyed=False, kept=True, sent=True)
     assert repeatable(method, keyed=True, kept=True, sent=True)
     assert repeatable(method, keyed=False, kept=True, sent=False)
 
 
 @given(st.text(), st.booleans(), st.booleans(), st.booleans())
-def test_a_body_that_is_gone_is_never_sent_again(method: str, keyed: bool, kept: bool, sent: bool) -> None:
+def test_request_without_its_body_is_never_repeated(method: str, keyed: bool, kept: bool, sent: bool) -> None:
     assert kept or not repeatable(method, keyed=keyed, kept=kept, sent=sent)
 
 
@@ -70,18 +70,18 @@ def test_retry_after_counts_as_seconds_and_as_a_date(text: str, status: int) -> 
 
 
 @pytest.mark.parametrize("text", ["", "-1", "soon", "1e3", "6m0s", "Fri, 99 Nov 2026", "9" * 400])
-def test_what_is_no_time_is_no_wait(text: str) -> None:
+def test_invalid_retry_after_is_ignored(text: str) -> None:
     assert Rules().requested_wait_s(503, [("Retry-After", text)], NOW) is None
 
 
-def test_the_longest_of_what_was_reported_counts() -> None:
+def test_longest_requested_wait_is_used() -> None:
     rules = Rules.of(after=["x-after"], at="X-Reset")
     reset = str(int(LATER.timestamp()))
     assert rules.requested_wait_s(429, [("Retry-After", "1"), ("X-After", "7"), ("x-reset", reset)], NOW) == 90
     assert rules.requested_wait_s(429, [("Retry-After", "1"), ("X-After", "7")], NOW) == 7
 
 
-def test_a_quotas_reset_says_nothing_about_a_broken_gateway() -> None:
+def test_quota_reset_is_ignored_for_a_502() -> None:
     rules = Rules.of(at="x-reset", remaining="x-left")
     lines = [("x-reset", str(int(LATER.timestamp()))), ("x-left", "57")]
     assert rules.requested_wait_s(502, lines, NOW) is None

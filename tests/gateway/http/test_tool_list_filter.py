@@ -1,4 +1,4 @@
-"""Tool lists in answers of MCP servers are filtered: JSON and event streams, in pieces of any size."""
+"""Tool lists in responses of MCP servers are filtered: JSON and event streams, in pieces of any size."""
 
 import json
 import random
@@ -27,7 +27,7 @@ def test_only_tools_that_may_be_called_are_left() -> None:
     assert json.loads(left)["result"]["nextCursor"] == "c"
 
 
-def test_what_has_no_list_or_only_allowed_tools_keeps_its_bytes() -> None:
+def test_response_without_forbidden_tools_is_unchanged() -> None:
     for value in ({"jsonrpc": "2.0", "id": 1, "error": {"code": -1}}, {"a": 1.50}, [], "x", {"result": {"tools": 3}}):
         raw = json.dumps(value, indent=2).encode()
         assert filtered_json(raw, shows) == raw
@@ -36,7 +36,7 @@ def test_what_has_no_list_or_only_allowed_tools_keeps_its_bytes() -> None:
     assert filtered_json(b"", shows) == b""
 
 
-def test_items_without_a_plain_name_are_left_out() -> None:
+def test_items_without_a_name_are_removed() -> None:
     odd: list[Any] = [{"name": 3}, {}, "search", None, {"name": "search"}]
     assert names_in(filtered_json(json.dumps({"result": {"tools": odd}}).encode(), shows)) == ["search"]
 
@@ -108,7 +108,7 @@ def test_an_event_that_can_be_read_in_two_ways_is_refused() -> None:
         StreamEventFilter(shows).feed(b'data: {"result":{"tools":[],"tools":[{"name":"x"}]}}\n\n')
 
 
-def test_a_byte_order_mark_hides_no_list() -> None:
+def test_byte_order_mark_does_not_hide_a_list() -> None:
     stream = b"\xef\xbb\xbfdata: " + json.dumps(RESPONSE).encode() + b"\n\n"
     assert b"delete_issue" not in StreamEventFilter(shows).feed(stream)
 

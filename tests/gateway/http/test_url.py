@@ -84,7 +84,7 @@ def test_an_absolute_target_to_another_host_is_refused(target: str, host: str) -
         origin_form(target, host)
 
 
-def test_query_slots_replace_in_any_encoding_and_defaults_give_way() -> None:
+def test_query_slots_replace_any_encoding_and_defaults_do_not() -> None:
     assert with_query("/x", [("k", "1")], []) == "/x?k=1"
     assert with_query("/x?", [], [("k", "1")]) == "/x?k=1"
     assert with_query("/x?a=%2F&%6B=2&k&a=b+c", [("k", "1")], [("a", "9"), ("k", "3"), ("z", "5")]) == (
@@ -137,11 +137,11 @@ def test_host_has_one_interpretation_or_is_refused(host: str, parsed: str | None
         "https://a\t",
     ],
 )
-def test_other_texts_are_no_address(text: str) -> None:
+def test_invalid_url_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"it must|its host"):
         parse_address(text)
 
 
-def test_an_address_is_taken_apart() -> None:
-    address = parse_address("HTTPS://Api.Example.com:8443/v1/?x=1")
-    assert (address.origin, address.path, address.query) == ("https://api.example.com:8443", "/v1", "?x=1")
+def test_url_is_parsed() -> None:
+    url = parse_address("HTTPS://Api.Example.com:8443/v1/?x=1")
+    assert (url.origin, url.path, url.query) == ("https://api.example.com:8443", "/v1", "?x=1")

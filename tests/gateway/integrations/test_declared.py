@@ -75,7 +75,7 @@ def test_an_integration_without_what_its_mode_needs_is_a_fault(
     ("key", "value", "problem"),
     [
         ("private_key", "-----BEGIN PUBLIC KEY-----", "not a private key in PEM"),
-        ("app_link", "x", "must be an address"),
+        ("app_link", "x", "must be a URL"),
     ],
 )
 def test_invalid_app_key_is_reported_without_being_shown(key: str, value: str, problem: str) -> None:

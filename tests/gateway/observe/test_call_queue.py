@@ -13,7 +13,7 @@ import pytest
 from gateway import clock
 from gateway.errors import Unavailable
 from gateway.observe import call_queue, logs
-from gateway.observe.call_queue import BATCH, BOUND, LINES, MORE_FAILURES, WHOLE, CallQueue, as_event, as_line
+from gateway.observe.call_queue import BATCH, BOUND, LINES, MORE_FAILURES, MULTIPLE, CallQueue, as_event, as_line
 from gateway.records.audit import UseCount
 from gateway.records.filters import single_or_any_set
 from gateway.records.operation import Operation, OperationFilter
@@ -114,22 +114,22 @@ async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) ->
 
 async def test_batches_have_a_limit_and_keep_the_order() -> None:
     log, kept = CallQueue(), RecordingStore()
-    for number in range(BATCH + WHOLE):
+    for number in range(BATCH + MULTIPLE):
         log.record(exchange(number))
     await written(log, kept)
     await log.close()
-    assert [len(batch) for batch in kept.batches] == [BATCH, WHOLE]
-    assert kept.ids == [str(number) for number in range(BATCH + WHOLE)]
+    assert [len(batch) for batch in kept.batches] == [BATCH, MULTIPLE]
+    assert kept.ids == [str(number) for number in range(BATCH + MULTIPLE)]
 
 
 async def test_rows_beyond_full_batches_wait_for_the_next_write() -> None:
     log, kept = CallQueue(), RecordingStore()
-    for number in range(2 * WHOLE + 3):
+    for number in range(2 * MULTIPLE + 3):
         log.record(exchange(number))
     await written(log, kept)
-    assert [len(batch) for batch in kept.batches] == [2 * WHOLE]
+    assert [len(batch) for batch in kept.batches] == [2 * MULTIPLE]
     await written(log, kept)
-    assert kept.ids == [str(number) for number in range(2 * WHOLE + 3)]
+    assert kept.ids == [str(number) for number in range(2 * MULTIPLE + 3)]
 
 
 async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
@@ -175,7 +175,7 @@ async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> Non
 
 
 @pytest.mark.parametrize("trouble", [Unavailable("store_unavailable", "x", retry_after_s=1), ValueError("odd")])
-async def test_what_the_store_could_not_take_is_written_later(trouble: Exception) -> None:
+async def test_records_are_written_after_the_store_recovers(trouble: Exception) -> None:
     log, kept = CallQueue(), RecordingStore()
     kept.down = trouble
     log.record(exchange(1))
@@ -192,7 +192,7 @@ async def test_what_the_store_could_not_take_is_written_later(trouble: Exception
     assert kept.ids == ["1"]
 
 
-async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -> None:
+async def test_close_writes_the_rest_and_survives_a_failing_store() -> None:
     log, kept = CallQueue(), RecordingStore()
     await written_once_empty(log, kept)
     log.record(exchange(1))
@@ -204,7 +204,7 @@ async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -
     assert kept.ids == ["1"]
 
 
-async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> None:
+async def test_close_during_a_batch_stores_nothing_twice() -> None:
     log, kept = CallQueue(), RecordingStore()
     kept.free = asyncio.Event()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
@@ -231,7 +231,7 @@ async def written_once_empty(log: CallQueue, kept: RecordingStore) -> None:
         await task
 
 
-async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines: list[dict[str, Any]]) -> None:
+async def test_shutdown_waits_for_a_running_batch_and_writes_none_twice(lines: list[dict[str, Any]]) -> None:
     class Slow(RecordingStore):
         def __init__(self) -> None:
             super().__init__()
@@ -343,7 +343,7 @@ def test_the_docs_list_the_members_of_a_line() -> None:
     assert listed == list(WHOLE_LINE)
 
 
-async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dict[str, Any]]) -> None:
+async def test_rows_are_not_queued_if_the_call_log_is_off(lines: list[dict[str, Any]]) -> None:
     log, kept = CallQueue(stored=False), RecordingStore()
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
     log.record(exchange(1))
@@ -377,7 +377,7 @@ def sent(**fields: Any) -> ExchangeRecord:
     return exchange()._replace(gateway_ms=0.1, **fields)
 
 
-async def test_what_could_not_be_stored_is_counted_with_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unstored_use_counts_are_added_to_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2026, 1, 2, 3, 59, 59, tzinfo=UTC)
     monkeypatch.setattr(clock, "now", lambda: now)
     queue, uses = CallQueue(bound=1), Uses()
@@ -404,7 +404,7 @@ async def test_what_could_not_be_stored_is_counted_with_what_comes_later(monkeyp
     writing.cancel()
 
 
-async def test_a_full_queue_still_takes_failures_and_other_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_queue_still_accepts_failures_and_other_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_queue, "MORE_FAILURES", 3)
     log, kept = CallQueue(bound=2), RecordingStore()
     for number in range(4):

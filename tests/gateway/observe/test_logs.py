@@ -85,7 +85,7 @@ def test_a_value_that_is_named_like_a_secret_is_masked(lines: Lines, name: str) 
 @pytest.mark.parametrize(
     "name", ["status", "error", "error_code", "exit_code", "states", "provider_config_key", "token_endpoint"]
 )
-def test_an_innocent_name_is_left_alone(lines: Lines, name: str) -> None:
+def test_other_name_is_not_masked(lines: Lines, name: str) -> None:
     logs.setup(terminal=False)
     structlog.get_logger().info("seen", **{name: "plain"})
     assert lines.json()[0][name] == "plain"
@@ -111,7 +111,7 @@ def test_a_secret_hides_itself_under_any_name(lines: Lines) -> None:
         f"code={MARKER}",
     ],
 )
-def test_an_exception_tells_where_but_not_what_it_held(lines: Lines, terminal: bool, text: str) -> None:
+def test_exception_shows_places_and_no_values(lines: Lines, terminal: bool, text: str) -> None:
     logs.setup(terminal=terminal)
     local = MARKER  # local variables must not be shown either
     try:
@@ -124,7 +124,7 @@ def test_an_exception_tells_where_but_not_what_it_held(lines: Lines, terminal: b
     assert "test_logs.py" in shown
 
 
-def test_other_libraries_come_the_same_way_and_the_chatty_are_kept_quiet(lines: Lines) -> None:
+def test_other_libraries_log_the_same_way_and_chatty_ones_only_warnings(lines: Lines) -> None:
     logs.setup("debug", terminal=False)
     logging.getLogger("aiohttp.server").error("Error handling Bearer %s", MARKER)
     logging.getLogger("sqlalchemy.engine.Engine").info("INSERT %s", MARKER)
@@ -179,7 +179,7 @@ def test_many_lines_respect_the_level_and_a_host_that_has_logs_of_its_own(lines:
     assert lines.text() == ""
 
 
-def test_in_a_host_our_lines_go_to_its_own_loggers(lines: Lines, caplog: pytest.LogCaptureFixture) -> None:
+def test_in_a_host_application_lines_go_to_its_loggers(lines: Lines, caplog: pytest.LogCaptureFixture) -> None:
     structlog.reset_defaults()
     logs.for_host()
     local = MARKER
@@ -223,7 +223,7 @@ def test_closed_stderr_does_not_raise(monkeypatch: pytest.MonkeyPatch, terminal:
 
 
 @pytest.mark.usefixtures("lines")
-def test_a_disk_that_is_full_loses_lines_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_loses_only_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(io.StringIO):
         full = True
 

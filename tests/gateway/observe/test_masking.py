@@ -59,7 +59,7 @@ SECRETS = ("s3cr3t", "an0ther", "cGFzcw==")
         ("the error_type=x, status 200, retry in 5 s", "the error_type=x, status 200, retry in 5 s"),
     ],
 )
-def test_a_credential_in_others_words_is_hidden(text: str, shown: str) -> None:
+def test_credential_in_messages_of_other_libraries_is_masked(text: str, shown: str) -> None:
     assert masked_text(text) == shown
     assert not any(secret in masked_text(text) for secret in SECRETS)
 

@@ -96,7 +96,7 @@ def test_an_exchange_is_reported_by_integration_method_status_and_error(page: Me
     }
 
 
-def test_its_time_is_split_and_what_was_not_waited_for_is_left_out(page: MetricsPage) -> None:
+def test_duration_is_split_by_part_and_parts_without_a_wait_are_left_out(page: MetricsPage) -> None:
     counts = metrics(page)
     counts.observe(exchange())
     counts.observe(exchange(token_ms=2000.0))
@@ -121,7 +121,7 @@ def test_a_bound_belongs_to_its_bucket(page: MetricsPage) -> None:
     assert samples(page)["gateway_proxy_duration_seconds_bucket", *JIRA, "le=0.25", "part=upstream"] == 1
 
 
-def test_what_is_not_proxied_is_reported_apart(page: MetricsPage) -> None:
+def test_other_requests_are_counted_separately(page: MetricsPage) -> None:
     counts = metrics(page)
     counts.observe(to_us())
     counts.observe(to_us(status=401, error_code="unknown_account", environment=""))
@@ -170,7 +170,7 @@ def test_integrations_beyond_a_thousand_are_reported_together(
     assert {key[1]: number for key, number in requests(page).items()} == {"i1": 2, "i2": 2, "other": 3}
 
 
-def test_another_configuration_decides_from_then_on(page: MetricsPage) -> None:
+def test_new_configuration_applies_to_later_requests(page: MetricsPage) -> None:
     counts = metrics(page)
     counts.observe(exchange())
     counts.known = lambda *whose: whose == ("dev", "new")
@@ -185,7 +185,7 @@ def test_labels_are_escaped(page: MetricsPage) -> None:
     assert any('integration=a"\\\nb' in key for key in samples(page))
 
 
-def test_workers_are_added_up_and_gauges_are_those_of_the_living() -> None:
+def test_workers_are_summed_and_gauges_only_of_living_workers() -> None:
     board = Board(3)
     for page in board.pages[:2]:
         counts = metrics(page)
@@ -219,7 +219,7 @@ def test_replacement_worker_continues_the_counters(page: MetricsPage) -> None:
     assert requests(page) == {("", "jira", "GET", "200"): 2}
 
 
-def test_a_gauge_that_is_reported_of_no_more_is_zero(page: MetricsPage) -> None:
+def test_gauge_that_is_no_longer_reported_is_zero(page: MetricsPage) -> None:
     counts = metrics(page)
     shown = [(("gateway_upstream_waiting", "jira"), 3.0), (("gateway_upstream_waiting", "jira"), 2.0)]
     counts.watch(lambda: shown)
@@ -234,7 +234,7 @@ def test_a_gauge_that_is_reported_of_no_more_is_zero(page: MetricsPage) -> None:
     ("name", "labels"),
     [("gateway_unheard_of", ()), ("gateway_workers", ("x",)), ("gateway_proxy_duration_seconds", ())],
 )
-def test_only_what_is_in_the_table_can_be_reported(name: str, labels: tuple[str, ...]) -> None:
+def test_only_metrics_in_the_table_can_be_reported(name: str, labels: tuple[str, ...]) -> None:
     counts = metrics()
     with pytest.raises(ValueError, match=name):
         counts.add(name, *labels)
@@ -244,12 +244,12 @@ def test_only_what_is_in_the_table_can_be_reported(name: str, labels: tuple[str,
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_names_follow_prometheus_habits(name: str) -> None:
+def test_names_follow_prometheus_conventions(name: str) -> None:
     assert name.startswith(("gateway_", "process_"))
     assert name.endswith("_total") == (FAMILIES[name].kind == "counter")
 
 
-def test_a_page_that_is_full_goes_on_counting_what_it_knows(page: MetricsPage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_page_continues_to_count_known_series(page: MetricsPage, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = Metrics(lambda *_: True, page)
     counts.observe(exchange())
     monkeypatch.setattr(paging, "ENTRY_BYTES", int(page.cells[paging.USED]))
@@ -262,7 +262,7 @@ def test_a_page_that_is_full_goes_on_counting_what_it_knows(page: MetricsPage, m
     assert samples(page)["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 7
 
 
-def test_an_entry_that_is_not_there_yet_is_read_later(page: MetricsPage) -> None:
+def test_incomplete_entry_is_read_later(page: MetricsPage) -> None:
     memory = memoryview(bytearray(PAGE_BYTES))
     writer, reader, entries = MetricsPage(memory), MetricsPage(memory), memory[CELLS * 8 :]
     writer.place(("first",))

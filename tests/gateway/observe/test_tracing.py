@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 from structlog.testing import capture_logs
 
 from gateway.observe import tracing
-from gateway.observe.tracing import Sampling, Tracing, sampling, start_tracing, wanted_by
+from gateway.observe.tracing import Sampling, Tracing, enabling_variable, sampling, start_tracing
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -26,7 +26,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
         ("traceidratio", "", Sampling(False, 1.0)),
     ],
 )
-def test_the_sampler_is_what_the_variables_say(named: str, argument: str, found: Sampling) -> None:
+def test_sampler_is_read_from_the_environment(named: str, argument: str, found: Sampling) -> None:
     assert sampling({"OTEL_TRACES_SAMPLER": named, "OTEL_TRACES_SAMPLER_ARG": argument}) == found
 
 
@@ -38,7 +38,7 @@ def test_the_sampler_is_what_the_variables_say(named: str, argument: str, found:
         {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "nan"},
     ],
 )
-def test_what_is_not_understood_is_logged_and_its_default_taken(given: dict[str, str]) -> None:
+def test_invalid_variable_is_logged_and_its_default_used(given: dict[str, str]) -> None:
     with capture_logs() as lines:
         assert sampling(given) == Sampling(True, 1.0)
     assert [one["event"] for one in lines] == ["tracing_setting_ignored"]
@@ -80,10 +80,12 @@ def test_the_ratio_is_opentelemetrys() -> None:
 
 
 def test_an_endpoint_turns_it_on() -> None:
-    assert wanted_by({}) is None
-    assert wanted_by({"OTEL_EXPORTER_OTLP_ENDPOINT": " "}) is None
-    assert wanted_by({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}) == "OTEL_EXPORTER_OTLP_ENDPOINT"
-    assert wanted_by({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "console"}) is None
+    assert enabling_variable({}) is None
+    assert enabling_variable({"OTEL_EXPORTER_OTLP_ENDPOINT": " "}) is None
+    assert enabling_variable({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}) == "OTEL_EXPORTER_OTLP_ENDPOINT"
+    assert (
+        enabling_variable({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "console"}) is None
+    )
 
 
 def test_where_the_extra_is_missing_the_log_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,8 @@ async def total(gateway: Serving, name: str) -> float:
 
 
 async def wait_until_total(gateway: Serving, name: str, wanted: float) -> None:
-    """Wait until a total is reached, since a request is counted after its answer has left. A total never decreases."""
+    """Wait until a total is reached, since a request is counted after its response was sent. A total never
+    decreases."""
     seen = 0.0
     async with asyncio.timeout(PATIENCE_S):
         while seen < wanted:

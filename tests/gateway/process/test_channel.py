@@ -12,7 +12,7 @@ from tests.fakes.patience import PATIENCE_S
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 
-async def test_closing_this_end_is_no_loss_of_the_other() -> None:
+async def test_closing_this_end_is_not_reported() -> None:
     lost = asyncio.Event()
     ours, its = socket.socketpair()
     with its:

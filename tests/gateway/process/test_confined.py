@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 
 @pytest.mark.skipif(not without_syscalls.GROUPS["resources"], reason="needs Linux on x86-64 or ARM64")
-async def test_a_worker_that_is_killed_under_the_units_filter_loses_nothing(tracker: Tracker, tmp_path: Path) -> None:
+async def test_killed_worker_loses_no_token_under_the_units_filter(tracker: Tracker, tmp_path: Path) -> None:
     """``SystemCallFilter=~@resources`` forbids nice(2), among others."""
     assert "~@privileged @resources" in (ROOT / "deploy" / "gateway.service").read_text()
     assert "setpriority" not in (ROOT / "deploy" / "gateway.service").read_text()

@@ -9,7 +9,7 @@ import pytest
 from gateway.process.handshake import framed, receive_now, send_now
 
 
-def test_messages_arrive_whole_and_one_by_one() -> None:
+def test_messages_arrive_completely_and_in_order() -> None:
     one, other = socket.socketpair()
     with one, other:
         large = {"text": "x" * 300_000}
@@ -33,7 +33,7 @@ def test_open_files_come_with_their_message() -> None:
 
 
 @pytest.mark.parametrize("sent", [0, 2, 6])
-def test_an_end_in_the_middle_of_a_message_is_noticed(sent: int) -> None:
+def test_end_within_a_message_raises_eof_error(sent: int) -> None:
     one, other = socket.socketpair()
     with other:
         one.sendall(framed({"n": 1})[:sent])

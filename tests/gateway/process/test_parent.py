@@ -82,8 +82,8 @@ class Expired:
             "Provider-Config-Key": "tracker",
             "Connection-Id": f"c{number}",
         }
-        address = f"http://127.0.0.1:{port}/proxy/x"
-        async with aiohttp.ClientSession() as http, http.get(address, headers=headers) as response:
+        url = f"http://127.0.0.1:{port}/proxy/x"
+        async with aiohttp.ClientSession() as http, http.get(url, headers=headers) as response:
             return response.status
 
     async def states(self) -> list[tuple[int, str, str | None]]:
@@ -119,13 +119,13 @@ async def test_a_worker_that_is_killed_amid_refreshes_loses_none(tmp_path: Path,
     assert list((tmp_path / "gateway.db-refresh-journal").glob("*.journal")) == []
 
 
-async def test_a_parent_that_is_killed_loses_what_was_in_flight_and_each_is_reported(
+async def test_killed_parent_loses_requests_in_flight_and_reports_each(
     tmp_path: Path, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expired = Expired(tmp_path, tracker)
     async with expired.in_flight() as (gateway, calls):
         gateway.process.kill()
-        assert set(await calls) == {503}, "its worker answers, and ends"
+        assert set(await calls) == {503}, "its worker responds, and ends"
         assert await gateway.ended() == -signal.SIGKILL
         assert gateway.entries("parent_lost")
         assert gateway.entries("stopped")
@@ -160,7 +160,7 @@ async def test_replacement_uses_the_last_accepted_configuration_if_the_file_is_b
         assert await gateway.ended() == 0
 
 
-async def test_a_journal_that_cannot_be_written_is_said_until_it_can(tmp_path: Path) -> None:
+async def test_unwritable_journal_is_reported_until_it_is_writable(tmp_path: Path) -> None:
     (tmp_path / "gateway.db-refresh-journal").touch()  # a file in place of its folder
     async with serving(Files(tmp_path, 9, admin_port=0)) as gateway:
         (entry, *_) = await gateway.logged("refresh_journal_unwritable")

@@ -1,4 +1,4 @@
-"""Answers of the admin port, which depend on the workers' reports and their age."""
+"""Responses of the admin port, which depend on the workers' reports and their age."""
 
 import socket
 import time

@@ -81,7 +81,7 @@ async def serve(folder: Path, **server: Any) -> AsyncIterator[Process]:
         await process.communicate()
 
 
-async def test_it_says_when_it_serves_and_ends_in_order_and_an_idle_one_at_once(tmp_path: Path) -> None:
+async def test_sigint_stops_an_idle_gateway_immediately(tmp_path: Path) -> None:
     async with serve(tmp_path, admin_port=0, drain_s=10 * PATIENCE_S) as gateway:
         await gateway.ready()
         assert await gateway.ask("/ready") == 200
@@ -95,7 +95,7 @@ async def test_it_says_when_it_serves_and_ends_in_order_and_an_idle_one_at_once(
     assert "Traceback" not in err
 
 
-async def test_from_the_signal_on_it_is_not_ready_and_responds_for_as_long_as_the_load_balancer_needs(
+async def test_after_the_signal_it_is_not_ready_and_still_serves_for_notice_s(
     tmp_path: Path,
 ) -> None:
     async with serve(tmp_path, notice_s=2, drain_s=10 * PATIENCE_S) as gateway:
@@ -144,7 +144,7 @@ async def test_no_accepted_connection_is_reset_when_it_stops(tmp_path: Path, wor
     assert set(outcomes) == {b"HTTP/1.1 401"}
 
 
-async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+async def test_second_signal_kills_it(tmp_path: Path) -> None:
     async with serve(tmp_path) as gateway:
         await gateway.ready()
         gateway.process.send_signal(signal.SIGTERM)
@@ -180,7 +180,7 @@ async def test_several_workers_share_the_port_and_replace_the_dead(tmp_path: Pat
     assert "worker_died" in err
 
 
-async def test_workers_that_cannot_start_end_it_with_one_line(tmp_path: Path) -> None:
+async def test_worker_that_cannot_start_ends_the_gateway_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "gateway.db").write_bytes(b"this is no database at all" * 100)
     async with serve(tmp_path, workers=3) as gateway:
         code, out, err = await gateway.ended()

@@ -34,9 +34,7 @@ def hand_over(monkeypatch: pytest.MonkeyPatch, descriptor: int, *, count: str = 
     monkeypatch.setenv("LISTEN_FDS", count)
 
 
-def test_a_socket_that_is_handed_over_is_the_one_that_is_served(
-    monkeypatch: pytest.MonkeyPatch, listener: socket.socket
-) -> None:
+def test_passed_socket_is_used(monkeypatch: pytest.MonkeyPatch, listener: socket.socket) -> None:
     hand_over(monkeypatch, os.dup(listener.fileno()))
     with sockets.listening(server(port=1)) as (public, admin, _):
         assert admin is None
@@ -54,7 +52,7 @@ def test_socket_for_another_process_is_ignored(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("kind", ["closed", "not listening", "unix"])
-def test_what_is_no_listening_socket_is_refused_by_its_number(
+def test_descriptor_that_is_no_listening_socket_is_refused(
     monkeypatch: pytest.MonkeyPatch, kind: str, listener: socket.socket
 ) -> None:
     with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET) as sock:
@@ -76,9 +74,7 @@ def two() -> Iterator[tuple[socket.socket, int]]:
         yield other, free
 
 
-def test_the_admin_ports_socket_goes_by_its_name(
-    monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]
-) -> None:
+def test_admin_socket_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]) -> None:
     other, first = two
     hand_over(monkeypatch, first, count="2")
     monkeypatch.setenv("LISTEN_FDNAMES", "gateway.socket:admin")
@@ -102,9 +98,7 @@ async def test_the_admin_port_is_opened_beside_the_public_one() -> None:
     assert public.fileno() == admin.fileno() == -1
 
 
-def test_the_consoles_own_socket_goes_by_its_name(
-    monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]
-) -> None:
+def test_console_socket_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]) -> None:
     other, first = two
     hand_over(monkeypatch, first, count="2")
     monkeypatch.setenv("LISTEN_FDNAMES", "gateway.socket:console")

@@ -34,7 +34,7 @@ async def shown(terminal: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(("workers", "tostop"), [(1, False), (2, True)])
-async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path, workers: int, tostop: bool) -> None:
+async def test_sighup_reloads_and_closing_the_terminal_stops(tmp_path: Path, workers: int, tostop: bool) -> None:
     """`tostop`: the terminal stops background processes that write to it, such as workers (`stty tostop`)."""
     config_text = document([])
     config_text["environments"]["dev"]["integrations"] = {}

@@ -26,7 +26,7 @@ def config(tmp_path: Path) -> configuration.Config:
     return configuration.load(tmp_path / "gateway.yaml")
 
 
-def test_a_configuration_is_handed_on_whole_with_its_secrets_and_places(config: configuration.Config) -> None:
+def test_configuration_is_passed_on_with_secrets_and_line_numbers(config: configuration.Config) -> None:
     memory = SharedMemory()
     descriptor = memory.configurations[0]
     serving_worker.write(descriptor, config, catalog_of(config))
@@ -48,7 +48,7 @@ def ending_signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-async def test_no_moment_of_the_first_signal_lets_the_second_one_kill_a_worker(
+async def test_second_signal_never_kills_a_worker_that_handles_the_first(
     config: configuration.Config, monkeypatch: pytest.MonkeyPatch, ending_signals: None
 ) -> None:
     ours, its = socket.socketpair()

@@ -43,7 +43,7 @@ def ready():
     receive_now(sock)
     send_now(sock, dict(type="ready", line="all", about=dict(), journal=None))
 
-def obey(answers={{}}):
+def obey(responses={{}}):
     while True:
         try:
             message, _ = receive_now(sock)
@@ -51,7 +51,7 @@ def obey(answers={{}}):
             sys.exit(0)
         if message["type"] in ("reload", "take_over"):
             tell(message["type"], place, message["memory"])
-            send_now(sock, dict(type="reloaded", ok=answers.get(message["type"], [True]).pop(0)))
+            send_now(sock, dict(type="reloaded", ok=responses.get(message["type"], [True]).pop(0)))
         elif message["type"] == "nothing_new":
             tell("nothing_new", place)
 
@@ -121,7 +121,7 @@ async def parent(
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_a_replacement_takes_the_place_of_who_died(count: int) -> None:
+async def test_dead_worker_is_replaced_at_its_place(count: int) -> None:
     async with parent(count=count) as running:
         await running.until_all()
         before, place = dict(running.places), count // 2
@@ -139,7 +139,7 @@ async def test_a_replacement_takes_the_place_of_who_died(count: int) -> None:
     assert [(entry["event"], entry["exit"]) for entry in logged] == [("worker_died", -signal.SIGKILL)]
 
 
-async def test_a_worker_that_dies_young_is_replaced_after_a_growing_pause() -> None:
+async def test_worker_with_a_short_life_is_replaced_after_a_growing_pause() -> None:
     async with parent() as running:
         await running.until_all()
         for _ in range(4):
@@ -160,7 +160,7 @@ async def test_the_parent_gives_up_when_every_worker_dies_at_its_start() -> None
     assert {entry["exit"] for entry in logged[:-1]} == {3}
 
 
-async def test_the_parent_goes_on_while_one_worker_serves() -> None:
+async def test_parent_continues_while_one_worker_serves() -> None:
     async with parent(f"if place == 0: ready(); sys.exit(3)\n{SERVE}") as running:
         await running.until_all()
         for _ in range(12):
@@ -229,7 +229,7 @@ async def test_workers_end_with_a_parent_that_was_killed() -> None:
             assert await running.process.stdout.read() == b""  # which the workers kept open
 
 
-async def test_one_reload_reads_the_files_once_and_the_others_take_over_what_was_accepted() -> None:
+async def test_one_worker_reads_the_files_and_the_others_apply_the_accepted_configuration() -> None:
     async with parent("ready(); obey({'reload': [False, True]})", count=3) as running:
         await running.until_all()
         running.process.send_signal(signal.SIGHUP)
@@ -249,7 +249,7 @@ async def test_one_reload_reads_the_files_once_and_the_others_take_over_what_was
         assert (await running.ended())[0] == 0
 
 
-async def test_a_worker_that_cannot_take_over_is_replaced_by_one_that_starts_with_it() -> None:
+async def test_worker_that_cannot_apply_the_configuration_is_replaced() -> None:
     async with parent("ready(); obey({'take_over': [False]})") as running:
         await running.until_all()
         before = running.places[1]
@@ -263,7 +263,7 @@ async def test_a_worker_that_cannot_take_over_is_replaced_by_one_that_starts_wit
     assert [entry["event"] for entry in logged] == ["worker_kept_old_configuration", "worker_died"]
 
 
-async def test_a_reload_whose_reader_dies_is_done_by_the_next() -> None:
+async def test_another_worker_reloads_if_the_reading_worker_dies() -> None:
     work = "ready()\nif place == 0 and start['start_from'] is None: receive_now(sock); os.kill(os.getpid(), 9)\nobey()"
     async with parent(work) as running:
         await running.until_all()
@@ -277,14 +277,14 @@ async def test_a_reload_whose_reader_dies_is_done_by_the_next() -> None:
 MISSING = "ready(); send_now(sock, dict(type='missing_keys', ids=['a'])); obey({'reload': [False]})"
 
 
-async def test_a_key_that_does_not_come_is_looked_for_once_however_many_workers_ask() -> None:
+async def test_missing_key_causes_one_reload_however_many_workers_report_it() -> None:
     async with parent(MISSING, count=4) as running:
         lines = list[list[str]]()
         while len([line for line in lines if line[0] == "nothing_new"]) < 4:
             lines.append(await running.line())
         names = [line[0] for line in lines]
         assert names.count("reload") == 1
-        assert "nothing_new" not in names[: names.index("reload")], "the end of that reload is the answer for all"
+        assert "nothing_new" not in names[: names.index("reload")], "the end of that reload is the reply for all"
         running.process.send_signal(signal.SIGTERM)
         assert (await running.ended())[0] == 0
 

@@ -5,7 +5,7 @@ import pytest
 from gateway.startup import collector
 
 
-def test_a_start_collects_rarely_and_what_serves_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collector_runs_rarely_during_the_start_and_as_usual_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     thresholds = list[tuple[int, ...]]()
     monkeypatch.setattr(gc, "set_threshold", lambda *numbers: thresholds.append(numbers))
     collector.collect_rarely()

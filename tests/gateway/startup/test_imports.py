@@ -63,9 +63,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("console", ["false", "true"])
-def test_a_gateway_that_waits_for_requests_has_loaded_nothing_of_what_it_does_not_use(
-    tmp_path: Path, console: str
-) -> None:
+def test_idle_gateway_has_loaded_no_unused_module(tmp_path: Path, console: str) -> None:
     (tmp_path / "gateway.yaml").write_text(
         f"console: {{enabled: {console}}}\n"
         f'store: {{url: "sqlite:///{tmp_path}/gateway.db", encryption_keys: ["{ENCRYPTION_KEY}"]}}\n'
@@ -81,20 +79,20 @@ WATCHING = """
 import asyncio, sys
 from contextlib import aclosing
 from pathlib import Path
-from gateway.app.catalog_watch import _stirred
+from gateway.app.catalog_watch import _changes
 
 async def main():
-    async with aclosing(_stirred([Path(sys.argv[1])])) as stirs:
-        await anext(stirs)
+    async with aclosing(_changes([Path(sys.argv[1])])) as changes:
+        await anext(changes)
         Path(sys.argv[1], "new.yaml").touch()
-        await anext(stirs)
+        await anext(changes)
 
 asyncio.run(main())
 print([name for name in ("anyio.abc", "anyio.to_thread", "anyio._backends._asyncio") if name in sys.modules])
 """
 
 
-def test_a_gateway_that_watches_folders_does_so_without_another_event_library(tmp_path: Path) -> None:
+def test_watching_folders_loads_no_second_event_library(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", WATCHING, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -146,7 +144,7 @@ def test_an_import_of_more_than_the_engine_gets_the_whole_package() -> None:
     )
 
 
-def test_what_the_package_does_not_have_it_still_does_not_have() -> None:
+def test_package_has_no_unknown_names() -> None:
     code = "import sqlalchemy.ext.asyncio as package; print(hasattr(package, 'no_such_thing'))"
     assert printed_by(START + code) == "False"
 
@@ -174,7 +172,7 @@ def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None
     assert printed_by(WEB + use) == expected
 
 
-def test_entities_can_be_undone() -> None:
+def test_html_entities_can_be_unescaped() -> None:
     assert printed_by(f"{WEB}import html; print(html.unescape('&auml;&lt;&notit;'))") == "ä<¬it;"
 
 
@@ -182,7 +180,7 @@ def test_rich_can_be_loaded_afterwards() -> None:
     assert printed_by(f"{WEB}import rich; print(rich.__name__)") == "rich"
 
 
-def test_only_the_command_that_serves_leaves_anything_out() -> None:
+def test_only_workers_skip_unused_modules() -> None:
     ours = Path(gateway.__file__).parent
     callers = [path for path in ours.rglob("*.py") if "leave_out_the_unused()" in path.read_text()]
     assert {path.relative_to(ours).as_posix() for path in callers} == {"startup/imports.py", "cli/worker.py"}

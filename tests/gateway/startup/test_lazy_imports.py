@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.startup.imports import Deferred, find_when_asked, lazy_imports
+from gateway.startup.imports import Deferred, lazy_imports, resolve_on_access
 
 RARE = """
 import times_loaded
@@ -73,10 +73,10 @@ def test_a_deferred_name_does_what_the_real_one_would(times: list[str]) -> None:
     assert times == ["rare_one"]
 
 
-def test_others_find_the_real_things_in_the_library_when_they_ask(times: list[str]) -> None:
+def test_attribute_access_replaces_a_deferred_name_by_the_real_object(times: list[str]) -> None:
     with lazy_imports("rare_one"):
         import library
-    find_when_asked(library)
+    resolve_on_access(library)
     assert (library.OWN, hasattr(library, "nothing_of_that_name"), times) == (1, False, [])
     from library import Shape
     from rare_one import Shape as Real
@@ -85,9 +85,9 @@ def test_others_find_the_real_things_in_the_library_when_they_ask(times: list[st
     assert vars(library)["Shape"] is Real
 
 
-def test_a_library_keeps_its_own_way_to_find_names(times: list[str]) -> None:
+def test_library_keeps_its_own_getattr(times: list[str]) -> None:
     with lazy_imports("rare_one"):
         import library
     library.__getattr__ = lambda name: f"own {name}"
-    find_when_asked(library)
+    resolve_on_access(library)
     assert (library.anything, library.twice(1), times) == ("own anything", 2, ["rare_one"])

@@ -7,7 +7,7 @@ from gateway.http.paging.next_page import CycleDetector
 
 @pytest.mark.parametrize("before", [0, 1, 5])
 @pytest.mark.parametrize("around", [1, 2, 3, 7, 100])
-def test_a_circle_is_noticed_within_three_rounds(before: int, around: int) -> None:
+def test_cycle_is_detected_within_three_rounds(before: int, around: int) -> None:
     circle = CycleDetector()
     for number in range(before):
         assert not circle.detect_repeat(f"before {number}")
@@ -15,7 +15,7 @@ def test_a_circle_is_noticed_within_three_rounds(before: int, around: int) -> No
     assert result <= 3 * (before + around) + 1
 
 
-def test_the_very_same_page_again_is_noticed_at_once() -> None:
+def test_repeat_of_the_last_page_is_detected_immediately() -> None:
     circle = CycleDetector()
     assert [circle.detect_repeat(key) for key in ("a", "a")] == [False, True]
 

@@ -1,4 +1,4 @@
-"""Which link leads to the next page, and how its address is resolved."""
+"""Which link leads to the next page, and how its URL is resolved."""
 
 from collections.abc import Callable
 
@@ -57,7 +57,7 @@ def test_several_fields_are_one_list() -> None:
         ("/v1/issues?to=../x", "https://api.example.com:443/v1/issues?to=../x"),
     ],
 )
-def test_a_reference_means_an_address(reference: str, url: str) -> None:
+def test_reference_is_resolved_to_a_url(reference: str, url: str) -> None:
     assert resolve(reference, PAGE).url == url
 
 
@@ -80,7 +80,7 @@ def test_a_reference_means_an_address(reference: str, url: str) -> None:
         "/v1\\..\\admin",
     ],
 )
-def test_what_two_readers_would_take_differently_is_refused(reference: str) -> None:
+def test_ambiguous_reference_is_refused(reference: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         resolve(reference, PAGE)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.errors import InvalidRequest
 from gateway.http.paging.list_body import body_at, check_list_body, digest_of_body, first_body
 from gateway.records.proxied_call import PagingScheme, Position
 
@@ -26,19 +27,19 @@ def checked(body: Any, *ways: PagingScheme, kind: str = "application/json", codi
     ("at", "there"),
     [('"x"', "x"), ("7", 7), ('[1,"a"]', [1, "a"]), ('{"k":{"n":1}}', {"k": {"n": 1}}), ('"\\u00fc"', "ü")],
 )
-def test_a_cursor_of_any_kind_goes_where_it_belongs(at: str, there: Any) -> None:
+def test_cursor_of_any_type_is_set_at_its_path(at: str, there: Any) -> None:
     body = b'{"page":{"size":1.50,"after":"old"},"filter":{"a":[1,2]}}'
     written = body_at(body, Position(CURSOR, at))
     assert json.loads(written) == {"page": {"size": 1.5, "after": there}, "filter": {"a": [1, 2]}}
     assert b"1.50" in written
 
 
-def test_objects_on_the_way_are_made() -> None:
+def test_missing_parent_objects_are_created() -> None:
     assert json.loads(body_at(b'{"page":null}', Position(CURSOR, '"x"'))) == {"page": {"after": "x"}}
     assert json.loads(body_at(b"{}", Position(OFFSET, "20"))) == {"options": {"offset": 20}}
 
 
-def test_a_path_of_its_own_gets_the_cursor_alone() -> None:
+def test_separate_path_for_next_pages_gets_only_the_cursor() -> None:
     way = PagingScheme("cursor", cursor_name_in_request="cursor", in_body=True, next_path_in_request="{path}/continue")
     assert body_at(b'{"path":"/x"}', Position(way, '"c"')) == b'{"cursor":"c"}'
 
@@ -50,7 +51,12 @@ def test_the_first_body_has_the_page_size_and_the_first_offset() -> None:
     assert first_body(b"{}", [PAGES, CURSOR], None) == b"{}"  # it is not known yet which rule applies
 
 
-def test_the_digest_is_of_every_byte() -> None:
+def test_limit_without_a_member_for_it_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="limit_name_in_request is not known for this body"):
+        first_body(b"{}", [CURSOR], 5)
+
+
+def test_digest_depends_on_every_byte() -> None:
     assert digest_of_body(b"{}") != digest_of_body(b"{ }")
     assert re.fullmatch("[0-9a-f]{32}", digest_of_body(b"{}"))
 
@@ -69,12 +75,12 @@ def test_the_digest_is_of_every_byte() -> None:
         (b"{} {}", "application/json", ""),
     ],
 )
-def test_what_is_no_json_object_with_room_for_the_cursor_is_refused(body: bytes, kind: str, coding: str) -> None:
+def test_body_that_cannot_hold_the_cursor_is_refused(body: bytes, kind: str, coding: str) -> None:
     with pytest.raises(ValueError, match="body"):
         checked(body, CURSOR, kind=kind, coding=coding)
 
 
-def test_other_media_types_of_json_are_taken() -> None:
+def test_other_json_media_types_are_accepted() -> None:
     assert checked({}, CURSOR, kind="application/vnd.api+json; charset=utf-8") == [CURSOR]
     assert checked({}, CURSOR, kind="") == [CURSOR]  # the entry's default is JSON
 
@@ -95,7 +101,7 @@ def test_only_rules_with_a_variable_in_the_query_remain() -> None:
         "{ a(after: $after) { query mutation } }",
     ],
 )
-def test_reading_documents_are_taken_whatever_words_are_in_them(query: str) -> None:
+def test_queries_are_accepted_whatever_words_they_contain(query: str) -> None:
     assert checked({"query": query}, GRAPHQL) == [GRAPHQL]
 
 
@@ -112,14 +118,14 @@ def test_reading_documents_are_taken_whatever_words_are_in_them(query: str) -> N
         '"what it does" mutation($after: String) { a }',
     ],
 )
-def test_a_document_that_writes_is_refused(query: str) -> None:
+def test_document_with_a_mutation_is_refused(query: str) -> None:
     with pytest.raises(ValueError, match=r"mutation|subscription"):
         checked({"query": query}, GRAPHQL)
 
 
 @pytest.mark.parametrize("other", ["query", "qu\\u0065ry", "Query"])
 @pytest.mark.parametrize("writes_first", [True, False])
-def test_a_second_query_that_another_reader_may_take_is_refused(other: str, writes_first: bool) -> None:
+def test_second_query_member_that_another_parser_may_use_is_refused(other: str, writes_first: bool) -> None:
     reads, writes = QUERY, "mutation($after: String) { a(after: $after) }"
     first, second = (writes, reads) if writes_first else (reads, writes)
     body = f'{{"query": "{first}", "{other}": "{second}", "x": [{{"query": 1}}, 1{"0" * 5000}]}}'
@@ -133,7 +139,7 @@ def test_nested_query_member_is_not_the_document() -> None:
     assert check_list_body(body.encode(), "application/json", "", [GRAPHQL]) == [GRAPHQL]
 
 
-def test_a_document_that_closes_more_than_it_opens_is_refused() -> None:
+def test_document_with_unbalanced_brackets_is_refused() -> None:
     body = json.dumps({"query": QUERY + ") mutation M { b }"}).encode()
     with pytest.raises(ValueError, match="closes more"):
         check_list_body(body, "application/json", "", [GRAPHQL])

@@ -45,19 +45,19 @@ def following(way: PagingScheme, page: Any, **more: Any) -> str | None:
         ({}, None),
     ],
 )
-def test_a_cursor_is_taken_as_it_is_written_until_there_is_none(named: dict[str, Any], cursor: str | None) -> None:
+def test_cursor_is_used_as_written(named: dict[str, Any], cursor: str | None) -> None:
     assert following(CURSOR, {"items": [1], **named}) == cursor
 
 
 @pytest.mark.parametrize("cursor", [["a"], {"a": 1}, True, "\ud800"])
-def test_what_cannot_be_a_cursor_is_reported_and_the_records_still_count(cursor: Any) -> None:
+def test_unusable_cursor_is_reported_and_the_records_are_kept(cursor: Any) -> None:
     result = turned(CURSOR, {"items": [1, 2], "next": cursor})
     assert (len(result.records), result.next) == (2, None)
     assert result.refused is not None
     assert result.refused.code == "page_unreadable"
 
 
-def test_a_cursor_may_be_the_last_records_own() -> None:
+def test_cursor_may_be_a_field_of_the_last_record() -> None:
     way = PagingScheme(
         "cursor",
         cursor_path_in_response="data.-1.id",
@@ -96,14 +96,14 @@ def test_a_link_in_the_header_is_resolved() -> None:
     assert following(HEADER, [1], headers=headers[:1]) is None
 
 
-def test_invalid_next_address_is_refused_after_its_page() -> None:
+def test_invalid_next_url_is_refused_after_its_page() -> None:
     result = turned(LINK, {"items": [1], "links": {"next": "ftp://x/"}})
     assert len(result.records) == 1
     assert result.refused is not None
     assert result.refused.code == "next_page_refused"
 
 
-def test_an_offset_counts_records_or_pages_on_from_what_was_asked() -> None:
+def test_offset_counts_records_or_pages_from_the_requested_one() -> None:
     assert following(OFFSET, {"items": [1, 2]}) == "2"
     assert following(OFFSET, {"items": [1, 2]}, target="/v1/list?start=7&x=1") == "9"
     assert following(PAGES, [1, 2]) == "2"
@@ -111,12 +111,12 @@ def test_an_offset_counts_records_or_pages_on_from_what_was_asked() -> None:
     assert offset_of(PAGES, Place("https", "api.example.com", 443, "/v1/list?page=x")) == 1
 
 
-def test_a_short_page_does_not_end_a_count_but_an_empty_one_does() -> None:
+def test_empty_page_ends_an_offset_list_and_a_short_page_does_not() -> None:
     assert following(OFFSET, {"items": [1]}, target="/v1/list?start=100&limit=50") == "101"
     assert following(OFFSET, {"items": []}, target="/v1/list?start=101") is None
 
 
-def test_a_flag_ends_a_count_or_carries_it_over_an_empty_page() -> None:
+def test_has_more_flag_decides_whether_an_offset_list_continues() -> None:
     by_page = PagingScheme("offset", offset_name_in_request="page", response_path="items", offset_calculation_method="per-page",
                   has_more_path_in_response="more")  # fmt: skip
     assert following(by_page, {"items": [1], "more": False}) is None
@@ -137,11 +137,11 @@ def test_a_flag_ends_a_count_or_carries_it_over_an_empty_page() -> None:
         ("items", {"items": {"a": 1}}, "no array at 'items'"),
         (None, {"a": [1], "b": [2]}, "arrays under: a, b"),
         (None, {"a": [{}], "b": [{}]}, "arrays under: a, b"),
-        (None, {"error": "ratelimited"}, "none that could be meant"),
-        (None, "text", "none that could be meant"),
+        (None, {"error": "ratelimited"}, "no array that could be meant"),
+        (None, "text", "no array that could be meant"),
     ],
 )
-def test_records_that_are_not_there_are_reported_with_what_is(path: str | None, page: Any, names: str) -> None:
+def test_missing_records_are_reported_with_the_arrays_of_the_page(path: str | None, page: Any, names: str) -> None:
     with pytest.raises(UpstreamFailed, match=r".+") as raised:
         turned(PagingScheme("offset", offset_name_in_request="o", response_path=path), page)
     assert raised.value.code == "page_unreadable"
@@ -160,16 +160,14 @@ def test_records_that_are_not_there_are_reported_with_what_is(path: str | None, 
         ({}, 0, None),
     ],
 )
-def test_where_nobody_said_where_the_records_lie_the_only_list_is_meant(
-    page: Any, count: int, learned: str | None
-) -> None:
+def test_only_list_is_used_if_no_path_is_given(page: Any, count: int, learned: str | None) -> None:
     result = turned(PagingScheme("offset", offset_name_in_request="o"), page)
     assert (len(result.records), result.way.response_path) == (count, learned)
     if result.next is not None:
         assert result.next.way.response_path == learned
 
 
-def test_a_learned_name_holds_for_the_pages_that_follow() -> None:
+def test_path_found_on_the_first_page_is_used_for_later_pages() -> None:
     first = turned(PagingScheme("offset", offset_name_in_request="o"), {"members": [{}]})
     assert first.next is not None
     with pytest.raises(UpstreamFailed, match="no array at 'members'"):
@@ -188,11 +186,11 @@ def test_a_learned_name_holds_for_the_pages_that_follow() -> None:
         ({"values": [1]}, [], 3),
     ],
 )
-def test_the_first_page_shows_which_of_several_ways_it_is(page: Any, headers: Fields, chosen: int) -> None:
+def test_first_page_decides_between_pagination_methods(page: Any, headers: Fields, chosen: int) -> None:
     ways = [CURSOR, LINK, OFFSET, HEADER]
     assert choose(PageDocument(json.dumps(page).encode()), headers, ways) is ways[chosen]
 
 
-def test_a_page_is_taken_apart_in_one_go() -> None:
+def test_page_is_parsed_in_one_call() -> None:
     result = parse_page(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], Place("http", "h", 80, "/"))
     assert (list(result.records), result.next and result.next.at) == ([b"1.0"], "n")

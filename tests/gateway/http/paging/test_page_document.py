@@ -32,12 +32,12 @@ def records(page: str | bytes, path: str = "") -> list[bytes]:
         "[1, [2]]",
     ],
 )
-def test_a_record_is_passed_to_the_letter(record: str) -> None:
+def test_record_keeps_its_bytes(record: str) -> None:
     assert records(f"[{record}]") == [record.encode()]
     assert records(f' {{"x": 1, "items" : [ {record} , {record} ] }} ', "items") == [record.encode()] * 2
 
 
-def test_line_breaks_between_the_parts_of_a_record_go_and_nothing_else_changes() -> None:
+def test_only_line_breaks_are_removed_from_a_record() -> None:
     value = {"a": [1, {"b": "x\ny"}], "c": None}
     lines = records(json.dumps([value, value], indent=2).replace("\n", "\r\n"))
     assert all(b"\n" not in line and b"\r" not in line for line in lines)
@@ -74,7 +74,7 @@ def test_a_path_leads_through_objects_arrays_and_names_with_dots(path: str, page
         ("", "{}", NonScalar.CONTAINER),
     ],
 )
-def test_what_is_no_array_is_reported_from_what_is_not_there(path: str, page: str, odd: NonScalar) -> None:
+def test_missing_path_and_non_array_are_distinguished(path: str, page: str, odd: NonScalar) -> None:
     assert PageDocument(page.encode()).records(path) is odd
 
 
@@ -115,7 +115,7 @@ def test_the_arrays_of_a_page_are_named() -> None:
 @pytest.mark.parametrize(
     "page", [b"", b"  ", b"<html>", b"[1,]", b"[1] 2", b'{"a":[1]', b'{"a":[1],"b":NaN}', b"[1,2", b'{"a" [1]}', b"{,}"]
 )
-def test_what_is_no_json_is_refused_wherever_it_breaks(page: bytes) -> None:
+def test_invalid_json_is_refused(page: bytes) -> None:
     for path in ("", "a"):
         with pytest.raises(UpstreamFailed, match="not JSON from byte") as refused:
             PageDocument(page).records(path)
@@ -123,16 +123,16 @@ def test_what_is_no_json_is_refused_wherever_it_breaks(page: bytes) -> None:
 
 
 @pytest.mark.parametrize("page", [b'["\xff"]', b'["\xc3"]', b'["\xed\xa0\x80"]'])
-def test_what_is_not_utf8_is_refused(page: bytes) -> None:
+def test_page_that_is_not_utf8_is_refused(page: bytes) -> None:
     with pytest.raises(UpstreamFailed, match="UTF-8"):
         PageDocument(page)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_page() -> None:
+def test_byte_order_mark_is_skipped() -> None:
     assert records(b"\xef\xbb\xbf[1]") == [b"1"]
 
 
-def test_a_page_has_only_so_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_records_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_RECORDS", 3)
     assert len(records("[1,2,3]")) == 3
     with pytest.raises(UpstreamFailed, match="smaller pages") as refused:

@@ -33,24 +33,24 @@ def test_position_is_valid_for_one_call_only() -> None:
         read(encode_position(Position(CURSOR, "a"), digest_of("dev", "jira", "u1")), digest_of("dev", "jira", "u2"))
 
 
-def test_calls_differ_where_their_parts_do() -> None:
+def test_digests_of_different_calls_differ() -> None:
     assert digest_of("ab", "c") != digest_of("a", "bc")
 
 
 @pytest.mark.parametrize("change", [{"v": 2}, {"way": {"type": "cursor", "colour": "red"}}])
-def test_one_of_another_version_is_reported(change: dict[str, object]) -> None:
+def test_position_of_another_version_is_reported(change: dict[str, object]) -> None:
     body = json.loads(encode_position(Position(CURSOR, "a"), "d")) | change
     with pytest.raises(ValueError, match="another version"):
         read(json.dumps(body), "d")
 
 
-def test_a_cursor_takes_the_place_of_the_one_before_and_all_else_stays() -> None:
+def test_cursor_replaces_the_previous_one_and_nothing_else_changes() -> None:
     request = upstream()
     point_at_page(request, Position(CURSOR, "a/b c&d=é"), ORIGINS)
     assert request.target == "/v1/list?x=%2F&y=&page%5Bafter%5D=a%2Fb%20c%26d%3D%C3%A9"
 
 
-def test_a_link_is_followed_where_the_credential_may_travel() -> None:
+def test_link_is_followed_only_to_allowed_origins() -> None:
     way = PagingScheme("link", link_rel_in_response_header="next")
     request = upstream()
     point_at_page(request, Position(way, "https://files.example.com:443/v1/list?p=2"), ORIGINS)
@@ -66,7 +66,7 @@ def test_a_link_is_followed_where_the_credential_may_travel() -> None:
             point_at_page(request, Position(way, elsewhere), ORIGINS)
 
 
-def test_a_query_is_begun_where_there_is_none() -> None:
+def test_query_is_added_if_there_is_none() -> None:
     request = upstream("/v1/list")
     set_query(request, "$top", "5")
     assert request.target == "/v1/list?%24top=5"

@@ -1,0 +1,34 @@
+"""The runtime is closed completely, also if its start fails."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.app import lifetime
+from gateway.app.generations import checked, read
+from gateway.errors import Unavailable
+from gateway.store import Store
+from tests.fakes.gateways import document
+
+
+async def test_a_start_that_fails_closes_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Store] = []
+    close = Store.close
+
+    async def closing(store: Store) -> None:
+        await close(store)
+        closed.append(store)
+
+    async def reconcile(_store: Any) -> None:
+        raise Unavailable("store_unavailable", "The database does not respond.", retry_after_s=5)
+
+    monkeypatch.setattr(Store, "close", closing)
+    monkeypatch.setattr(lifetime, "reconcile", reconcile)
+    settings = document([]) | {"catalog": []}
+    settings["store"]["url"] = f"sqlite:///{tmp_path}/gateway.db"
+    del settings["environments"]["dev"]["integrations"]
+    with pytest.raises(Unavailable):
+        async with lifetime.opened(checked(read(settings)), background=True):
+            pass
+    assert len(closed) == 1
