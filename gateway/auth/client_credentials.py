@@ -94,7 +94,8 @@ class ClientCredentialsMode(TokenExchangeMode):
         )
 
     def client(self, held: Mapping[str, Any], context: AuthContext, url: str) -> OAuthClient:
-        """Return the end user's client, authenticated as the entry says. `url`: the audience of a client assertion."""
+        """Return the end user's client, authenticated as the entry says. `url`: the audience of a client assertion.
+        Raises TokenRefused if its key cannot sign."""
         if context.provider.token_request_auth_method in BY_ASSERTION:
             return OAuthClient(held["client_id"], assertion=self._assertion(held, context, url))
         secret = held.get("client_secret")

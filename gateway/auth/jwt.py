@@ -22,7 +22,7 @@ from gateway.timestamps import iso
 def signed(spec: Jwt, context: AuthContext, credential: Mapping[str, Secret], now: datetime) -> tuple[Secret, datetime]:
     """Return the signed token and its expiry. Claims that lack a value are left out.
 
-    Raises TokenRefused if the key is unusable; only the person who gave the key can fix that.
+    Raises TokenRefused if the key is missing or unusable; only the person who gave the key can fix that.
     """
     known = revealed(context.values(credential))
     moment = Moment(now)
@@ -33,7 +33,7 @@ def signed(spec: Jwt, context: AuthContext, credential: Mapping[str, Secret], no
     try:
         key = render_text(spec.key, known, moment=moment, breaks=True)
     except Unresolved as fault:
-        raise TokenRefused("invalid_key", f"the key that signs is missing: {', '.join(fault.names)}") from fault
+        raise TokenRefused("invalid_key", f"the signing key is missing: {', '.join(fault.names)}") from fault
     token = sign(header, claims, key, spec.key_encoding)
     return token, now.replace(microsecond=0) + timedelta(seconds=spec.lifetime_s)
 
@@ -64,7 +64,8 @@ OURS: Final = ("token", "expires_at")
 
 
 class JwtMode(TokenExchangeMode):
-    """Stored as ``{"type": "JWT", <fields of the entry>, "token", "expires_at"}``. The mode sends no request to the provider."""
+    """Stored as ``{"type": "JWT", <fields of the entry>, "token", "expires_at"}``. The mode sends no request to the
+    provider."""
 
     name = "JWT"
 
@@ -77,7 +78,7 @@ class JwtMode(TokenExchangeMode):
     def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         yield from ()
         if context.provider.jwt is None:
-            raise TokenRefused("invalid_key", f"the entry of '{context.provider.name}' does not say what to sign")
+            raise TokenRefused("invalid_key", f"the catalog entry '{context.provider.name}' has no jwt")
         typed = {name: value for name, value in held.items() if name not in OURS}
         token, ends = signed(context.provider.jwt, context, typed_values(typed), clock.now())
         return {**typed, "token": token.reveal(), "expires_at": iso(ends)}

@@ -32,7 +32,7 @@ from gateway.secret import Secret
 from gateway.timestamps import iso, moment
 
 TOKEN_LIMIT: Final = 16_384
-# Members of an earlier step's answer that describe only that step's own token.
+# Members of an earlier step's response that describe only that step's own token.
 _OF_ONE_TOKEN: Final = frozenset({"access_token", "token_type", "expires_in", "expires_at"})
 
 
@@ -64,13 +64,13 @@ class OAuth2(GrantingMode):
         return held
 
     def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
-        """Return the authorization request of RFC 6749 §4.1.1 with PKCE (RFC 7636), and a nonce if an ID token is requested.
-        The token address is fixed now, for the callback (RFC 9700 §4.4).
+        """Return the authorization request of RFC 6749 §4.1.1 with PKCE (RFC 7636), and a nonce if an ID token is
+        requested. The token URL is fixed now, for the callback (RFC 9700 §4.4).
         """
         yield from ()
         provider = context.provider
         verifier = None if provider.disable_pkce else authorize.new_verifier()
-        address = context.url("authorization_url")
+        consent_url = context.url("authorization_url")
         extra = context.texts(provider.authorization_params)
         for name, value in wish.params.items():
             if value == "undefined":  # the Nango SDKs remove a parameter of the entry in this way
@@ -90,7 +90,7 @@ class OAuth2(GrantingMode):
             callback = with_params(callback, {"state": wish.state})
         url = authorization_url(
             provider,
-            address,
+            consent_url,
             client_id=context.client_id(wish.override),
             redirect_uri=callback,
             scopes=scopes,
@@ -99,10 +99,10 @@ class OAuth2(GrantingMode):
             params=extra,
         )
         token_url = context.url("token_url")
-        kept = {"address": address, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
+        kept = {"address": consent_url, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
         if in_redirect_uri:
             kept["redirect_uri"] = callback
-        # If the token address may not receive the integration's secret, the client is public: now and in every refresh.
+        # If the token URL may not receive the integration's secret, the client is public: now and in every refresh.
         own = {} if wish.override.get("client_id") else context.for_destinations(token_url).public_client()
         override = {**own, **wish.override}
         return ConsentRedirect(url, {**kept, "override": override} if override else kept)
@@ -113,7 +113,7 @@ class OAuth2(GrantingMode):
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        """Exchange the code (RFC 6749 §4.1.3) at the token address fixed in `start_consent`.
+        """Exchange the code (RFC 6749 §4.1.3) at the token URL fixed in `start_consent`.
 
         The issuer check of RFC 9207 comes first."""
         provider, to = context.provider, context.for_destinations(kept["token_url"])
@@ -145,8 +145,9 @@ class OAuth2(GrantingMode):
     def _later_steps(
         self, context: AuthContext, client: OAuthClient, response: dict[str, Any], asked_at: datetime
     ) -> Dialogue[tuple[dict[str, Any], datetime]]:
-        """Return the answer to the last of the entry's `additional_steps`, and the time of its request. Members of earlier
-        answers are merged in, except those about their own token. `response`: the answer to the token request.
+        """Return the response to the last of the entry's `additional_steps`, and the time of its request. Members of
+        earlier responses are merged in, except those about their own token. `response`: the response to the token
+        request.
         """
         provider = context.provider
         steps, responses, at = provider.additional_steps or (), {"step1": response}, Moment(clock.now())
@@ -166,16 +167,17 @@ class OAuth2(GrantingMode):
         self,
         provider: Provider,
         response: Mapping[str, Any],
-        received: datetime,
+        asked_at: datetime,
         before: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the credential from a token answer. Without a new `refresh_token`, that of `before` stays (RFC 6749 §6)."""
+        """Return the credential from a token response. Without a new `refresh_token`, that of `before` stays (RFC 6749
+        §6)."""
         before = before or {}
         held: dict[str, Any] = {"type": self.types()[0], "access_token": response["access_token"]}
         refresh = response.get("refresh_token") or before.get("refresh_token")
         if refresh:
             held["refresh_token"] = refresh
-        ends = expires_at(provider, response, received)
+        ends = expires_at(provider, response, asked_at)
         if ends is not None:
             held["expires_at"] = iso(ends)
         if before.get("config_override"):
@@ -251,9 +253,9 @@ def too_young_s(provider: Provider, held: Mapping[str, Any]) -> int:
     return math.ceil(left.total_seconds()) if now < ends and left > timedelta(0) else 0
 
 
-def check_response(provider: Provider, address: str, query: Mapping[str, str]) -> None:
+def check_response(provider: Provider, consent_url: str, query: Mapping[str, str]) -> None:
     """Raise InvalidRequest if the callback comes from another issuer, or reports an error (RFC 6749 §4.1.2.1)."""
-    if not issuer_accepted(provider, address, query.get("iss")):
+    if not issuer_accepted(provider, consent_url, query.get("iss")):
         raise InvalidRequest(
             "invalid_issuer",
             f"The response came from another issuer than {provider.display_name} and was rejected. Start again.",
@@ -267,15 +269,15 @@ def check_response(provider: Provider, address: str, query: Mapping[str, str]) -
 
 
 def captured_settings(provider: Provider, response: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that the entry takes from the token answer and from the callback's query."""
+    """Return the settings that the entry takes from the token response and from the callback's query."""
     found = {path: dig(response, path) for path in provider.token_response_metadata or ()}
     found |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
     return fit_for_settings(found)
 
 
 def fit_for_settings(found: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of `found` as texts. Left out are values that a setting may not have: objects, fractions, and text
-    that is empty, too long or not printable.
+    """Return the values of `found` as texts. Left out are values that a setting may not have: objects, fractions, and
+    text that is empty, too long or not printable.
     """
     texts = {
         name: str(value).lower() if isinstance(value, bool | int) else value

@@ -26,7 +26,8 @@ class BadKey(ValueError):
 
 
 def pem(text: str) -> str:
-    """Return `text` with its PEM blocks in lines of 64 characters (RFC 7468 §2); forms and environment variables lose them."""
+    """Return `text` with its PEM blocks in lines of 64 characters (RFC 7468 §2); forms and environment variables lose
+    line breaks."""
     unfolded = text.replace("\\r", "").replace("\\n", "\n")
     return _PEM.sub(_rewrapped, unfolded).strip() + "\n"
 
@@ -46,7 +47,7 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
     `encoding`: format of the HMAC secret: ``utf8`` (also if None), ``hex`` or ``base64``. Raises BadKey.
     """
     if alg[:2] not in _KINDS:
-        raise BadKey(f"'{alg[:20]}' is not an algorithm that signs here")
+        raise BadKey(f"'{alg[:20]}' is not a supported signing algorithm")
     from joserfc import jwk
     from joserfc.errors import JoseError, SecurityWarning
 
@@ -108,7 +109,7 @@ def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, 
     given = {name: fields.text(name, limit=TYPED_LIMIT, required=False) for name in (CERTIFICATE, PRIVATE_KEY)}
     certificate, key = given[CERTIFICATE], given[PRIVATE_KEY]
     if provider.require_client_certificate and not (certificate and key):
-        fields.fault(CERTIFICATE, f"This provider is reached by mutual TLS only: give {CERTIFICATE} and {PRIVATE_KEY}.")
+        fields.fault(CERTIFICATE, f"This provider requires mutual TLS: give {CERTIFICATE} and {PRIVATE_KEY}.")
     elif certificate:
         given = {CERTIFICATE: pem(certificate), PRIVATE_KEY: pem(key)}
         try:

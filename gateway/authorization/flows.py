@@ -1,15 +1,16 @@
 """The authorization of one end user at one provider: redirect to its page, callback to the gateway, once.
 
 `state` is 256 random bits, stored as a digest, valid for one use and ten minutes, and bound by a cookie to the browser
-that started the flow (RFC 9700 §4.7). The data for the callback (token address, PKCE verifier, settings) is fixed in the
-stored flow, so that nobody can replace it in between (RFC 9700 §4.4). The auth mode builds the requests to the provider.
+that started the flow (RFC 9700 §4.7). The data for the callback (token URL, PKCE verifier, settings) is fixed in the
+stored flow, so that nobody can replace it in between (RFC 9700 §4.4). The auth mode builds the requests to the
+provider.
 """
 
 import asyncio
 import secrets
 import uuid
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from gateway.auth import modes
 from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Granted, GrantingMode
 from gateway.auth.provider_responses import short
-from gateway.authorization.connect_sessions import check_offered, check_room, settings_of
+from gateway.authorization.connect_sessions import check_connection_limit, check_offered, settings_of
 from gateway.authorization.grants import Grants
 from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest, log_failure
 from gateway.authorization.results import (
@@ -82,7 +83,9 @@ def state_in(query: Mapping[str, str]) -> str:
     return next((query[name] for name in STATES if query.get(name)), "")
 
 
-def granting(provider: Provider, integration_id: str) -> GrantingMode:
+def granting_mode(provider: Provider, integration_id: str) -> GrantingMode:
+    """Return the provider's auth mode. Raises InvalidRequest if the end user does not consent at the provider in this
+    mode."""
     mode = modes()[provider.auth_mode]
     if not isinstance(mode, GrantingMode):
         raise InvalidRequest(
@@ -98,10 +101,10 @@ CONFIRMED_WITHIN: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationStart:
-    """The address for the browser, and the cookie that identifies the same browser at the callback. `flow`: the digest of
-    `state`; it identifies the flow to code that must not know `state`."""
+    """The URL to redirect the browser to, and the cookie that identifies the same browser at the callback. `flow`: the
+    digest of `state`; it identifies the flow to code that must not know `state`."""
 
-    url: str
+    url: str = field(repr=False)
     flow: str
     cookie_name: str
     cookie_value: Secret
@@ -141,7 +144,8 @@ class Flows:
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
     async def ask(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> str:
-        """Check `asked` as `begin` does, without a request to the provider, and store it encrypted until the end user confirms.
+        """Check `asked` as `begin` does, without a request to the provider, and store it encrypted until the end user
+        confirms.
 
         Returns a token for `stored_options`, valid for an hour but not longer than the session. Raises as `begin` does.
         """
@@ -174,8 +178,8 @@ class Flows:
         return kept if isinstance(kept, FlowOptions) else None
 
     async def started_authorization(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return the integration and the provider's address of an authorization that this browser has started but not
-        finished."""
+        """Return the integration, and the URL at the provider, of an authorization that this browser has started but
+        not finished; None if there is none."""
         flow = await self._store.flows.get(flow_digest, now=clock.now())
         name = self.cookie_of(flow_digest)
         if flow is None or Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
@@ -187,15 +191,16 @@ class Flows:
         return flow_details(self._store.open(flow.details))
 
     def _pending(self, flow: Flow | None) -> PendingAuthorization | None:
-        """Return the pending authorization of the flow; None if the flow is unknown, or the end user has not confirmed it yet."""
+        """Return the pending authorization of the flow; None if the flow is unknown, or the end user has not confirmed
+        it yet."""
         kept = self._opened(flow) if flow is not None else None
         return kept if isinstance(kept, PendingAuthorization) else None
 
     async def begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> AuthorizationStart:
         """Start an authorization. A refusal is also reported to the window that waits for the outcome.
 
-        Raises NotFound; Forbidden if the session does not offer this integration or has reached its maximum of connections;
-        InvalidRequest for invalid settings.
+        Raises NotFound; Forbidden if the session does not offer this integration or has reached its maximum of
+        connections; InvalidRequest for invalid settings.
         """
         try:
             return await self._begin(session, integration_id, asked)
@@ -211,8 +216,8 @@ class Flows:
         fault: GatewayError,
         request_id: str = "",
     ) -> None:
-        """Report to the waiting window that no authorization was started."""
-        said = log_failure(
+        """Report to the waiting window that no authorization was started, and log it."""
+        logged = log_failure(
             fault,
             environment=session.environment,
             integration=integration_id,
@@ -230,7 +235,7 @@ class Flows:
                 code=fault.code,
                 at=clock.now(),
             ),
-            said,
+            logged,
         )
 
     async def _begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> AuthorizationStart:
@@ -247,7 +252,7 @@ class Flows:
                 **(defaults.get("authorization_params") or {}),
             },
         )
-        way = await self._start_consent(ready.mode, ready.context, wish)
+        redirect = await self._start_consent(ready.mode, ready.context, wish)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(state),
@@ -260,8 +265,8 @@ class Flows:
                 details=PendingAuthorization(
                     provider=ready.provider.name,
                     mode=ready.mode.name,
-                    kept=way.kept,
-                    url=way.url,
+                    kept=redirect.kept,
+                    url=redirect.url,
                     config=ready.config,
                     given=ready.given,
                     end_user=session.end_user,
@@ -277,16 +282,16 @@ class Flows:
                 ),
             )
         )
-        return AuthorizationStart(way.url, digest(state), self.cookie_name(state), Secret(browser))
+        return AuthorizationStart(redirect.url, digest(state), self.cookie_name(state), Secret(browser))
 
     async def _prepared(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> _Prepared:
         integration = self._current.generation.integrations.get(session.environment, integration_id)
         check_offered(session, integration_id)
-        check_room(session)
+        check_connection_limit(session)
         if fault := not_for_reconnect(session, integration_id):
             raise fault
         provider = self._creator.provider_of(integration)
-        mode = granting(provider, integration_id)
+        mode = granting_mode(provider, integration_id)
         config, scopes = settings_of(session, provider, integration_id, asked.config)
         given = tuple(sorted(config))
         if session.reconnects:
@@ -313,15 +318,16 @@ class Flows:
             raise InvalidRequest(
                 "token_request_failed",
                 f"{name} does not let this integration begin an authorization: {short(str(fault))}. Check its client ID, "
-                "client secret and the callback address that is registered there.",
+                "client secret and the callback URL that is registered there.",
             ) from fault
         except TokenUnavailable as fault:
             raise UpstreamFailed(
-                "upstream_unreachable", f"No usable answer from {name}: {short(str(fault))}. Try again."
+                "upstream_unreachable", f"{name} returned no usable response: {short(str(fault))}. Try again."
             ) from fault
 
     def cookie_name(self, state: str) -> str:
-        """Return the flow's cookie name. Each flow has its own, so that two windows of a browser can authorize in parallel."""
+        """Return the flow's cookie name. Each flow has its own, so that two windows of a browser can authorize in
+        parallel."""
         return self.cookie_of(digest(state))
 
     def cookie_of(self, state_digest: str) -> str:
@@ -332,8 +338,8 @@ class Flows:
     async def finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
     ) -> ConnectedResult | Choice:
-        """Return the new connection. Raises CallbackFailed with a text for the end user. The state of another browser's flow
-        is not used up, so that the other browser can still finish.
+        """Return the new connection. Raises CallbackFailed with a text for the end user. The state of another browser's
+        flow is not used up, so that the other browser can still finish.
         """
         back = CallbackRequest(request_id, query)
         returned = await self._returned(query, cookies, back)
@@ -346,7 +352,8 @@ class Flows:
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
     ) -> ConnectedResult | Choice:
-        """Return the connection for the chosen site. Raises CallbackFailed; an unknown site does not use up the flow."""
+        """Return the connection for the chosen site. Raises CallbackFailed; an unknown site does not use up the
+        flow."""
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
         pending = self._pending(flow)
         if flow is None or pending is None:
@@ -451,7 +458,7 @@ class Flows:
     def _load_context(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
         integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
         provider = self._creator.provider_of(integration)
-        mode = granting(provider, flow.integration_id)
+        mode = granting_mode(provider, flow.integration_id)
         if (provider.name, mode.name) != (pending.provider, pending.mode):
             changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
             raise failed_callback(flow, InvalidRequest("invalid_state", changed))

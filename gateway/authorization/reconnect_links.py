@@ -1,7 +1,8 @@
-"""Links with which an end user fixes the cause of a failed call. The error contains the link; each key and connection has one.
+"""Reconnect links: with one, an end user fixes the cause of a failed call. The error of the call contains it.
 
-A link is a connect session bound to one integration and one connection ID. It ends as soon as that connection exists and
-works. A new link is created only when the old one has ended or is about to expire, however often calls fail.
+Each pair of key and connection has its own link. A link is a connect session bound to one integration and one
+connection ID. It ends as soon as that connection exists and works. A new link is created only when the old one has
+ended or is about to expire, however often calls fail.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from gateway.vault import VaultError
 MOST_KEPT: Final = 10_000
 LEAST_LEFT: Final = timedelta(minutes=10)  # minimum time that an end user has for a link
 NEXT_STEP_WITHOUT_KEY: Final = "Give connect_url to the end user, and send the call again once they have connected."
-NEXT_STEP: Final = "Give connect_url to the end user, ask poll_url until it answers 200, then send the call again."
+NEXT_STEP: Final = "Give connect_url to the end user, request poll_url until it returns 200, then send the call again."
 
 
 log = structlog.get_logger(__name__)
@@ -50,8 +51,8 @@ class Link:
 class ReconnectLinks:
     """Keeps one link per key and connection. Two keys do not share a link, because the holder of a link can end it.
 
-    An environment may also give links to keys of gateway.yaml (`connect_links_in_errors`). If it requires a code challenge,
-    the application must create the link, because only the application has the verifier.
+    An environment may also give links to keys of gateway.yaml (`connect_links_in_errors`). If it requires a code
+    challenge, the application must create the link, because only the application has the verifier.
     """
 
     def __init__(self, store: Store, sessions: ConnectSessions, current: Current) -> None:
@@ -65,13 +66,14 @@ class ReconnectLinks:
     async def with_remedy(
         self, fault: GatewayError, policy: Policy, ref: ConnectionRef, *, key_id: str, pollable: bool = True
     ) -> GatewayError:
-        """Return `fault` with the next step: if an end user must authorize the connection, a link if the key may get one.
+        """Return `fault` with the next step: if an end user must authorize the connection, a link if the key may get
+        one.
 
-        A key of gateway.yaml gets links only if its environment enables them, because applications log error bodies. A minted
-        key needs the scope for connecting. A key limited to tags gets no link for a missing connection, which may exist with
-        other tags. No link is created if the provider refuses the integration's own app, because no end user can correct
-        that. `key_id`: ID of the calling key, empty for a key of gateway.yaml. `pollable`: the caller uses a key, which may
-        also call the gateway's API, not a capability URL.
+        A key of gateway.yaml gets links only if its environment enables them, because applications log error bodies. A
+        minted key needs the scope for connecting. A key limited to tags gets no link for a missing connection, which
+        may exist with other tags. No link is created if the provider refuses the integration's own app, because no end
+        user can correct that. `key_id`: ID of the calling key, empty for a key of gateway.yaml. `pollable`: the caller
+        uses a key, which may also call the gateway's API, not a capability URL.
         """
         missing = fault.code == "unknown_connection"
         if not missing and fault.code != "reconnect_needed":
@@ -115,14 +117,15 @@ class ReconnectLinks:
         return with_payload(fault, remedy, refusals.with_link(fault.message, link.url))
 
     def _refuses_app(self, fault: GatewayError, ref: ConnectionRef) -> bool:
-        """Return whether the provider refused the integration's app at the last refresh. False for an integration without an
-        app: each of its connections registers its own client, again when the end user authorizes."""
+        """Return whether the provider refused the integration's app at the last refresh. False for an integration
+        without an app: each of its connections registers its own client, again when the end user authorizes."""
         integration = self._current.generation.integrations.find(ref.environment, ref.integration_id)
         its = integration is not None and (integration.client_id or integration.app_id)
         return bool(its) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
 
     async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
-        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key gets none."""
+        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key gets
+        none."""
         ref = row.ref
         environment = self._current.generation.config.environments.get(ref.environment)
         if environment is None or environment.requires_binding or not policy.allows(CONNECT):
@@ -138,7 +141,8 @@ class ReconnectLinks:
     async def _link(
         self, ref: ConnectionRef, key_id: str, *, there: bool, until_granted: datetime | None = None
     ) -> Link:
-        """Return the kept link if its session is alive and fits (`there`: the connection exists); else create a new link."""
+        """Return the kept link if its session is alive and fits (`there`: the connection exists); else create a new
+        link."""
         kept = self._kept.get(ref, {}).get(key_id)
         if kept is not None and kept.session.expires_at - clock.now() >= LEAST_LEFT:
             if kept.session.reconnects == there and await self._lives(kept.session):
@@ -162,7 +166,8 @@ class ReconnectLinks:
             return False
 
     def poll_url(self, ref: ConnectionRef) -> str:
-        """Return the address where the key reads the connection's state: 404 or 424 until the connection works, then 200."""
+        """Return the URL where the key reads the connection's state: 404 or 424 until the connection works, then
+        200."""
         named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
         return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *named)
 
@@ -174,7 +179,8 @@ class ReconnectLinks:
             task.add_done_callback(self._ending.discard)
 
     def missed(self) -> None:
-        """Forget all links: changes of their connections may have been missed, so the next request creates a new link."""
+        """Forget all links: changes of their connections may have been missed, so the next request creates a new
+        link."""
         self._kept.clear()
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Stores the connections of connect sessions; with a code challenge they are pending until the application completes them.
+"""Stores the connections of connect sessions. With a code challenge, they are pending until they are completed.
 
-A pending connection is stored encrypted in its own table. It is in no list and cannot be used for calls; in a reconnect,
-the existing connection keeps working with its old credential. If the application does not complete a pending connection
-within `LIFETIME`, the gateway deletes it and revokes its grant at the provider.
+A pending connection is stored encrypted in its own table. It is in no list and cannot be used for calls; in a
+reconnect, the existing connection keeps working with its old credential. If the application does not complete a pending
+connection within `LIFETIME`, the gateway deletes it and revokes its grant at the provider.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ class SessionConnections:
     async def keep(
         self, row: NewConnection, terms: SessionTerms, *, reconnects: bool = False
     ) -> Connection | PendingConnection:
-        """Store the connection, or keep it pending, and return it. Raises Forbidden, and stores nothing, if the session has
-        reached its maximum of connections or belongs to another browser (`SessionTerms.browser_digest`)."""
+        """Store the connection, or keep it pending, and return it. Raises Forbidden, and stores nothing, if the session
+        has reached its maximum of connections or belongs to another browser (`SessionTerms.browser_digest`)."""
         if terms.code_challenge is None:
             connection, _ = await self._creator.store(row, terms)
             return connection
@@ -66,11 +66,12 @@ class SessionConnections:
         pending: Sequence[PendingConnection],
         code_verifier: Secret,
     ) -> list[ConnectionRef]:
-        """Store a session's `pending` connections, and return all completed ones. Idempotent: a second call with the same
-        verifier returns the same connections. `session` None: the session has ended in the meantime.
+        """Store a session's `pending` connections, and return all completed ones. Idempotent: a second call with the
+        same verifier returns the same connections. `session` None: the session has ended in the meantime.
 
-        Raises InvalidRequest for a session without a code challenge, and for a reconnect whose connection is gone; Forbidden
-        for a wrong verifier; Conflict if nothing is pending, or more than one connection.
+        Raises InvalidRequest for a session without a code challenge, and for a reconnect whose connection is gone or
+        belongs to another account; NotFound if the integration is gone; Forbidden for a wrong verifier; Conflict if
+        nothing is pending, or more than one connection.
         """
         wanted = next((one.code_challenge for one in pending), session.code_challenge if session else None)
         if wanted is None:
@@ -98,12 +99,12 @@ class SessionConnections:
     async def expire(self) -> None:
         """Delete connections that were not completed in time, and revoke their grants."""
         while some := await self._store.pending.expire(clock.now()):
-            for one in some:
-                await self._dropped(one, EXPIRED, "pending_connection_expired")
+            for connection in some:
+                await self._dropped(connection, EXPIRED, "pending_connection_expired")
 
     async def _completed(self, one: PendingConnection, new: NewConnection) -> bool:
-        """Complete a pending connection; return False if it is no longer pending. Raises InvalidRequest if it can never be
-        completed, and drops it."""
+        """Complete a pending connection; return False if it is no longer pending. Raises InvalidRequest if it can never
+        be completed, and drops it."""
 
         def check(there: Connection | None) -> None:
             if one.reconnects and there is None:
@@ -138,7 +139,8 @@ class SessionConnections:
         )
 
     async def _dropped(self, one: PendingConnection, reason: str, event: str) -> None:
-        """Log that a pending connection was dropped, report it to callers that wait for the session, and revoke its grant."""
+        """Log that a pending connection was dropped, report it to callers that wait for the session, and revoke its
+        grant."""
         log.warning(event, **log_fields(one.ref))
         await self._outcomes.publish(
             _outcome(
@@ -153,8 +155,8 @@ class SessionConnections:
         await self._end_grant(one)
 
     async def _end_grant(self, one: PendingConnection, unless: PendingConnection | None = None) -> None:
-        """Revoke the grant at the provider, unless a connection, or the pending connection `unless`, may use the same grant:
-        many providers have one grant per account and application, and revoke all its tokens together."""
+        """Revoke the grant at the provider, unless a connection, or the pending connection `unless`, may use the same
+        grant: many providers have one grant per account and application, and revoke all its tokens together."""
         new, integration = one.new, self._current.generation.integrations.find(*one.ref[:2])
         if new is None or integration is None:
             return

@@ -1,8 +1,9 @@
-"""Classifies the refusal in a token endpoint's answer, in any answer format; JSON is read leniently.
+"""Classifies the refusal in a token endpoint's response, in any format; JSON is read leniently.
 
 RFC 6749 §5.2 defines one format, ``{"error": "invalid_grant"}``. Many servers use their own: an object or a list below
 `error` or `errors`, a `status`, a `message`, a form, a line of text. If any of these says that the grant is gone, the
-refusal is final immediately. Every other refusal has an unknown meaning and counts only if it repeats (`refresh.backoff`).
+refusal is final immediately. Every other refusal has an unknown meaning and counts only if it repeats
+(`refresh.backoff`).
 """
 
 import json
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-# ── Reads the JSON of a token answer. Invalid values next to the tokens must not make it unreadable: the tokens exist
+# ── Reads the JSON of a token response. Invalid values next to the tokens must not make it unreadable: the tokens exist
 # nowhere else.
 
 DEEPEST: Final = 32  # levels of arrays and objects that are kept; deeper values become null
@@ -108,7 +109,8 @@ FINAL_CODES: Final = GRANT_GONE | {
     "invalid_code",
     "code_already_used",
 }
-"""All codes that are final as an ``error``. Codes outside `GRANT_GONE` blame the client, which the operator can correct."""
+"""All codes that are final as an ``error``. Codes outside `GRANT_GONE` blame the client, which the operator can
+correct."""
 CLIENT_REFUSED: Final = frozenset({"invalid_client", "unauthorized_client"})
 """The provider refuses the app itself, not the grant."""
 PASSING_CODES: Final = frozenset(
@@ -147,14 +149,16 @@ _FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal in an answer. `code`: one of `FINAL_CODES`, None if unknown. `words`: the provider's text, may be empty."""
+    """A refusal in a response. `code`: one of `FINAL_CODES`, None if unknown. `words`: the provider's text, may be
+    empty."""
 
     code: str | None
     words: str
 
 
 def refusal_in(body: bytes) -> Refusal | None:
-    """Return the refusal in the body of an answer without a token; None if the body says that the refusal is temporary."""
+    """Return the refusal in the body of a response without a token; None if the body says that the refusal is
+    temporary."""
     texts = list(dict.fromkeys(_texts(_parsed(body), 0)))
     codes = {text: _normal(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):
@@ -169,7 +173,8 @@ def refusal_in(body: bytes) -> Refusal | None:
 
 
 def _parsed(body: bytes) -> Any:
-    """Return the body as JSON, else a form, else one line of text; None for an HTML page, an empty or a too long body."""
+    """Return the body as JSON, else a form, else one line of text; None for an HTML page, an empty or a too long
+    body."""
     try:
         return parse(body)
     except ValueError:
@@ -194,7 +199,8 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 
 
 def _normal(text: str) -> str:
-    """Return `text` as a code: ``Invalid refresh-token.`` ▸ ``invalid_refresh_token``, ``invalidGrant`` ▸ ``invalid_grant``."""
+    """Return `text` as a code: ``Invalid refresh-token.`` ▸ ``invalid_refresh_token``, ``invalidGrant`` ▸
+    ``invalid_grant``."""
     parts: list[str] = []
     before = ""
     for char in text:

@@ -1,4 +1,4 @@
-"""Metadata of a hostile MCP server: addresses that must not be called are rejected before they are used."""
+"""Metadata of a hostile MCP server: URLs that must not be called are rejected before they are used."""
 
 import json
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SERVER = "https://mcp.example.com"
 
 
-def found(issuer: str = SERVER, **result: Any) -> Server:
+def discovered_server(issuer: str = SERVER, **result: Any) -> Server:
     """Return the server that discovery finds if its metadata and its issuer's metadata contain these values."""
     resource = {"resource": SERVER, "authorization_servers": [issuer]}
     metadata = {
@@ -41,19 +41,19 @@ ODD = ("#part", ":0/token", ":0", "#@other.example.com")
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint"])
-def test_an_endpoint_that_is_no_address_to_call_is_refused(name: str, odd: str) -> None:
+def test_an_endpoint_that_is_not_a_valid_url_is_refused(name: str, odd: str) -> None:
     with pytest.raises(TokenRefused, match="names no authorization and token endpoint"):
-        found(**{name: SERVER + odd})
+        discovered_server(**{name: SERVER + odd})
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_an_optional_endpoint_that_is_no_address_counts_as_absent(odd: str) -> None:
-    server = found(registration_endpoint=SERVER + odd, revocation_endpoint=SERVER + odd)
+def test_an_optional_endpoint_that_is_not_a_valid_url_counts_as_absent(odd: str) -> None:
+    server = discovered_server(registration_endpoint=SERVER + odd, revocation_endpoint=SERVER + odd)
     assert (server.registration_url, server.revocation_url) == (None, None)
     assert server.token_url == f"{SERVER}/token"
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_an_issuer_that_is_no_address_is_refused(odd: str) -> None:
-    with pytest.raises(TokenRefused, match="an authorization server that is not an address"):
-        found(SERVER + odd)
+def test_an_issuer_that_is_not_a_valid_url_is_refused(odd: str) -> None:
+    with pytest.raises(TokenRefused, match="an authorization server that is not a valid URL"):
+        discovered_server(SERVER + odd)

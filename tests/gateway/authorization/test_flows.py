@@ -17,7 +17,7 @@ FIRST_MEMBERS = ("provider", "mode", "kept", "config", "end_user", "tags", "webh
 
 
 async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, Any]:
-    """Seal the only flow again with these members alone, as an earlier version stored it."""
+    """Seal the only flow again with only these members, as an earlier version stored it."""
     store = running.runtime.store
     async with store.transactions.read() as db:
         row = (await db.execute(select(flows))).mappings().one()
@@ -29,8 +29,8 @@ async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, 
     return before
 
 
-async def begun(running: RunningGateway) -> str:
-    """Start a flow and return the provider's page to which the browser is redirected."""
+async def started_flow(running: RunningGateway) -> str:
+    """Start a flow and return the URL of the provider's page."""
     token = await running.session_token(tags={"team": "a"})
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
     async with running.http.get(begin, allow_redirects=False) as response:
@@ -40,7 +40,7 @@ async def begun(running: RunningGateway) -> str:
 async def test_an_authorization_that_an_earlier_version_began_is_finished(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    consent = await begun(running)
+    consent = await started_flow(running)
     before = await stored_as_before(running, *FIRST_MEMBERS)
     assert before["config"]["subdomain"] == "acme"
     async with running.http.get(consent, headers=BROWSER) as response:
@@ -71,7 +71,7 @@ async def test_options_that_wait_for_confirmation_are_no_authorization(running: 
     token = await running.session_token()
     runtime = running.runtime
     session = await runtime.sessions.find(token)
-    asked = await runtime.flows.ask(session, "tracker", FlowOptions())
-    async with running.http.get(f"{running.url}/oauth/callback?state={asked}&code=x") as response:
+    token_of_options = await runtime.flows.ask(session, "tracker", FlowOptions())
+    async with running.http.get(f"{running.url}/oauth/callback?state={token_of_options}&code=x") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_state")
-    assert await runtime.flows.stored_options(session, "tracker", asked) == FlowOptions()
+    assert await runtime.flows.stored_options(session, "tracker", token_of_options) == FlowOptions()

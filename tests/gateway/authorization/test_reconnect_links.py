@@ -1,4 +1,4 @@
-"""A call without a usable connection returns the link to connect one, and the address to poll for the result."""
+"""A call without a usable connection returns the link to connect one, and the URL to poll for the result."""
 
 import asyncio
 import secrets
@@ -278,7 +278,7 @@ async def test_the_page_behind_a_link_names_the_connection_and_whose_it_is(
         text = await response.text()
     assert "for connection “c1”" in text
     assert "For b…@example.com" in text
-    assert "bob@example.com" not in text, "a key that creates sessions reads no addresses"
+    assert "bob@example.com" not in text, "a key that creates sessions reads no e-mail addresses"
     async with running.http.get(f"{running.url}/connect?session_token={await running.session_token()}") as response:
         assert "for connection" not in await response.text()
 

@@ -29,14 +29,14 @@ def read(status: int = 200, response: Any = None, headers: dict[str, str] = JSON
     return read_response(provider(**entry), status, headers, body)
 
 
-def redeemed(**entry: Any) -> Any:
+def code_exchange(**entry: Any) -> Any:
     return code_request(
         provider(**entry), "https://t.example", CLIENT, code="c", redirect_uri="r", code_verifier="v", params={}
     )
 
 
-def test_a_code_is_redeemed_with_its_verifier_and_one_client_authentication() -> None:
-    request = redeemed()
+def test_a_code_is_exchanged_with_its_verifier_and_one_client_authentication() -> None:
+    request = code_exchange()
     assert parse_qs(request.body.decode()) == {
         "grant_type": ["authorization_code"],
         "code": ["c"],
@@ -49,7 +49,7 @@ def test_a_code_is_redeemed_with_its_verifier_and_one_client_authentication() ->
 
 
 def test_basic_authentication_encodes_both_halves_and_leaves_the_body_without_them() -> None:
-    request = redeemed(token_request_auth_method="basic")
+    request = code_exchange(token_request_auth_method="basic")
     user, _, password = (
         base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode().partition(":")
     )
@@ -69,7 +69,7 @@ def test_a_public_client_sends_its_id_alone() -> None:
 
 
 def test_a_provider_that_wants_json_gets_json() -> None:
-    request = redeemed(body_format="json")
+    request = code_exchange(body_format="json")
     assert request.headers["Content-Type"] == "application/json"
     assert json.loads(request.body)["code"] == "c"
 
@@ -83,10 +83,10 @@ def test_the_entrys_parameters_never_replace_the_grant() -> None:
 
 
 def test_secrets_of_a_request_do_not_print() -> None:
-    assert "p%40ss" not in repr(redeemed())
+    assert "p%40ss" not in repr(code_exchange())
 
 
-def test_a_token_response_is_returned_whole() -> None:
+def test_a_token_response_is_returned_complete() -> None:
     response = {"access_token": "a", "token_type": "bearer", "expires_in": 60, "scope": "x"}
     assert read(response=response) == response
 
@@ -155,7 +155,7 @@ def test_the_endpoints_own_retry_after_is_kept() -> None:
     assert fault.value.retry_after_s == 17
 
 
-def test_a_response_without_a_token_names_what_came_instead() -> None:
+def test_a_response_without_a_token_is_reported_with_its_content_type() -> None:
     with pytest.raises(TokenUnavailable, match="text/html"):
         read(200, b"<html>", {"Content-Type": "text/html"})
 
@@ -192,7 +192,7 @@ def test_the_end_of_a_token_is_read_with_care(response: dict[str, Any], ends: da
     assert expires_at(provider(), response, NOW) == ends
 
 
-def test_an_entrys_token_ttl_stands_in_where_the_response_tells_nothing() -> None:
+def test_an_entrys_token_ttl_is_used_if_the_response_has_no_lifetime() -> None:
     entry = provider(token_ttl=120)
     assert expires_at(entry, {}, NOW) == NOW + timedelta(seconds=120)
     assert expires_at(entry, {"expires_in": 60}, NOW) == NOW + timedelta(seconds=60)

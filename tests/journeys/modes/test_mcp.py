@@ -233,8 +233,8 @@ async def test_a_server_that_lies_about_itself_is_refused_before_anybody_is_sent
     getattr(server, where).update(changes)
     gateway = await start(**generic())
     token = await gateway.session_token()
-    address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(far)}"
-    async with gateway.http.get(address, allow_redirects=False) as response:
+    url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(far)}"
+    async with gateway.http.get(url, allow_redirects=False) as response:
         assert response.status in {400, 502}, await response.text()
     assert server.clients == {}
 
@@ -286,15 +286,15 @@ async def test_without_any_way_to_a_client_the_operator_is_reported_what_to_do(f
 async def test_the_document_at_the_client_id_says_who_we_are(far: FakeProvider, start: Any) -> None:
     server = Server(far)
     gateway = await start(**generic(client_registration="metadata_document"))
-    address = f"{gateway.url}/oauth/client-metadata/dev/tracker"
-    async with gateway.http.get(address) as response:
+    url = f"{gateway.url}/oauth/client-metadata/dev/tracker"
+    async with gateway.http.get(url) as response:
         document = await response.json()
-    assert document["client_id"] == address
+    assert document["client_id"] == url
     assert document["redirect_uris"] == [f"{gateway.url}/oauth/callback"]
     assert document["token_endpoint_auth_method"] == "none"
     status, html = await connect(gateway, asked_for(far))
     assert status == 200, html
     assert server.clients == {}
-    assert server.asked[0]["client_id"] == address
+    assert server.asked[0]["client_id"] == url
     async with gateway.http.get(f"{gateway.url}/oauth/client-metadata/dev/other") as response:
         assert response.status == 404

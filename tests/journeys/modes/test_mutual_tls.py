@@ -16,7 +16,7 @@ from tests.journeys.modes.conftest import FakeProvider, imported
 
 @pytest.fixture
 async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, Identity, list[Any]]]:
-    """A TLS provider that accepts only certificates of its authority: its address, a valid identity, received requests."""
+    """A TLS provider that accepts only certificates of its authority: its URL, a valid identity, received requests."""
     authority, issuer = issued("authority")
     server, _ = issued("localhost", issuer, "localhost")
     client, _ = issued("customer", issuer)

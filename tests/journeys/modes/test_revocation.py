@@ -28,7 +28,7 @@ def entry(far: FakeProvider, **more: Any) -> dict[str, Any]:
 
 
 class Endpoint:
-    """A revocation endpoint: the requests, and the answer to each token in turn."""
+    """A revocation endpoint: the requests, and the response to each token in turn."""
 
     def __init__(self, far: FakeProvider, *responses: web.Response) -> None:
         self.asked: list[tuple[dict[str, str], str]] = []
@@ -80,15 +80,15 @@ async def test_the_client_proves_itself_as_in_token_requests(far: FakeProvider, 
 @pytest.mark.parametrize(
     ("response", "outcome", "detail"),
     [
-        (web.json_response({"error": "unsupported_token_type"}, status=400), "unsupported", "it answered 400: unsupp"),
+        (web.json_response({"error": "unsupported_token_type"}, status=400), "unsupported", "it returned 400: unsupp"),
         (
             web.json_response({"error": "invalid_token"}, status=400),
             "already_invalid",
-            "it answered 400: invalid_token",
+            "it returned 400: invalid_token",
         ),
-        (web.json_response({"error": "invalid_client"}, status=401), "failed", "it answered 401: invalid_client"),
-        (web.json_response({"ok": False, "error": "not_authed"}), "failed", "it answered 200: not_authed"),
-        (web.json_response({"message": "not refresh/token"}, status=403), "failed", "it answered 403: not ***"),
+        (web.json_response({"error": "invalid_client"}, status=401), "failed", "it returned 401: invalid_client"),
+        (web.json_response({"ok": False, "error": "not_authed"}), "failed", "it returned 200: not_authed"),
+        (web.json_response({"message": "not refresh/token"}, status=403), "failed", "it returned 403: not ***"),
     ],
 )
 async def test_what_the_provider_says_is_reported_and_the_connection_is_gone_all_the_same(

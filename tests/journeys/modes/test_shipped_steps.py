@@ -63,9 +63,9 @@ async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
         return dict(parse_qsl(urlsplit(response.headers["Location"]).query))
 
 
-async def back(gateway: RunningGateway, address: str, expect: int = 200) -> str:
+async def back(gateway: RunningGateway, url: str, expect: int = 200) -> str:
     """Open the callback in the browser and return the page."""
-    async with gateway.http.get(address) as response:
+    async with gateway.http.get(url) as response:
         html = await response.text()
         assert response.status == expect, html
         return html
@@ -215,8 +215,8 @@ async def test_nothing_is_stored_where_the_host_is_not_found_or_not_the_provider
     for down, words in ((True, "whose account this credential belongs to"), (False, "baseUri")):
         accounts.down = down
         query = await consent(gateway)
-        address = f"{query['redirect_uri']}?code=c-1&state={query['state']}"
-        assert words in await back(gateway, address, expect=400)
+        url = f"{query['redirect_uri']}?code=c-1&state={query['state']}"
+        assert words in await back(gateway, url, expect=400)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -238,14 +238,14 @@ async def test_state_goes_into_the_exchange_where_the_provider_wants_it(there: I
     assert len((await gateway.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_state_that_the_provider_drops_travels_in_the_callback_address(there: Internet, start: Any) -> None:
+async def test_state_that_the_provider_drops_is_in_the_callback_url(there: Internet, start: Any) -> None:
     provider = DropsState(there)
     gateway = await start("mixcloud", **CLIENT)
     query = await consent(gateway)
     assert "state" not in query
-    address = provider.back(query)
-    gateway.http.cookie_jar.clear()  # another browser has the address, but not the cookie
-    await back(gateway, address, expect=400)
+    url = provider.back(query)
+    gateway.http.cookie_jar.clear()  # another browser has the URL, but not the cookie
+    await back(gateway, url, expect=400)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
     await back(gateway, provider.back(await consent(gateway)))
     assert len((await gateway.json("GET", "/connections"))["connections"]) == 1

@@ -305,7 +305,7 @@ async def test_a_body_too_large_to_be_held_is_refused_unless_its_hash_is_known(f
         assert (response.status, (await response.json())["bytes"]) == (200, 17 << 20)
 
 
-async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_a_role_issues_keys_and_new_keys_before_they_expire(far: FakeProvider, start: Any, later: Any) -> None:
     there = Aws(far)
     there.until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3600, UTC).isoformat()
     gateway = await start({"client_id": "AKIDEXAMPLE", "client_secret": "secret/1"}, **aws(far))
@@ -324,7 +324,7 @@ async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: FakePro
     assert there.roles[-1]["RoleArn"] == role["role_arn"]
 
 
-async def test_a_dry_run_shows_where_the_proof_goes_and_not_what_it_is(far: FakeProvider, start: Any) -> None:
+async def test_a_dry_run_shows_the_place_of_the_signature_but_not_its_value(far: FakeProvider, start: Any) -> None:
     Aws(far)
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})

@@ -1,4 +1,4 @@
-"""TWO_STEP: a sign-in in one or several requests, whose answer contains the token."""
+"""TWO_STEP: a login in one or several requests; the last response has the token."""
 
 import base64
 import json
@@ -223,7 +223,7 @@ async def test_a_password_that_was_changed_asks_for_a_new_connection_but_goes_on
     async with gateway.proxied("c1") as response:
         assert response.status == 424
         body = (await response.json())["error"]
-    assert body["payload"]["provider_message"] == "it answered 401: password was changed"
+    assert body["payload"]["provider_message"] == "it returned 401: password was changed"
     far.on("/signin", there.sign_in)
     later(60)
     async with gateway.proxied("c1") as response:

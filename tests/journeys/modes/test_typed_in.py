@@ -55,7 +55,8 @@ WSSE = re.compile(
 
 
 def test_the_digest_of_the_published_example() -> None:
-    """The worked example of the Atom Authentication article (2003): nonce, time and password; its digest is in binary."""
+    """The worked example of the Atom Authentication article (2003): nonce, time and password; its digest is in
+    binary."""
     made = username_token(
         "bob", "taadtaadpstcsm", "d36e316282959a9ed4c89851497a717f", datetime(2003, 12, 15, 14, 43, 7, tzinfo=UTC)
     )
