@@ -112,8 +112,18 @@ class TypedCredentialConnector:
 
 def external_id(session: ConnectSession, integration: Integration) -> str:
     """Return the external ID for assuming a role. It is always the same for one end user, who cannot choose it:
-    otherwise anyone who names another customer's role could use that role through the gateway (the confused deputy)."""
-    who = session.end_user.id if session.end_user else json.dumps(dict(session.tags), sort_keys=True)
+    otherwise anyone who names another customer's role could use that role through the gateway (the confused deputy).
+
+    A session without end user and tags, such as that of a reconnect link, has the ID of its connection, else its own.
+    """
+    if session.end_user is not None:
+        who = session.end_user.id
+    elif session.tags:
+        who = json.dumps(dict(session.tags), sort_keys=True)
+    else:
+        who = json.dumps(
+            ["connection", session.connection_id] if session.connection_id else ["session", session.digest]
+        )
     return f"gw-{digest(json.dumps([session.environment, integration.integration_id, who]))[:32]}"
 
 
