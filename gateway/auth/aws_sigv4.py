@@ -195,6 +195,18 @@ STS_VERSION: Final = "2011-06-15"
 NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 LIFETIME_S: Final = 3600
 PARTS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
+# Codes of temporary errors; STS returns some of them with status 400.
+TEMPORARY: Final = frozenset(
+    {
+        "InternalFailure",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "ServiceUnavailable",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
 
 
 class AwsSigV4(TokenExchangeMode):
@@ -246,12 +258,12 @@ class AwsSigV4(TokenExchangeMode):
                 "invalid_auth_mode",
                 "The integration has no client_id and client_secret. Set them to the access key that assumes the role.",
             )
-        asked = {"Action": "AssumeRole", "Version": STS_VERSION, "RoleArn": held["role_arn"]}
-        asked |= {"RoleSessionName": "integration-gateway", "DurationSeconds": str(LIFETIME_S)}
+        params = {"Action": "AssumeRole", "Version": STS_VERSION, "RoleArn": held["role_arn"]}
+        params |= {"RoleSessionName": "integration-gateway", "DurationSeconds": str(LIFETIME_S)}
         if external := held.get("external_id") or context.config.get("external_id"):
-            asked["ExternalId"] = str(external)
+            params["ExternalId"] = str(external)
         keys = SigV4Keys(client.client_id, client.client_secret)
-        call = _signed(url, urlencode(asked).encode(), SigV4Signer(keys, Scope(region, "sts")))
+        call = _signed(url, urlencode(params).encode(), SigV4Signer(keys, Scope(region, "sts")))
         reply = yield context.with_secrets(call, secrets=(client.client_secret,))
         issued = read_credentials(reply)
         fresh = {"access_key_id": issued[0], "secret_access_key": issued[1], "session_token": issued[2]}
@@ -277,8 +289,8 @@ class AwsSigV4(TokenExchangeMode):
         if missing := {"region", "service"} - {name for name, text in fields.items() if text}:
             raise InvalidRequest(
                 "unresolved_setting",
-                f"Requests to AWS are signed for a region and a service. Missing: {' and '.join(sorted(missing))}. Give it in "
-                "connection_config.",
+                f"Requests to AWS are signed for a region and a service. Missing: {' and '.join(sorted(missing))}. "
+                "Give it in connection_config.",
             )
         if not all(NAME.fullmatch(fields[name]) for name in ("region", "service")):
             raise InvalidRequest(
@@ -297,11 +309,12 @@ def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
     """Return key, secret, session token and expiry from STS's response (XML or JSON). Raises TokenRefused,
     TokenUnavailable."""
     text = reply.body.decode("utf-8", "replace")
-    if reply.status >= 500 or reply.status == 429:
-        raise TokenUnavailable(f"STS returned {reply.status}", retry_after(reply.headers))
     if reply.status != 200:
-        message = ": ".join(filter(None, (_element(text, "Code"), _element(text, "Message"))))
-        raise TokenRefused("credentials_refused", f"STS returned {reply.status}" + (f": {message}" if message else ""))
+        code = _element(text, "Code")
+        message = ": ".join(filter(None, (f"STS returned {reply.status}", code, _element(text, "Message"))))
+        if reply.status >= 500 or reply.status in {408, 429} or code in TEMPORARY:
+            raise TokenUnavailable(message, retry_after(reply.headers))
+        raise TokenRefused("credentials_refused", message)
     found = [_element(text, name) for name in PARTS]
     if text.lstrip().startswith("{"):
         found = _from_json(text)
