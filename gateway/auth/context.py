@@ -130,8 +130,8 @@ def secret_withheld_error(integration: Integration, host: str) -> InvalidRequest
     """Return the error for a request that would send a secret to a host that neither entry nor integration names."""
     return InvalidRequest(
         "unresolved_setting",
-        f"The client secret or key of integration '{integration.integration_id}' was not sent to {host}: the host is neither "
-        "in the provider's catalog entry nor in the integration's allowed_hosts. If you trust the host, add it to "
+        f"The client secret or key of integration '{integration.integration_id}' was not sent to {host}: the host is "
+        "neither in the provider's catalog entry nor in the integration's allowed_hosts. If you trust the host, add it to "
         "allowed_hosts.",
     )
 
@@ -245,7 +245,8 @@ class AuthContext:
         if not template:
             raise InvalidRequest(
                 "unresolved_setting",
-                f"The catalog entry of provider '{self.provider.name}' has no URL for this request. Add it to the entry.",
+                f"The catalog entry of provider '{self.provider.name}' has no URL for this request. Add it to the "
+                "entry.",
             )
         plain = {"clientId": self.integration.client_id} if self.integration.client_id else {}
         plain |= {name: secret.reveal() for name, secret in credential.items()}
@@ -280,8 +281,12 @@ class AuthContext:
         return texts(templates, self.values(credential), moment=moment)
 
     def json(self, value: Any, credential: Mapping[str, Secret], moment: Moment) -> Any:
-        """Return a JSON body of the entry, filled in, without members that lack a value."""
-        return filled_json(value, revealed(self.values(credential)), moment)
+        """Return a JSON body of the entry, filled in, without members that lack a value. Raises InvalidRequest if a
+        value cannot be used."""
+        try:
+            return filled_json(value, revealed(self.values(credential)), moment)
+        except BadValue as fault:
+            raise InvalidRequest("unresolved_setting", f"A value in the request's body {fault.why}.") from fault
 
     def has_client(self, held: Mapping[str, Any]) -> bool:
         """Return whether `client` would find a client for this credential."""

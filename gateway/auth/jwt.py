@@ -12,6 +12,7 @@ from gateway.auth.pasted_keys import BadKey, signing_key
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Jwt
 from gateway.catalog.render import Moment, Unresolved, render_text
+from gateway.catalog.value import BadValue
 from gateway.oauth.token_responses import TokenRefused
 from gateway.secret import Secret
 from gateway.timestamps import iso
@@ -26,12 +27,14 @@ def signed(spec: Jwt, context: AuthContext, credential: Mapping[str, Secret], no
     """
     known = revealed(context.values(credential))
     moment = Moment(now)
-    header = {"alg": "RS256", **filled_json(spec.header, known, moment)}
     issued = int(now.timestamp())
     ends = issued + spec.lifetime_s
-    claims = {**filled_json(spec.claims, known, moment), "iat": issued, "exp": ends}
     try:
+        header = {"alg": "RS256", **filled_json(spec.header, known, moment)}
+        claims = {**filled_json(spec.claims, known, moment), "iat": issued, "exp": ends}
         key = render_text(spec.key, known, moment=moment, breaks=True)
+    except BadValue as fault:  # from a function in a claim, such as the fingerprint of a key
+        raise TokenRefused("invalid_key", f"a value that the token needs {fault.why}") from fault
     except Unresolved as fault:
         raise TokenRefused("invalid_key", f"the signing key is missing: {', '.join(fault.names)}") from fault
     token = sign(header, claims, key, spec.key_encoding)
@@ -52,7 +55,7 @@ def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encodin
         )
     except BadKey as fault:
         raise TokenRefused("invalid_key", str(fault)) from fault
-    except (JoseError, ValueError, TypeError) as fault:
+    except (JoseError, ValueError, TypeError, KeyError) as fault:  # KeyError: a curve that JWS does not know
         raise TokenRefused("invalid_key", f"the token could not be signed with {alg[:20]}: {fault}") from fault
     return Secret(made)
 

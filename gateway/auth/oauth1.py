@@ -66,7 +66,8 @@ class OAuth1Signer:
         if form.count("&") >= MOST_PARAMETERS:
             raise BodyTooLarge(
                 "body_too_large",
-                f"OAuth 1.0 signs each parameter of a form, and this one has more than {MOST_PARAMETERS}. Send it in parts.",
+                f"OAuth 1.0 signs each parameter of a form, and this one has more than {MOST_PARAMETERS}. Send it in "
+                "parts.",
             )
         value = authorization(self.keys, request.method, request.url, form)
         request.headers.popall("authorization", None)
@@ -149,12 +150,13 @@ def _signature(keys: OAuth1Keys, text: str) -> str:
 
 def _signed_by_rsa(private_key: str, text: str) -> str:
     """Sign with RSASSA-PKCS1-v1_5 and SHA-1 (RFC 5849 §3.4.3). oauthlib would need another JWT library for it."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
     try:
         key = private_key_in(pem(private_key))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, rsa.RSAPrivateKey):
         raise InvalidRequest(
