@@ -47,7 +47,7 @@ class ClientCredentialsMode(TokenExchangeMode):
         held |= fields.declared(provider.credentials)
         if not (held["client_secret"] or held.get("client_private_key")) and not proves_itself(provider):
             fields.fault("client_secret", "'client_secret' is missing.")
-        held["token"] = fields.token("token", limit=4096, required=False)
+        held["token"] = fields.token("token", limit=TYPED_LIMIT, required=False)
         ends = fields.moment("expires_at")
         if held["token"]:
             held["expires_at"] = iso(ends or now + LIFETIME)

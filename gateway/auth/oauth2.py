@@ -51,9 +51,8 @@ class OAuth2(GrantingMode):
         refresh = fields.token("refresh_token", limit=TOKEN_LIMIT, required=False)
         if refresh:
             held["refresh_token"] = refresh
-        ends = fields.moment("expires_at")
-        if ends is None and form.get("expires_in") is not None:
-            ends = fields.lifetime("expires_in", now)
+        stated, after_lifetime = fields.moment("expires_at"), fields.lifetime("expires_in", now)
+        ends = stated or after_lifetime
         if ends is not None:
             held["expires_at"] = iso(ends)
         override = fields.mapping("config_override", ("client_id", "client_secret"))
@@ -129,16 +128,18 @@ class OAuth2(GrantingMode):
             params=to.texts(provider.token_params, {f"callback.{name}": Secret(text) for name, text in query.items()}),
             headers=to.texts(provider.token_headers),
         )
-        brought = kept.get("override") or {}
-        own = {name: text for name, text in brought.items() if name != "refresh_token"}
-        before = {"config_override": own, "refresh_token": brought.get("refresh_token")} if brought else None
+        override = kept.get("override") or {}
+        own = {name: text for name, text in override.items() if name != "refresh_token"}
+        before = {"config_override": own, "refresh_token": override.get("refresh_token")} if override else None
         response = self._read(provider, reply)
         if kept.get("nonce") and not authorize.nonce_acceptable(kept["nonce"], response):
             raise InvalidRequest(
                 "invalid_nonce",
                 f"The ID token of {provider.display_name} has the wrong nonce and was rejected. Start again.",
             )
-        response, asked_at = yield from self._later_steps(context, client, response, reply.asked_at)
+        own_client = client if override.get("client_id") else context.registered
+        steps_context = replace(context, registered=own_client)
+        response, asked_at = yield from self._later_steps(steps_context, client, response, reply.asked_at)
         held = self.granted(provider, response, asked_at, before)
         return Granted(held, captured_settings(provider, held["raw"], query))
 
@@ -147,21 +148,22 @@ class OAuth2(GrantingMode):
     ) -> Dialogue[tuple[dict[str, Any], datetime]]:
         """Return the response to the last of the entry's `additional_steps`, and the time of its request. Members of
         earlier responses are merged in, except those about their own token. `response`: the response to the token
-        request.
+        request. `client`: the client whose secrets are masked; `context` decides which step gets the integration's
+        secret.
         """
         provider = context.provider
         steps, responses, at = provider.additional_steps or (), {"step1": response}, Moment(clock.now())
-        together = response
+        merged = response
         for number, step in enumerate(steps, start=2):
             known = step_values(responses)
             tokens = (one for name, one in known.items() if name.endswith("_token"))
             secrets = (*tokens, *map(Secret, client.secrets()))
-            reply = yield step_call(replace(context, registered=client), step.url, step, known, at, secrets=secrets)
+            reply = yield step_call(context, step.url, step, known, at, secrets=secrets)
             last = self._read(provider, reply) if number == len(steps) + 1 else accepted_response(reply)
             responses[f"step{number}"] = last
-            together = {**{name: value for name, value in together.items() if name not in _OF_ONE_TOKEN}, **last}
+            merged = {**{name: value for name, value in merged.items() if name not in _OF_ONE_TOKEN}, **last}
             asked_at = reply.asked_at
-        return together, asked_at
+        return merged, asked_at
 
     def granted(
         self,
@@ -194,12 +196,12 @@ class OAuth2(GrantingMode):
     def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Refresh the token (RFC 6749 §6). Some providers instead exchange a valid access token for a new one."""
         provider = context.provider
-        itself = exchanges_itself(provider)
+        by_access_token = exchanges_itself(provider)
         wait_s = too_young_s(provider, held)
         if wait_s:
             raise TokenUnavailable(
-                f"{provider.display_name} refreshes a token only after a minimum age, which it reaches in {wait_s} s; no "
-                "request was sent",
+                f"{provider.display_name} refreshes a token only after a minimum age, which it reaches in {wait_s} s; "
+                "no request was sent",
                 wait_s,
             )
         url = context.url("refresh_url" if provider.refresh_url else "token_url")
@@ -208,11 +210,11 @@ class OAuth2(GrantingMode):
             provider,
             url,
             to.client(held.get("config_override")),
-            refresh_token=held["access_token" if itself else "refresh_token"],
+            refresh_token=held["access_token" if by_access_token else "refresh_token"],
             params=to.texts(provider.refresh_params or provider.token_params),
             headers=to.texts(provider.token_headers),
             method=(provider.refresh and provider.refresh.method) or "POST",
-            other_grant=itself,
+            other_grant=by_access_token,
         )
         return self.granted(provider, self._read(provider, reply), reply.asked_at, held)
 
