@@ -82,8 +82,8 @@ def registered(
     chosen = context.provider.token_request_auth_method
     supported = (method for method in METHODS if methods is None or method in methods)
     wanted = SPELLED.get(chosen or "") or next(supported, "client_secret_basic")
-    asked: dict[str, Any] = {**_metadata(context, wanted), **({"scope": " ".join(scopes)} if scopes else {})}
-    reply = yield encoded("POST", url, {"Accept": "application/json"}, asked, "json")
+    metadata: dict[str, Any] = {**_metadata(context, wanted), **({"scope": " ".join(scopes)} if scopes else {})}
+    reply = yield encoded("POST", url, {"Accept": "application/json"}, metadata, "json")
     response = accepted_response(reply)
     client_id, secret = response.get("client_id"), response.get("client_secret")
     if not isinstance(client_id, str) or not client_id:
@@ -152,20 +152,19 @@ class McpOAuth2(OAuth2):
         )
 
     def _client(self, context: AuthContext, server: Server, wish: AuthorizationRequestInput) -> Dialogue[Registered]:
-        """Return the operator's client if configured, else one registered in the way the entry names or the server
-        offers.
+        """Return the end user's own client if given, else the operator's client if configured, else a client registered
+        in the way that the entry names or the server offers.
 
-        The operator's secret is not stored in the flow: the callback reads it from the integration, and only for hosts
-        that may receive it.
+        The flow's ``client`` holds neither the end user's nor the operator's secret. The callback reads the operator's
+        secret from the integration, and only for hosts that may receive it.
         """
         integration = context.integration
         registration = context.provider.client_registration
+        method = secret_method(context, server.auth_methods)
+        if own := wish.override.get("client_id"):
+            return Registered(own, None, method if wish.override.get("client_secret") else "none")
         if integration.client_id:
-            method = secret_method(context, server.auth_methods)
-            own = wish.override.get("client_id")
-            public = not own and (
-                not integration.client_secret or context.for_destinations(server.token_url).public_client()
-            )
+            public = not integration.client_secret or context.for_destinations(server.token_url).public_client()
             return Registered(integration.client_id, None, "none" if public else method)
         reachable = context.public_url.startswith("https://")
         if registration == "metadata_document" or (registration is None and server.reads_documents and reachable):
@@ -175,8 +174,8 @@ class McpOAuth2(OAuth2):
             return (yield from registered(context, server.registration_url, server.auth_methods, scopes))
         raise InvalidRequest(
             "invalid_auth_mode",
-            f"{context.provider.display_name} does not support dynamic client registration. Register an OAuth client there "
-            f"with the callback URL {context.redirect_uri}, then set client_id of integration "
+            f"{context.provider.display_name} does not support dynamic client registration. Register an OAuth client "
+            f"there with the callback URL {context.redirect_uri}, then set client_id of integration "
             f"'{integration.integration_id}' in gateway.yaml.",
         )
 

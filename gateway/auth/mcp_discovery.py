@@ -53,7 +53,8 @@ def discovered(url: str) -> Dialogue[Server]:
     scopes = scopes or tuple(_texts(resource.get("scopes_supported")))
     name = str(resource.get("resource") or url)
     if found is None:  # default endpoints of the MCP specification before RFC 9728
-        return Server(name, f"{issuer}/authorize", f"{issuer}/token", None, f"{issuer}/register", scopes=scopes)
+        base = issuer.rstrip("/")
+        return Server(name, f"{base}/authorize", f"{base}/token", None, f"{base}/register", scopes=scopes)
     endpoints = {key: _checked_url(found.get(key)) for key in _ENDPOINTS}
     if not endpoints["authorization_endpoint"] or not endpoints["token_endpoint"]:
         raise TokenRefused("invalid_request", f"the metadata of {issuer} names no authorization and token endpoint")
@@ -98,8 +99,8 @@ def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
         found = yield from _json(place)
         if found is None:
             continue
-        named = _checked_url(found.get("resource"))
-        if named is None or not _covers(named, url):
+        resource = _checked_url(found.get("resource"))
+        if resource is None or not _covers(resource, url):
             raise TokenRefused("invalid_request", f"the metadata at {place} is not that of {url}")
         return found
     return {}

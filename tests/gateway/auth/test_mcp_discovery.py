@@ -36,6 +36,23 @@ def discovered_server(issuer: str = SERVER, **result: Any) -> Server:
             return server
 
 
+def test_default_endpoints_lie_directly_below_the_issuer() -> None:
+    """Servers built with the MCP Python SDK write their issuer with a slash at the end."""
+    dialogue = discovered(SERVER)
+    call: ProviderCall = next(dialogue)
+    while True:
+        is_resource = "oauth-protected-resource" in call.url
+        response = {"resource": SERVER, "authorization_servers": [f"{SERVER}/"]} if is_resource else {}
+        status = 401 if call.body is not None else 200 if is_resource else 404
+        try:
+            call = dialogue.send(Reply(status, {}, json.dumps(response).encode(), NOW))
+        except StopIteration as end:
+            server: Server = end.value
+            break
+    assert (server.authorization_url, server.token_url) == (f"{SERVER}/authorize", f"{SERVER}/token")
+    assert server.registration_url == f"{SERVER}/register"
+
+
 ODD = ("#part", ":0/token", ":0", "#@other.example.com")
 
 
