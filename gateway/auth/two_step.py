@@ -67,8 +67,8 @@ class TwoStep(TokenExchangeMode):
         return (yield from self._signed_in(held, context))
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        responses = held.get("steps") or {"step1": held.get("raw") or {}}  # after a single request only `raw` is kept
-        return {**typed_values(held, held.get("token")), **_assertion_options(held), **step_values(responses)}
+        values = step_values(_responses(held))
+        return {**typed_values(held, held.get("token")), **_assertion_options(held), **values}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
@@ -111,7 +111,11 @@ class TwoStep(TokenExchangeMode):
         at = Moment(clock.now())
         template, identity = provider.refresh_url or "", self.identity(held)
         reply = yield step_call(context, template, step, known, at, identity=identity, secrets=known.values())
-        return {**held, **self._read(provider, accepted_response(reply), reply.asked_at)}
+        response = accepted_response(reply)
+        steps = dict(_responses(held))
+        last = f"step{len(steps)}"
+        steps[last] = {**steps[last], **response}  # templates may use members that only the login returned
+        return {**held, **self._read(provider, response, reply.asked_at), "steps": steps}
 
     @staticmethod
     def _read(provider: Provider, response: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
@@ -123,6 +127,11 @@ class TwoStep(TokenExchangeMode):
         if isinstance(refresh, str) and refresh:
             read["refresh_token"] = refresh
         return {name: value for name, value in read.items() if value is not None}
+
+
+def _responses(held: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the responses by ``stepN``; a login of a single request stores only `raw`."""
+    return held.get("steps") or {"step1": held.get("raw") or {}}
 
 
 def _assertion_options(held: Mapping[str, Any]) -> dict[str, Secret]:
