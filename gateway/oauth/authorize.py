@@ -120,9 +120,12 @@ def with_params(url: str, query: Mapping[str, str], plus: str | None = None) -> 
     return f"{url}{'&' if '?' in url else '?'}{'&'.join(pairs)}{hash_}{fragment}"
 
 
-def without_protocol_params(authorization_params: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters that a browser may add: all except protocol parameters, which include the scopes."""
-    return {name: value for name, value in authorization_params.items() if name.lower() not in PROTOCOL}
+def without_protocol_params(authorization_params: Mapping[str, str], renames: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters that a browser may add: all except protocol parameters, which include the scopes, under
+    their own names and the provider's. `renames`: the entry's `authorization_param_renames`.
+    """
+    reserved = PROTOCOL | {renamed_to.lower() for name, renamed_to in renames.items() if name in PROTOCOL}
+    return {name: value for name, value in authorization_params.items() if name.lower() not in reserved}
 
 
 def scope_list(override: str | Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from gateway.oauth import authorize
-from gateway.oauth.authorize import authorization_url, issuer_accepted
+from gateway.oauth.authorize import authorization_url, issuer_accepted, without_protocol_params
 from tests.fakes.providers import provider
 
 
@@ -59,6 +59,12 @@ def test_a_provider_that_breaks_on_pkce_gets_no_challenge() -> None:
 @pytest.mark.parametrize("name", ["state", "redirect_uri", "client_id", "response_type", "code_challenge_method"])
 def test_a_parameter_of_the_caller_never_replaces_one_of_the_protocol(name: str) -> None:
     assert authorization_query(params={name: "evil"})[name] != "evil"
+
+
+def test_a_browser_cannot_add_a_protocol_parameter_under_the_providers_name() -> None:
+    renames = {"scope": "perms", "response_type": ""}
+    given = {"perms": "manage", "SCOPE": "all", "hint": "x"}
+    assert without_protocol_params(given, renames) == {"hint": "x"}
 
 
 def test_a_query_and_a_fragment_of_the_consent_url_are_kept() -> None:
