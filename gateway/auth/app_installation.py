@@ -114,7 +114,8 @@ def installed(provider: Provider, query: Mapping[str, str]) -> str:
     if not installation and query.get("setup_action") == "request":
         raise InvalidRequest(
             "authorization_refused",
-            f"An administrator at {provider.display_name} must approve the installation first. Start again after the approval.",
+            f"An administrator at {provider.display_name} must approve the installation first. Start again after the "
+            "approval.",
         )
     if not installation.isascii() or not installation.isalnum() or len(installation) > 64:
         raise InvalidRequest(

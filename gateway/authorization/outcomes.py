@@ -154,17 +154,17 @@ class Outcomes:
     @contextmanager
     def waiting(self, key: str) -> Iterator[WaitingWindow]:
         """Wait for the next outcome for `key`: the digest of a `ws_client_id`, or of a session's token."""
-        one = WaitingWindow(key)
-        self._waiting.setdefault(key, set()).add(one)
+        window = WaitingWindow(key)
+        self._waiting.setdefault(key, set()).add(window)
         self._count += 1
         if self._looked_at is None:
             self._looked_at = clock.now()
         try:
-            yield one
+            yield window
         finally:
             self._count -= 1
             others = self._waiting[key]
-            others.discard(one)
+            others.discard(window)
             if not others:
                 del self._waiting[key]
             if not self._waiting:
@@ -192,8 +192,8 @@ class Outcomes:
             return
         if not serving:
             for waiting in list(self._waiting.values()):
-                for one in list(waiting):
-                    one.resolve(None)
+                for window in list(waiting):
+                    window.resolve(None)
             return
         now = clock.now()
         since = (self._looked_at or now) - OVERLAP
@@ -203,8 +203,8 @@ class Outcomes:
 
     def _deliver(self, outcome: Outcome) -> None:
         for key in (outcome.client_digest, outcome.session_digest):
-            for one in list(self._waiting.get(key, ()) if key else ()):
-                one.resolve(outcome)
+            for window in list(self._waiting.get(key, ()) if key else ()):
+                window.resolve(outcome)
 
 
 def _operation(outcome: Outcome, failure: Mapping[str, str]) -> Operation:
@@ -240,25 +240,25 @@ async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization
     """
     ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
     try:
-        there = await store.connections.get(ref)
-        user = pending.end_user or (there.end_user if there else None)
+        connection = await store.connections.get(ref)
+        user = pending.end_user or (connection.end_user if connection else None)
         override = pending.webhook_url_override
         await store.outbox.add_failure(
             ref,
             pending.provider,
             Event.CREATION_FAILED,
             {
-                "tags": dict(pending.tags) or (dict(there.tags) if there else {}),
+                "tags": dict(pending.tags) or (dict(connection.tags) if connection else {}),
                 "end_user": asdict(user) if user else None,
-                "operation": "override" if there else "creation",
+                "operation": "override" if connection else "creation",
             },
             now=clock.now(),
             reason=fault.code,
             detail=fault.message,
-            override=there.webhook_url_override if override is None and there else override,
+            override=connection.webhook_url_override if override is None and connection else override,
         )
-    except GatewayError as trouble:
-        log.warning("failed_creation_not_reported", connection_id=ref.connection_id, detail=trouble.message)
+    except GatewayError as error:
+        log.warning("failed_creation_not_reported", connection_id=ref.connection_id, detail=error.message)
 
 
 # ── Sends the outcome of an authorization to all waiters before the browser gets it, because the browser may have
@@ -277,13 +277,13 @@ class OutcomeReporter:
         flow: Flow,
         pending: PendingAuthorization,
         work: Coroutine[Any, Any, ConnectedResult | Choice],
-        back: CallbackRequest,
+        callback: CallbackRequest,
     ) -> ConnectedResult | Choice:
         """Await `work`, report its result or failure, then return the result for the browser. Raises as `work` does."""
         try:
             result = await work
         except Exception as fault:
-            await self.failure(flow, pending, fault, back)
+            await self.failure(flow, pending, fault, callback)
             if isinstance(fault, GatewayError):
                 await report_failure(self._store, flow, pending, fault)
             raise
@@ -294,16 +294,18 @@ class OutcomeReporter:
             )
         return result
 
-    async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: CallbackRequest) -> None:
+    async def failure(
+        self, flow: Flow, pending: PendingAuthorization, fault: Exception, callback: CallbackRequest
+    ) -> None:
         """Report an authorization that failed; an exception that is not a GatewayError is reported without its
         message."""
         logged = log_failure(
             fault,
             environment=flow.environment,
             integration=flow.integration_id,
-            request_id=back.request_id,
+            request_id=callback.request_id,
             connection_id=flow.connection_id,
-            query=back.query,
+            query=callback.query,
         )
         known = fault if isinstance(fault, GatewayError) else None
         outcome = _outcome(

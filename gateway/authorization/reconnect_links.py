@@ -60,7 +60,7 @@ class ReconnectLinks:
         self._sessions = sessions
         self._current = current
         self._kept: dict[ConnectionRef, dict[str, Link]] = {}
-        self._making: dict[tuple[ConnectionRef, str], asyncio.Task[Link]] = {}
+        self._creating: dict[tuple[ConnectionRef, str], asyncio.Task[Link]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     async def with_remedy(
@@ -105,9 +105,9 @@ class ReconnectLinks:
             )
             return with_payload(fault, remedy)
         try:
-            link = await self._link(ref, key_id, there=not missing)
-        except GatewayError as trouble:
-            log.info("no_connect_url", connection_id=ref.connection_id, detail=trouble.message)
+            link = await self._link(ref, key_id, exists=not missing)
+        except GatewayError as error:
+            log.info("no_connect_url", connection_id=ref.connection_id, detail=error.message)
             return fault
         remedy = {"connect_url": link.url, "connect_url_expires_at": iso(link.session.expires_at)}
         if pollable:
@@ -120,8 +120,8 @@ class ReconnectLinks:
         """Return whether the provider refused the integration's app at the last refresh. False for an integration
         without an app: each of its connections registers its own client, again when the end user authorizes."""
         integration = self._current.generation.integrations.find(ref.environment, ref.integration_id)
-        its = integration is not None and (integration.client_id or integration.app_id)
-        return bool(its) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
+        has_app = integration is not None and (integration.client_id or integration.app_id)
+        return bool(has_app) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
 
     async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
         """Return a link for a connection that works but lacks scopes that the provider requires; None if the key gets
@@ -133,30 +133,30 @@ class ReconnectLinks:
         if not policy.reaches(*ref[1:]) or not (key_id or environment.connect_links_in_errors):
             return None
         try:
-            return (await self._link(ref, key_id, there=True, until_granted=row.granted_at or row.created_at)).url
-        except GatewayError as trouble:
-            log.info("no_connect_url", connection_id=ref.connection_id, detail=trouble.message)
+            return (await self._link(ref, key_id, exists=True, until_granted=row.granted_at or row.created_at)).url
+        except GatewayError as error:
+            log.info("no_connect_url", connection_id=ref.connection_id, detail=error.message)
             return None
 
     async def _link(
-        self, ref: ConnectionRef, key_id: str, *, there: bool, until_granted: datetime | None = None
+        self, ref: ConnectionRef, key_id: str, *, exists: bool, until_granted: datetime | None = None
     ) -> Link:
-        """Return the kept link if its session is alive and fits (`there`: the connection exists); else create a new
-        link."""
+        """Return the kept link if its session is alive and fits (`exists`: whether the connection exists); else create
+        a new link."""
         kept = self._kept.get(ref, {}).get(key_id)
         if kept is not None and kept.session.expires_at - clock.now() >= LEAST_LEFT:
-            if kept.session.reconnects == there and await self._lives(kept.session):
+            if kept.session.reconnects == exists and await self._lives(kept.session):
                 return kept
             if self._kept.get(ref, {}).get(key_id) is kept:
                 self._forget(ref, key_id)
                 await self._sessions.end(kept.session)
-        making = ref, key_id
-        task = self._making.get(making)
+        pair = ref, key_id
+        task = self._creating.get(pair)
         if task is None:
-            task = self._making[making] = asyncio.create_task(
-                self._made(ref, key_id, there=there, until_granted=until_granted)
+            task = self._creating[pair] = asyncio.create_task(
+                self._create(ref, key_id, exists=exists, until_granted=until_granted)
             )
-            task.add_done_callback(lambda done: (self._making.pop(making, None), done.cancelled() or done.exception()))
+            task.add_done_callback(lambda done: (self._creating.pop(pair, None), done.cancelled() or done.exception()))
         return await asyncio.shield(task)
 
     async def _lives(self, session: ConnectSession) -> bool:
@@ -184,20 +184,20 @@ class ReconnectLinks:
         self._kept.clear()
 
     async def close(self) -> None:
-        tasks = [*self._ending, *self._making.values()]
+        tasks = [*self._ending, *self._creating.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _made(self, ref: ConnectionRef, key_id: str, *, there: bool, until_granted: datetime | None) -> Link:
-        """Create a link. `there`: the connection exists, so that its deletion also ends the session."""
+    async def _create(self, ref: ConnectionRef, key_id: str, *, exists: bool, until_granted: datetime | None) -> Link:
+        """Create a link. `exists`: whether the connection exists; then its deletion also ends the session."""
         token, session = await self._sessions.open(
             ref.environment,
             key_id,
             allowed_integrations=(ref.integration_id,),
             connection_id=ref.connection_id,
-            integration_id=ref.integration_id if there else None,
-            pinned=there,
+            integration_id=ref.integration_id if exists else None,
+            pinned=exists,
             by_provider=until_granted is not None,
         )
         while len(self._kept) >= MOST_KEPT:

@@ -141,9 +141,9 @@ _PLACES: Final = (
 )
 _INVALID: Final = ("invalid", "expired", "revoked", "unknown", "not_found", "no_longer", "does_not_exist", "not_valid")
 _OTHER_FAULT: Final = ("client", "required", "missing")  # a sentence with these words may be about the request
-_LONGEST: Final = 300  # maximum length of a text that is searched
-_AT_ONCE: Final = 5  # members of a list that are read
-_DEEPEST: Final = 3
+_LONGEST_TEXT: Final = 300  # maximum length of a text that is searched
+_LONGEST_LIST: Final = 5  # members of a list that are read
+_SEARCHED_LEVELS: Final = 3
 _FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
 
 
@@ -163,7 +163,7 @@ def refusal_in(body: bytes) -> Refusal | None:
     codes = {text: _normal(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):
         return None
-    words = ": ".join(texts)[:_LONGEST]
+    words = ": ".join(texts)[:_LONGEST_TEXT]
     # The sentence "Token expired" may mean any token; only `token_expired` is a code.
     named = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
     gone = next((code for code in named if code in GRANT_GONE), None)
@@ -181,18 +181,18 @@ def _parsed(body: bytes) -> Any:
         pass
     if _FORM.fullmatch(body):
         return dict(parse_qsl(body.decode("utf-8", "replace")))
-    text = body[: _LONGEST * 4].decode("utf-8", "replace").strip()
-    return text if len(text) <= _LONGEST and not text.startswith("<") else None
+    text = body[: _LONGEST_TEXT * 4].decode("utf-8", "replace").strip()
+    return text if len(text) <= _LONGEST_TEXT and not text.startswith("<") else None
 
 
 def _texts(value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, str):
-        if 0 < len(value) <= _LONGEST:
+        if 0 < len(value) <= _LONGEST_TEXT:
             yield value
-    elif isinstance(value, list) and depth < _DEEPEST:
-        for one in value[:_AT_ONCE]:
+    elif isinstance(value, list) and depth < _SEARCHED_LEVELS:
+        for one in value[:_LONGEST_LIST]:
             yield from _texts(one, depth + 1)
-    elif isinstance(value, dict) and depth < _DEEPEST:
+    elif isinstance(value, dict) and depth < _SEARCHED_LEVELS:
         named = {name.lower().replace("_", "").replace("-", ""): inner for name, inner in value.items()}
         for place in _PLACES:
             yield from _texts(named.get(place), depth + 1)

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl
 
 from gateway import clock
 from gateway.oauth import error_codes
-from gateway.oauth import error_codes as lenient_json
 from gateway.oauth.error_codes import FINAL_CODES, refusal_in
 from gateway.oauth.token_requests import OAuthEntry
 
@@ -91,8 +90,8 @@ def _refusal(
     found = refusal_in(body)
     if found is not None and found.code is not None:
         return TokenRefused(found.code, found.words)
-    speaks = bool(error or (response or {}).get("errors"))
-    if 200 <= status < 300 and not speaks:
+    reports_error = bool(error or (response or {}).get("errors"))
+    if 200 <= status < 300 and not reports_error:
         return None
     reason = f"the token endpoint returned {status}"
     if response is None:
@@ -246,7 +245,7 @@ def _epoch(value: object) -> datetime | None:
 def parse_object(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
     """Return the JSON object in `body`, or its form if the content type says so; None if it is neither."""
     try:
-        value = lenient_json.parse(body)
+        value = error_codes.parse(body)
     except ValueError:
         if "form-urlencoded" not in _kind(headers):
             return None

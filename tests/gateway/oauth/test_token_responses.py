@@ -59,7 +59,7 @@ def test_basic_authentication_encodes_both_halves_and_leaves_the_body_without_th
     assert not {"client_id", "client_secret"} & parse_qs(request.body.decode()).keys()
 
 
-def test_a_public_client_sends_its_id_alone() -> None:
+def test_a_public_client_sends_only_its_id() -> None:
     request = refresh_request(provider(), "u", OAuthClient("public"), refresh_token="r", params={})
     assert parse_qs(request.body.decode()) == {
         "grant_type": ["refresh_token"],
@@ -91,7 +91,7 @@ def test_a_token_response_is_returned_complete() -> None:
     assert read(response=response) == response
 
 
-def test_slacks_user_token_is_found_below_its_own_member() -> None:
+def test_slacks_user_token_is_read_below_authed_user() -> None:
     response = {"ok": True, "authed_user": {"id": "U1", "access_token": "xoxp", "refresh_token": "r", "expires_in": 9}}
     result = read(response=response, alternate_access_token_response_path="authed_user")
     assert (result["access_token"], result["refresh_token"], result["expires_in"]) == ("xoxp", "r", 9)
@@ -144,7 +144,7 @@ def test_an_error_code_of_the_standard_is_final_whatever_the_status(code: str, s
         (200, b'{"a":' * 100_000 + b'"' * 100_001, JSON),
     ],
 )
-def test_all_else_may_pass_and_is_never_final(status: int, response: Any, headers: dict[str, str]) -> None:
+def test_all_other_errors_are_temporary(status: int, response: Any, headers: dict[str, str]) -> None:
     with pytest.raises(TokenUnavailable):
         read(status, response, headers)
 
@@ -188,7 +188,7 @@ def test_a_response_without_a_token_is_reported_with_its_content_type() -> None:
         ({"expires_at": 1e300}, NOW + MAX_LIFETIME),
     ],
 )
-def test_the_end_of_a_token_is_read_with_care(response: dict[str, Any], ends: datetime | None) -> None:
+def test_the_expiry_of_a_token_is_read_leniently(response: dict[str, Any], ends: datetime | None) -> None:
     assert expires_at(provider(), response, NOW) == ends
 
 
@@ -199,7 +199,7 @@ def test_an_entrys_token_ttl_is_used_if_the_response_has_no_lifetime() -> None:
 
 
 @pytest.mark.parametrize("token", [None, 7, "", "a.b", "a.!.c", "a.W10.c", "a.e30", "a.e30.c.d.e"])
-def test_what_is_no_signed_jwt_has_no_claims(token: object) -> None:
+def test_a_text_that_is_not_a_signed_jwt_has_no_claims(token: object) -> None:
     assert jwt_claims(token) == {}
 
 

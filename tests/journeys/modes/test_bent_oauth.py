@@ -57,7 +57,7 @@ async def test_parameters_have_the_providers_names_in_every_request(far: FakePro
     assert shown["connection_config"]["data.open_id"] == "o-1"
 
 
-async def test_a_live_access_token_is_exchanged_where_there_are_no_refresh_tokens(
+async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
     far: FakeProvider, start: Any, later: Any
 ) -> None:
     asked: list[dict[str, str]] = []
