@@ -80,7 +80,9 @@ def authorization(
     request = canonical_request(method, target, lines, payload_hash, once=scope.is_s3)
     day = f"{at:%Y%m%d}"
     place = f"{day}/{scope.region}/{scope.service}/aws4_request"
-    text = "\n".join([ALGORITHM, stamp(at), place, hashlib.sha256(request.encode()).hexdigest()])
+    # Header fields may have bytes that are not UTF-8; they are signed as they are sent.
+    digest = hashlib.sha256(request.encode("utf-8", "surrogateescape")).hexdigest()
+    text = "\n".join([ALGORITHM, stamp(at), place, digest])
     key = f"AWS4{keys.secret_access_key.reveal()}".encode()
     for part in (day, scope.region, scope.service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")

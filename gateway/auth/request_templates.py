@@ -147,3 +147,8 @@ def _rendered(name: str, template: str, known: Mapping[str, str], moment: Moment
         ) from fault
     except BadValue as fault:
         raise InvalidRequest("unresolved_setting", f"The value for '{name}' cannot be sent: {fault.why}.") from fault
+    except UnicodeEncodeError as fault:  # only Content-Type may have such bytes
+        raise InvalidRequest(
+            "unresolved_setting",
+            f"The value for '{name}' cannot be computed: the request's Content-Type has bytes that are not UTF-8.",
+        ) from fault

@@ -134,6 +134,12 @@ def test_a_second_attempt_signs_as_the_first_did() -> None:
     assert request.headers["X-Amz-Content-Sha256"] == EMPTY
 
 
+def test_a_header_field_that_is_not_utf_8_is_signed_as_it_is_sent() -> None:
+    signer, request = upload("https", "s3", **{"x-amz-meta-name": b"caf\xe9".decode("utf-8", "surrogateescape")})
+    signer.sign(request, None)
+    assert ";x-amz-meta-name," in request.headers["Authorization"]
+
+
 def sts_error(status: int, code: str) -> Reply:
     body = f"<ErrorResponse><Error><Code>{code}</Code><Message>Rate exceeded</Message></Error></ErrorResponse>"
     return Reply(status, {}, body.encode(), AT)
