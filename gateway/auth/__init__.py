@@ -1,11 +1,12 @@
-"""The auth modes, one file each: what to ask a provider, and what its answer means. No I/O.
+"""The auth modes, one file each: which requests to send to a provider, and what its responses mean. No I/O.
 
-A mode builds requests and reads answers; `refresh/auth_exchange.py` sends them (ADR 17). Read `mode` and `api_key`, then:
+A mode builds requests and reads responses; `refresh/auth_exchange.py` sends the requests (ADR 17). Read `mode` and
+`api_key`, then:
 
     mode, context                             the interface of a mode; its input: entry, client, settings, templates
-    credential_form, provider_responses         reads typed or imported credentials; makes providers' texts safe to show
-    pasted_keys, request_templates            PEM, JWK and HMAC keys as people paste them; templates that name the request
-    token_steps                               one of several requests that together produce a token
+    credential_form, provider_responses       reads typed or imported credentials; makes providers' texts safe to show
+    pasted_keys, request_templates            reads pasted PEM, JWK and HMAC keys; fills templates that use the request
+    token_steps                               builds one of several requests that together produce a token
     revocation                                revokes tokens at the provider (RFC 7009, or as the entry says)
     api_key, basic, none                      nothing to refresh
     oauth2, client_credentials                access tokens by consent, and by the end user's own OAuth client
@@ -69,7 +70,8 @@ OWN: Final[Mapping[str, AuthMode]] = {
 
 @cache
 def modes() -> Mapping[str, AuthMode]:
-    """Return all modes by name: built-in modes and modes from installed packages. A package cannot replace a built-in mode."""
+    """Return all modes by name: built-in modes and modes from installed packages. A package cannot replace a built-in
+    mode."""
     offered = {point.name: _loaded(point) for point in entry_points(group=GROUP)}
     return {**offered, **OWN}
 

@@ -12,8 +12,8 @@ from gateway.secret import Secret
 
 
 class ApiKey(AuthMode):
-    """Stored as ``{"type": "API_KEY", "apiKey", <further fields of the entry>}``. The entry says where in a request the key
-    is sent; the mode has no default.
+    """Stored as ``{"type": "API_KEY", "apiKey", <further fields of the entry>}``. The entry says where in a request the
+    key is sent; the mode has no default.
     """
 
     name = "API_KEY"

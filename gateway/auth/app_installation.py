@@ -1,7 +1,7 @@
 """APP: the end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.
 
-Only the callback's query, written by the provider, links an installation ID to the person who returns. CUSTOM also
-requires the end user's own OAuth grant, so that a guessed installation ID is not enough.
+Only the callback's query links an installation ID to the person who returns, and a browser can change that query.
+CUSTOM also requires the end user's own OAuth grant, but does not check that this end user can access the installation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,14 +34,14 @@ from gateway.timestamps import iso
 INSTALLATION: Final = "installation_id"
 APP_ID: Final = "app_id"
 LINK: Final = "appPublicLink"
-SKEW: Final = timedelta(seconds=60)  # GitHub refuses a token from the future, and clocks differ
+SKEW: Final = timedelta(seconds=60)  # GitHub refuses a JWT with `iat` in the future, and clocks differ
 JWT_LIFETIME: Final = timedelta(seconds=540)
-LIFETIME: Final = timedelta(minutes=55)
+LIFETIME: Final = timedelta(minutes=55)  # if the provider reports no lifetime
 
 
 class App(TokenExchangeMode, GrantingMode):
-    """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``; an import gives ``app_id`` and
-    ``installation_id``. The integration has `app_id`, `app_link` and `private_key`.
+    """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``; an import gives ``app_id``
+    and ``installation_id``. The integration has `app_id`, `app_link` and `private_key`.
     """
 
     name = "APP"
@@ -60,9 +60,9 @@ class App(TokenExchangeMode, GrantingMode):
     def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
         yield from ()
         check_key(context)
-        address = with_link(context).url("authorization_url")
+        url = with_link(context).url("authorization_url")
         return ConsentRedirect(
-            with_params(address, {**context.texts(context.provider.authorization_params), "state": wish.state})
+            with_params(url, {**context.texts(context.provider.authorization_params), "state": wish.state})
         )
 
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
@@ -94,7 +94,8 @@ class App(TokenExchangeMode, GrantingMode):
 
 
 def installation_token(context: AuthContext, place: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
-    """Request a token for the configured installation at the entry's address `place`. The app authenticates with a JWT."""
+    """Request a token for the installation in the setting ``installation_id``; return the credential's members.
+    `place`: the entry's field with the URL. The app authenticates with a JWT."""
     provider, url = context.provider, context.url(place)
     context = context.for_destinations(url)
     proof = _proof(context, app_id)
@@ -113,7 +114,8 @@ def installed(provider: Provider, query: Mapping[str, str]) -> str:
     if not installation and query.get("setup_action") == "request":
         raise InvalidRequest(
             "authorization_refused",
-            f"An administrator at {provider.display_name} must approve the installation first. Start again after the approval.",
+            f"An administrator at {provider.display_name} must approve the installation first. Start again after the "
+            "approval.",
         )
     if not installation.isascii() or not installation.isalnum() or len(installation) > 64:
         raise InvalidRequest(
@@ -131,7 +133,7 @@ def with_link(context: AuthContext) -> AuthContext:
 
 def check_key(context: AuthContext) -> None:
     """Raise InvalidRequest if the integration has no key for its app to sign with."""
-    context.for_destinations("", of_our_own=True).app_key()
+    context.for_destinations("", fixed_in_code=True).app_key()
 
 
 def _proof(context: AuthContext, app_id: str | None) -> Secret:

@@ -73,13 +73,16 @@ class Scope:
 def authorization(
     keys: SigV4Keys, scope: Scope, method: str, target: str, fields: Fields, payload_hash: str, at: datetime
 ) -> str:
-    """Return the value of ``Authorization``. `target`: path and query as sent. `fields`: all fields sent, including Host."""
+    """Return the value of ``Authorization``. `target`: path and query as sent. `fields`: all fields sent, including
+    Host."""
     lines = _lines(fields)
     names = ";".join(name for name, _ in lines)
     request = canonical_request(method, target, lines, payload_hash, once=scope.is_s3)
     day = f"{at:%Y%m%d}"
     place = f"{day}/{scope.region}/{scope.service}/aws4_request"
-    text = "\n".join([ALGORITHM, stamp(at), place, hashlib.sha256(request.encode()).hexdigest()])
+    # Header fields may have bytes that are not UTF-8; they are signed as they are sent.
+    digest = hashlib.sha256(request.encode("utf-8", "surrogateescape")).hexdigest()
+    text = "\n".join([ALGORITHM, stamp(at), place, digest])
     key = f"AWS4{keys.secret_access_key.reveal()}".encode()
     for part in (day, scope.region, scope.service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -90,7 +93,8 @@ def authorization(
 def canonical_request(
     method: str, target: str, lines: list[tuple[str, str]], payload_hash: str, *, once: bool = False
 ) -> str:
-    """Return the canonical request. `lines`: sorted lower-case names and values. `once`: encode the path once, as S3 does."""
+    """Return the canonical request. `lines`: sorted lower-case names and values. `once`: encode the path once, as S3
+    does."""
     path, _, query = target.partition("?")
     names = ";".join(name for name, _ in lines)
     headers = "".join(f"{name}:{value}\n" for name, value in lines)
@@ -193,13 +197,25 @@ STS_VERSION: Final = "2011-06-15"
 NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 LIFETIME_S: Final = 3600
 PARTS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
+# Codes of temporary errors; STS returns some of them with status 400.
+TEMPORARY: Final = frozenset(
+    {
+        "InternalFailure",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "ServiceUnavailable",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
 
 
 class AwsSigV4(TokenExchangeMode):
     """Stored as ``{"type": "AWS_SIGV4", "access_key_id", "secret_access_key", "session_token"?, "role_arn"?,
     "external_id"?, "region"?, "service"?, <further fields of the entry>, "expires_at"?,
     "raw"?}``. With `role_arn` the keys are temporary: STS AssumeRole issues them to the operator's own access key
-    (the integration's `client_id` and `client_secret`), and issues new ones before they expire.
+    (the integration's `client_id` and `client_secret`), and the gateway requests new ones before they expire.
     """
 
     name = "AWS_SIGV4"
@@ -217,7 +233,7 @@ class AwsSigV4(TokenExchangeMode):
         for name in ("region", "service"):
             held[name] = fields.token(name, limit=64, required=False)
             if held[name] and not NAME.fullmatch(held[name]):
-                fields.fault(name, f"'{name}' holds letters, digits and hyphens only.")
+                fields.fault(name, f"'{name}' may have only lower-case letters, digits and hyphens.")
         if by_role and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", held["role_arn"], re.ASCII):
             fields.fault("role_arn", "'role_arn' must look like arn:aws:iam::123456789012:role/name.")
         ends = fields.moment("expires_at")
@@ -233,21 +249,23 @@ class AwsSigV4(TokenExchangeMode):
         return bool(held.get("role_arn"))
 
     def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Call STS AssumeRole. The external ID prevents one customer from using another customer's role (confused deputy)."""
+        """Call STS AssumeRole. The external ID prevents one customer from using another customer's role (confused
+        deputy)."""
         region = self._scope(held, context).region
         own = not context.provider.token_url
         url = sts_url(region) if own else context.url("token_url")
-        client = context.for_destinations(url, of_our_own=own).client()
+        client = context.for_destinations(url, fixed_in_code=own).client()
         if client.client_secret is None:
             raise InvalidRequest(
-                "invalid_auth_mode", "The integration needs client_id and client_secret: the access key."
+                "invalid_auth_mode",
+                "The integration has no client_id and client_secret. Set them to the access key that assumes the role.",
             )
-        asked = {"Action": "AssumeRole", "Version": STS_VERSION, "RoleArn": held["role_arn"]}
-        asked |= {"RoleSessionName": "integration-gateway", "DurationSeconds": str(LIFETIME_S)}
+        params = {"Action": "AssumeRole", "Version": STS_VERSION, "RoleArn": held["role_arn"]}
+        params |= {"RoleSessionName": "integration-gateway", "DurationSeconds": str(LIFETIME_S)}
         if external := held.get("external_id") or context.config.get("external_id"):
-            asked["ExternalId"] = str(external)
+            params["ExternalId"] = str(external)
         keys = SigV4Keys(client.client_id, client.client_secret)
-        call = _signed(url, urlencode(asked).encode(), SigV4Signer(keys, Scope(region, "sts")))
+        call = _signed(url, urlencode(params).encode(), SigV4Signer(keys, Scope(region, "sts")))
         reply = yield context.with_secrets(call, secrets=(client.client_secret,))
         issued = read_credentials(reply)
         fresh = {"access_key_id": issued[0], "secret_access_key": issued[1], "session_token": issued[2]}
@@ -273,13 +291,13 @@ class AwsSigV4(TokenExchangeMode):
         if missing := {"region", "service"} - {name for name, text in fields.items() if text}:
             raise InvalidRequest(
                 "unresolved_setting",
-                f"Requests to AWS are signed for a region and a service; {' and '.join(sorted(missing))} "
-                "is missing. Give it in connection_config.",
+                f"Requests to AWS are signed for a region and a service. Missing: {' and '.join(sorted(missing))}. "
+                "Give it in connection_config.",
             )
         if not all(NAME.fullmatch(fields[name]) for name in ("region", "service")):
             raise InvalidRequest(
                 "unresolved_setting",
-                "An AWS region and an AWS service are written in letters, digits and hyphens only.",
+                "An AWS region or service may have only lower-case letters, digits and hyphens.",
             )
         return Scope(fields["region"], fields["service"])
 
@@ -290,20 +308,22 @@ def sts_url(region: str) -> str:
 
 
 def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
-    """Return key, secret, session token and expiry from STS's answer (XML or JSON). Raises TokenRefused, TokenUnavailable."""
+    """Return key, secret, session token and expiry from STS's response (XML or JSON). Raises TokenRefused,
+    TokenUnavailable."""
     text = reply.body.decode("utf-8", "replace")
-    if reply.status >= 500 or reply.status == 429:
-        raise TokenUnavailable(f"STS answered {reply.status}", retry_after(reply.headers))
     if reply.status != 200:
-        message = ": ".join(filter(None, (_element(text, "Code"), _element(text, "Message"))))
-        raise TokenRefused("credentials_refused", f"STS answered {reply.status}" + (f": {message}" if message else ""))
+        code = _element(text, "Code")
+        message = ": ".join(filter(None, (f"STS returned {reply.status}", code, _element(text, "Message"))))
+        if reply.status >= 500 or reply.status in {408, 429} or code in TEMPORARY:
+            raise TokenUnavailable(message, retry_after(reply.headers))
+        raise TokenRefused("credentials_refused", message)
     found = [_element(text, name) for name in PARTS]
     if text.lstrip().startswith("{"):
         found = _from_json(text)
     key, secret, session, until = found
     ends = moment(until)
     if not (key and secret and session and ends):
-        raise TokenUnavailable("STS answered without credentials")
+        raise TokenUnavailable("STS returned no credentials")
     return key, secret, session, ends
 
 
@@ -321,7 +341,7 @@ def _from_json(text: str) -> list[str]:
 
 
 def _element(text: str, name: str) -> str:
-    """Return the text of an XML element. An XML parser is avoided: it would expand entities that an answer defines."""
+    """Return the text of an XML element. An XML parser is avoided: it would expand entities that a response defines."""
     found = re.search(rf"<{name}>([^<]*)</{name}>", text)
     return html.unescape(found[1]).strip() if found else ""
 

@@ -28,7 +28,7 @@ class Basic(AuthMode):
         fields.finish()
         if ":" in username:
             # The first colon ends the user name (RFC 7617 §2), so a colon in it would move text into the password.
-            issue = Issue("invalid_format", "A user name cannot hold a colon.", ("credentials", "username"))
+            issue = Issue("invalid_format", "A user name cannot contain a colon.", ("credentials", "username"))
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
         return {"type": self.types()[0], "username": username, "password": password, **shown, **more}
 

@@ -1,4 +1,4 @@
-"""BILL: a login with user name, password, organization and developer key opens a session; its ID serves as the token."""
+"""BILL: a login with user name, password, organization and developer key opens a session; its ID is the token."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

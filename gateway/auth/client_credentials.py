@@ -47,7 +47,7 @@ class ClientCredentialsMode(TokenExchangeMode):
         held |= fields.declared(provider.credentials)
         if not (held["client_secret"] or held.get("client_private_key")) and not proves_itself(provider):
             fields.fault("client_secret", "'client_secret' is missing.")
-        held["token"] = fields.token("token", limit=4096, required=False)
+        held["token"] = fields.token("token", limit=TYPED_LIMIT, required=False)
         ends = fields.moment("expires_at")
         if held["token"]:
             held["expires_at"] = iso(ends or now + LIFETIME)
@@ -94,7 +94,8 @@ class ClientCredentialsMode(TokenExchangeMode):
         )
 
     def client(self, held: Mapping[str, Any], context: AuthContext, url: str) -> OAuthClient:
-        """Return the end user's client, authenticated as the entry says. `url`: the audience of a client assertion."""
+        """Return the end user's client, authenticated as the entry says. `url`: the audience of a client assertion.
+        Raises TokenRefused if its key cannot sign."""
         if context.provider.token_request_auth_method in BY_ASSERTION:
             return OAuthClient(held["client_id"], assertion=self._assertion(held, context, url))
         secret = held.get("client_secret")

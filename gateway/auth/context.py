@@ -1,4 +1,4 @@
-"""The context of an auth mode: provider entry, integration's client, connection settings, and templates filled with them."""
+"""The context of an auth mode: the provider's entry, the integration's client, the settings, the filled templates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,14 +18,15 @@ from gateway.records.integration import Integration
 from gateway.records.provider_call import ClientIdentity, ProviderCall
 from gateway.secret import Secret
 
-# ── Templates of the entry, filled with one connection's settings: addresses, parameters, header fields.
+# ── Templates of the entry, filled with one connection's settings: URLs, parameters, header fields.
 
 NONE: Final[Mapping[str, str]] = {}
 _GONE: Final = object()
 
 
 def filled(provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NONE) -> str:
-    """Return an address of the entry, filled with this connection's settings. Raises InvalidRequest that names the setting."""
+    """Return a URL of the entry, filled with this connection's settings. Raises InvalidRequest that names the
+    setting."""
     try:
         return render_url(template, config, provider.connection_config, credential)
     except Unresolved as fault:
@@ -51,7 +52,7 @@ def chosen(provider: Provider, key: str, template: str | None, config: Mapping[s
 def values(
     provider: Provider, client: OAuthClient | None, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Secret]:
-    """Return the values, except the credential, for templates outside addresses. Settings include their defaults."""
+    """Return the values, except the credential, for templates outside URLs. Settings include their defaults."""
     known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
     plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
     known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
@@ -68,7 +69,8 @@ def revealed(values: Mapping[str, Secret]) -> dict[str, str]:
 
 
 def texts(templates: Mapping[str, str], known: Mapping[str, Secret], *, moment: Moment | None = None) -> dict[str, str]:
-    """Return `templates` filled in, without those that lack a setting. Raises InvalidRequest if a value cannot be sent."""
+    """Return `templates` filled in, without those that lack a setting. Raises InvalidRequest if a value cannot be
+    sent."""
     plain = revealed(known)
     moment = moment or Moment()
     filled_in: dict[str, str] = {}
@@ -83,8 +85,8 @@ def texts(templates: Mapping[str, str], known: Mapping[str, Secret], *, moment: 
 
 
 def filled_json(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
-    """Return JSON with the templates in its texts filled in. Members with a missing value are left out, and so are objects
-    and lists that become empty. A text without placeholders stays as it is.
+    """Return JSON with the templates in its texts filled in. Members with a missing value are left out, and so are
+    objects and lists that become empty. A text without placeholders stays as it is.
     """
     match value:
         case str():
@@ -128,8 +130,8 @@ def secret_withheld_error(integration: Integration, host: str) -> InvalidRequest
     """Return the error for a request that would send a secret to a host that neither entry nor integration names."""
     return InvalidRequest(
         "unresolved_setting",
-        f"The client secret or key of integration '{integration.integration_id}' was not sent to {host}: the host is neither "
-        "in the provider's catalog entry nor in the integration's allowed_hosts. If you trust the host, add it to "
+        f"The client secret or key of integration '{integration.integration_id}' was not sent to {host}: the host is "
+        "neither in the provider's catalog entry nor in the integration's allowed_hosts. If you trust the host, add it to "
         "allowed_hosts.",
     )
 
@@ -159,7 +161,7 @@ def check_settings(context: "AuthContext", path: Sequence[str]) -> None:
         try:
             url = context.address(template)
         except InvalidRequest:
-            continue  # reported where the address is used
+            continue  # reported where the URL is used
         if not may_receive(provider, integration, url):
             raise not_allowed(integration, authority(url), (*path, setting))
 
@@ -183,11 +185,11 @@ NOTHING: Final[Mapping[str, Secret]] = {}
 class AuthContext:
     """The input of an auth mode for one connection.
 
-    `config`: all settings, including secret ones. `public_url`: the gateway's own address, empty if not needed.
+    `config`: all settings, including secret ones. `public_url`: the gateway's own URL, empty if not needed.
     `for_destinations` names the destinations of a request. The context releases the integration's secrets only if all
-    destinations may receive them; without destinations, only if the entry fixes every host. `entry`: the catalog's entry,
-    if `provider` was completed with data from a server. `registered`: a client that the server registered, used instead
-    of the integration's.
+    destinations may receive them; without destinations, only if the entry fixes every host. `entry`: the catalog's
+    entry, if `provider` was completed with data from a server. `registered`: a client that the server registered, used
+    instead of the integration's.
     """
 
     provider: Provider
@@ -198,21 +200,21 @@ class AuthContext:
     entry: Provider | None = None
     registered: OAuthClient | None = field(default=None, repr=False)
     destinations: tuple[str, ...] = field(default=(), repr=False)
-    of_our_own: bool = False
+    fixed_in_code: bool = False
 
-    def for_destinations(self, *urls: str, of_our_own: bool = False) -> "AuthContext":
+    def for_destinations(self, *urls: str, fixed_in_code: bool = False) -> "AuthContext":
         """Return this context for requests to `urls`, with the integration's secrets if every host may receive them.
 
-        `of_our_own`: the address is fixed in the gateway's code, not chosen by a setting.
+        `fixed_in_code`: the gateway's code fixes the URL; no setting chooses it.
         """
-        return replace(self, destinations=urls, of_our_own=of_our_own)
+        return replace(self, destinations=urls, fixed_in_code=fixed_in_code)
 
     toward = for_destinations  # former name, for modes of other packages
 
     @property
     def _withheld_from(self) -> str | None:
-        """The first address that may not receive the integration's secrets; None if all may."""
-        if self.of_our_own:
+        """The first host or URL field that may not receive the integration's secrets; None if all may."""
+        if self.fixed_in_code:
             return None
         entry, integration = self.entry or self.provider, self.integration
         if not self.destinations:
@@ -221,7 +223,7 @@ class AuthContext:
 
     @property
     def redirect_uri(self) -> str:
-        """The callback address, the same for every provider."""
+        """The callback URL, the same for every provider."""
         return f"{self.public_url}/oauth/callback"
 
     @property
@@ -231,37 +233,40 @@ class AuthContext:
         return own if own is not None else tuple(self.provider.default_scopes or ())
 
     def values(self, credential: Mapping[str, Secret] = NOTHING) -> dict[str, Secret]:
-        """Return the values that templates outside addresses may name. `credential`: the values that the mode adds."""
+        """Return the values that templates outside URLs may name. `credential`: the values that the mode adds."""
         return {**values(self.provider, self._known_client(), self.config, self.metadata), **credential}
 
     def address(self, template: str | None, credential: Mapping[str, Secret] = NOTHING) -> str:
-        """Return an address of the entry, filled in. Each value is checked for its place in the address. The template may
-        name ``${clientId}``, which is not secret, and the values of `credential`.
+        """Return a URL of the entry, filled in. Each value is checked for its place in the URL. The template may name
+        ``${clientId}``, which is not secret, and the values of `credential`.
 
-        Raises InvalidRequest, also if the entry lacks the address.
+        Raises InvalidRequest, also if the entry lacks the URL.
         """
         if not template:
             raise InvalidRequest(
                 "unresolved_setting",
-                f"The catalog entry of provider '{self.provider.name}' has no URL for this request. Add it to the entry.",
+                f"The catalog entry of provider '{self.provider.name}' has no URL for this request. Add it to the "
+                "entry.",
             )
         plain = {"clientId": self.integration.client_id} if self.integration.client_id else {}
         plain |= {name: secret.reveal() for name, secret in credential.items()}
         return filled(self.provider, template, self.config, plain)
 
     def url(self, key: str, credential: Mapping[str, Secret] = NOTHING) -> str:
-        """Return the entry's address `key`, filled in; `template` chooses the alternative. Raises InvalidRequest."""
+        """Return the entry's URL `key`, filled in; `template` chooses the alternative. Raises InvalidRequest."""
         return self.address(self.template(key), credential)
 
     def template(self, key: str) -> str:
-        """Return the unfilled template of the entry's address `key`: the first alternative that has all its settings."""
+        """Return the unfilled template of the entry's URL `key`: the first alternative that has all its settings, else
+        the entry's own. Empty if the entry has none.
+        """
         own = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
         return chosen(self.provider, key, own, self.config) or ""
 
     def with_secrets(
         self, call: ProviderCall, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()
     ) -> ProviderCall:
-        """Return `call` with the client certificate, and with the secrets to mask if the answer quotes them."""
+        """Return `call` with the client certificate, and with the secrets to mask if the response quotes them."""
         known = (*call.secrets, *(secret.reveal() for secret in secrets))
         return replace(call, identity=identity, secrets=known)
 
@@ -276,8 +281,12 @@ class AuthContext:
         return texts(templates, self.values(credential), moment=moment)
 
     def json(self, value: Any, credential: Mapping[str, Secret], moment: Moment) -> Any:
-        """Return a JSON body of the entry, filled in, without members that lack a value."""
-        return filled_json(value, revealed(self.values(credential)), moment)
+        """Return a JSON body of the entry, filled in, without members that lack a value. Raises InvalidRequest if a
+        value cannot be used."""
+        try:
+            return filled_json(value, revealed(self.values(credential)), moment)
+        except BadValue as fault:
+            raise InvalidRequest("unresolved_setting", f"A value in the request's body {fault.why}.") from fault
 
     def has_client(self, held: Mapping[str, Any]) -> bool:
         """Return whether `client` would find a client for this credential."""
@@ -328,7 +337,8 @@ class AuthContext:
         return key
 
     def _known_client(self) -> OAuthClient | None:
-        """Return the client for ``${clientId}`` and ``${clientSecret}``; with its secret only if the provider may receive it."""
+        """Return the client for ``${clientId}`` and ``${clientSecret}``; with its secret only if the provider may
+        receive it."""
         if self.registered is not None:
             return self.registered
         if not self.integration.client_id:

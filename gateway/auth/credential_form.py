@@ -16,7 +16,8 @@ from gateway.timestamps import moment
 
 
 def member_values(held: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str, Secret]:
-    """Return every text and number in `held`, at any depth, as ``credentials.name``; names in `bare` also without the prefix."""
+    """Return every text and number in `held`, at any depth, as ``credentials.name``; names in `bare` also without the
+    prefix."""
     flat = {name: Secret(text) for name, text in flat_values(held).items() if name != "type"}
     found = {f"credentials.{name}": secret for name, secret in flat.items()}
     return found | {name: flat[name] for name in bare if name in flat}
@@ -44,7 +45,8 @@ TYPED_LIMIT: Final = 16_384
 
 
 class CredentialForm:
-    """A reader for a JSON object of fields. Each method records the field it reads and any error; `finish` raises all errors."""
+    """A reader for a JSON object of fields. Each method records the field it reads and any error; `finish` raises all
+    errors."""
 
     def __init__(self, fields: Mapping[str, Any], types: Sequence[str], path: Sequence[str] = ("credentials",)) -> None:
         """`types`: the allowed values of the member ``type``."""
@@ -88,8 +90,8 @@ class CredentialForm:
     def given(self, name: str, setting: Setting, *, limit: int = TYPED_LIMIT) -> Any:
         """Return a field that the entry declares: a text that matches its setting, or the default if it is absent.
 
-        A dot in `name` is either part of the field's name or a path into an object. A text without a pattern may contain
-        line breaks, as PEM keys do.
+        A dot in `name` is either part of the field's name or a path into an object. A text without a pattern may
+        contain line breaks, as PEM keys do.
         """
         self._read |= {name, name.partition(".")[0]}
         value = dig(dict(self._fields), name)

@@ -16,13 +16,14 @@ from gateway.oauth.token_responses import TokenRefused
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# The app's token is refreshed every hour; the end user's token is refreshed with it if it expires before the next refresh.
+# The app's token is refreshed every hour; the end user's token is refreshed with it if it expires before the next
+# refresh.
 SOON: Final = timedelta(minutes=70)
 
 
 class Custom(OAuth2):
-    """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id", "user": {…}}``. Requests carry
-    the app's token. `user` is the end user's grant in OAUTH2's format; templates use
+    """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id", "user": {…}}``. Requests
+    carry the app's token. `user` is the end user's grant in OAUTH2's format; templates use
     ``${credentials.user.access_token}``. Until the app is installed, only this grant is stored.
     """
 
@@ -43,13 +44,12 @@ class Custom(OAuth2):
         check_key(context)
         return (yield from super().start_consent(with_link(context), wish))
 
-    def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
-        return super().has_provider_response(context, query)
-
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        """Exchange the end user's grant first: it proves that the person who names the installation can sign in."""
+        """Exchange the end user's grant first: it proves that the person who names the installation can sign in, not
+        that this person can access the installation.
+        """
         user = yield from super().finish_consent(context, kept, query)
         held = {**user.held, "type": "OAUTH2"}
         if not query.get(INSTALLATION):

@@ -16,8 +16,8 @@ from gateway.oauth.authorize import with_params
 
 
 class InstallPlugin(Basic, GrantingMode):
-    """Stored as BASIC, with the integration's `client_id` and `client_secret`: the plugin's identifier and key. The gateway
-    sends the end user to `app_link` and stores the callback's data about the installation as settings.
+    """Stored as BASIC, with the integration's `client_id` and `client_secret`: the plugin's identifier and key. The
+    gateway sends the end user to `app_link` and stores the callback's data about the installation as settings.
     """
 
     name = "INSTALL_PLUGIN"

@@ -12,6 +12,7 @@ from gateway.auth.pasted_keys import BadKey, signing_key
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Jwt
 from gateway.catalog.render import Moment, Unresolved, render_text
+from gateway.catalog.value import BadValue
 from gateway.oauth.token_responses import TokenRefused
 from gateway.secret import Secret
 from gateway.timestamps import iso
@@ -22,18 +23,20 @@ from gateway.timestamps import iso
 def signed(spec: Jwt, context: AuthContext, credential: Mapping[str, Secret], now: datetime) -> tuple[Secret, datetime]:
     """Return the signed token and its expiry. Claims that lack a value are left out.
 
-    Raises TokenRefused if the key is unusable; only the person who gave the key can fix that.
+    Raises TokenRefused if the key is missing or unusable; only the person who gave the key can fix that.
     """
     known = revealed(context.values(credential))
     moment = Moment(now)
-    header = {"alg": "RS256", **filled_json(spec.header, known, moment)}
     issued = int(now.timestamp())
     ends = issued + spec.lifetime_s
-    claims = {**filled_json(spec.claims, known, moment), "iat": issued, "exp": ends}
     try:
+        header = {"alg": "RS256", **filled_json(spec.header, known, moment)}
+        claims = {**filled_json(spec.claims, known, moment), "iat": issued, "exp": ends}
         key = render_text(spec.key, known, moment=moment, breaks=True)
+    except BadValue as fault:  # from a function in a claim, such as the fingerprint of a key
+        raise TokenRefused("invalid_key", f"a value that the token needs {fault.why}") from fault
     except Unresolved as fault:
-        raise TokenRefused("invalid_key", f"the key that signs is missing: {', '.join(fault.names)}") from fault
+        raise TokenRefused("invalid_key", f"the signing key is missing: {', '.join(fault.names)}") from fault
     token = sign(header, claims, key, spec.key_encoding)
     return token, now.replace(microsecond=0) + timedelta(seconds=spec.lifetime_s)
 
@@ -52,7 +55,7 @@ def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encodin
         )
     except BadKey as fault:
         raise TokenRefused("invalid_key", str(fault)) from fault
-    except (JoseError, ValueError, TypeError) as fault:
+    except (JoseError, ValueError, TypeError, KeyError) as fault:  # KeyError: a curve that JWS does not know
         raise TokenRefused("invalid_key", f"the token could not be signed with {alg[:20]}: {fault}") from fault
     return Secret(made)
 
@@ -64,7 +67,8 @@ OURS: Final = ("token", "expires_at")
 
 
 class JwtMode(TokenExchangeMode):
-    """Stored as ``{"type": "JWT", <fields of the entry>, "token", "expires_at"}``. The mode sends no request to the provider."""
+    """Stored as ``{"type": "JWT", <fields of the entry>, "token", "expires_at"}``. The mode sends no request to the
+    provider."""
 
     name = "JWT"
 
@@ -77,7 +81,7 @@ class JwtMode(TokenExchangeMode):
     def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         yield from ()
         if context.provider.jwt is None:
-            raise TokenRefused("invalid_key", f"the entry of '{context.provider.name}' does not say what to sign")
+            raise TokenRefused("invalid_key", f"the catalog entry '{context.provider.name}' has no jwt")
         typed = {name: value for name, value in held.items() if name not in OURS}
         token, ends = signed(context.provider.jwt, context, typed_values(typed), clock.now())
         return {**typed, "token": token.reveal(), "expires_at": iso(ends)}

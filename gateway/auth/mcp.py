@@ -1,7 +1,8 @@
 """MCP_OAUTH2 and MCP_OAUTH2_GENERIC: OAuth 2.0 for MCP servers, whose client may register itself.
 
 Both are OAUTH2 with an entry that this module completes: by client registration and, for MCP_OAUTH2_GENERIC, by
-discovery. The result is fixed in the flow and stored with the credential, so that a refresh uses the same token endpoint.
+discovery. The result is fixed in the flow and stored with the credential, so that a refresh uses the same token
+endpoint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +21,11 @@ from gateway.oauth.token_responses import TokenRefused
 from gateway.secret import Secret
 
 # ── How a client that was not registered by hand gets its ID: by a registration request (RFC 7591), or the ID is the
-# address of the gateway's metadata document.
+# URL of the gateway's metadata document.
 
 NAME: Final = "Integration gateway"
-# RFC 7591 §2 names ▸ the catalog's names, preferred first. A public client with PKCE has no secret to lose. Servers built
-# with the MCP Python SDK read the client ID only from the body, where client_secret_post puts it.
+# RFC 7591 §2 names ▸ the catalog's names, preferred first. A public client with PKCE has no secret to lose. Servers
+# built with the MCP Python SDK read the client ID only from the body, where client_secret_post puts it.
 METHODS: Final[Mapping[str, str]] = {"none": "none", "client_secret_post": "body", "client_secret_basic": "basic"}
 SPELLED: Final[Mapping[str, str]] = {spelling: method for method, spelling in METHODS.items()}
 
@@ -39,14 +40,14 @@ class Registered:
 
 
 def document_url(context: AuthContext) -> str:
-    """Return the address that serves `metadata_document`; this address is the client ID."""
+    """Return the URL that serves `metadata_document`; this URL is the client ID."""
     integration = context.integration
     place = f"{quote(integration.environment, safe='')}/{quote(integration.integration_id, safe='')}"
     return f"{context.public_url}/oauth/client-metadata/{place}"
 
 
 def metadata_document(context: AuthContext) -> dict[str, Any]:
-    """Return the gateway's client metadata; servers read it at the address that is the client ID."""
+    """Return the gateway's client metadata; servers read it at the URL that is the client ID."""
     return {"client_id": document_url(context), **_metadata(context, "none"), "client_uri": context.public_url}
 
 
@@ -62,7 +63,8 @@ def _metadata(context: AuthContext, auth_method: str) -> dict[str, Any]:
 
 
 def secret_method(context: AuthContext, methods: Sequence[str] | None) -> str:
-    """Return how a client with a secret authenticates: as the entry says, else as the server supports, else ``body``."""
+    """Return how a client with a secret authenticates: as the entry says, else as the server supports, else
+    ``body``."""
     offered = (SPELLED[one] for one in ("body", "basic"))
     supported = next((METHODS[one] for one in offered if methods is None or one in methods), "body")
     return context.provider.token_request_auth_method or supported
@@ -71,24 +73,25 @@ def secret_method(context: AuthContext, methods: Sequence[str] | None) -> str:
 def registered(
     context: AuthContext, url: str, methods: Sequence[str] | None, scopes: Sequence[str]
 ) -> Dialogue[Registered]:
-    """Register a new client at the server (RFC 7591 §3). `methods`: authentication methods of the server, None if unknown.
+    """Register a new client at the server (RFC 7591 §3). `methods`: authentication methods of the server, None if
+    unknown.
 
-    The entry's `token_request_auth_method` decides the method. Without it the server's answer decides, and may name another
-    method than the requested one. Raises TokenRefused if the server does not register the client.
+    The entry's `token_request_auth_method` decides the method. Without it the server's response decides, and may name
+    another method than the requested one. Raises TokenRefused if the server does not register the client.
     """
     chosen = context.provider.token_request_auth_method
     supported = (method for method in METHODS if methods is None or method in methods)
     wanted = SPELLED.get(chosen or "") or next(supported, "client_secret_basic")
-    asked: dict[str, Any] = {**_metadata(context, wanted), **({"scope": " ".join(scopes)} if scopes else {})}
-    reply = yield encoded("POST", url, {"Accept": "application/json"}, asked, "json")
+    metadata: dict[str, Any] = {**_metadata(context, wanted), **({"scope": " ".join(scopes)} if scopes else {})}
+    reply = yield encoded("POST", url, {"Accept": "application/json"}, metadata, "json")
     response = accepted_response(reply)
     client_id, secret = response.get("client_id"), response.get("client_secret")
     if not isinstance(client_id, str) or not client_id:
-        raise TokenRefused("invalid_client", "its registration endpoint answered without a client_id")
+        raise TokenRefused("invalid_client", "its registration endpoint returned no client_id")
     secret = secret if isinstance(secret, str) and secret else None
     if secret is None:
         return Registered(client_id)
-    # If the answer has a client_secret but no token_endpoint_auth_method, use the method that we requested, else
+    # If the response has a client_secret but no token_endpoint_auth_method, use the method that we requested, else
     # client_secret_basic (RFC 7591 §2).
     assumed = wanted if wanted != "none" else "client_secret_basic"
     given = METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
@@ -96,7 +99,7 @@ def registered(
 
 
 class McpOAuth2(OAuth2):
-    """Stored in OAUTH2's format, with the registered client in ``config_override`` and the addresses of the authorization
+    """Stored in OAUTH2's format, with the registered client in ``config_override`` and the URLs of the authorization
     server in ``server``. Token requests name the MCP server as ``resource`` (RFC 8707).
     """
 
@@ -110,8 +113,8 @@ class McpOAuth2(OAuth2):
         wanted = wish if wish.scopes or context.scopes else replace(wish, scopes=server.scopes)
         wanted = replace(wanted, params={name: text for name, text in wanted.params.items() if name != "resource"})
         known = {"server": _kept(server, client.auth_method), "client": asdict(client)}
-        way = yield from super().start_consent(_completed(context, known), wanted)
-        return ConsentRedirect(way.url, {**way.kept, **known})
+        redirect = yield from super().start_consent(_completed(context, known), wanted)
+        return ConsentRedirect(redirect.url, {**redirect.kept, **known})
 
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
@@ -149,37 +152,37 @@ class McpOAuth2(OAuth2):
         )
 
     def _client(self, context: AuthContext, server: Server, wish: AuthorizationRequestInput) -> Dialogue[Registered]:
-        """Return the operator's client if configured, else one registered in the way the entry names or the server offers.
+        """Return the end user's own client if given, else the operator's client if configured, else a client registered
+        in the way that the entry names or the server offers.
 
-        The operator's secret is not stored in the flow: the callback reads it from the integration, and only for hosts
-        that may receive it.
+        The flow's ``client`` holds neither the end user's nor the operator's secret. The callback reads the operator's
+        secret from the integration, and only for hosts that may receive it.
         """
         integration = context.integration
-        way = context.provider.client_registration
+        registration = context.provider.client_registration
+        method = secret_method(context, server.auth_methods)
+        if own := wish.override.get("client_id"):
+            return Registered(own, None, method if wish.override.get("client_secret") else "none")
         if integration.client_id:
-            method = secret_method(context, server.auth_methods)
-            own = wish.override.get("client_id")
-            public = not own and (
-                not integration.client_secret or context.for_destinations(server.token_url).public_client()
-            )
+            public = not integration.client_secret or context.for_destinations(server.token_url).public_client()
             return Registered(integration.client_id, None, "none" if public else method)
         reachable = context.public_url.startswith("https://")
-        if way == "metadata_document" or (way is None and server.reads_documents and reachable):
+        if registration == "metadata_document" or (registration is None and server.reads_documents and reachable):
             return Registered(document_url(context))
-        if way in {None, "dynamic"} and server.registration_url:
+        if registration in {None, "dynamic"} and server.registration_url:
             scopes = context.scopes or server.scopes
             return (yield from registered(context, server.registration_url, server.auth_methods, scopes))
         raise InvalidRequest(
             "invalid_auth_mode",
-            f"{context.provider.display_name} does not support dynamic client registration. Register an OAuth client there "
-            f"with the callback URL {context.redirect_uri}, then set client_id of integration "
+            f"{context.provider.display_name} does not support dynamic client registration. Register an OAuth client "
+            f"there with the callback URL {context.redirect_uri}, then set client_id of integration "
             f"'{integration.integration_id}' in gateway.yaml.",
         )
 
 
 class McpOAuth2Generic(McpOAuth2):
-    """OAuth 2.0 for any MCP server. The entry's `proxy.base_url`, filled with the connection's settings, is the server's
-    address; discovery finds its authorization server (RFC 9728, RFC 8414).
+    """OAuth 2.0 for any MCP server. The entry's `proxy.base_url`, filled with the connection's settings, is the
+    server's URL; discovery finds its authorization server (RFC 9728, RFC 8414).
     """
 
     name = "MCP_OAUTH2_GENERIC"
@@ -189,7 +192,7 @@ class McpOAuth2Generic(McpOAuth2):
 
 
 def resource_of(context: AuthContext) -> str:
-    """Return the MCP server's own address."""
+    """Return the MCP server's own URL, without a slash at the end."""
     return context.address(context.provider.proxy.base_url).rstrip("/")
 
 
@@ -200,7 +203,7 @@ def _kept(server: Server, auth_method: str) -> dict[str, Any]:
 
 
 def _completed(context: AuthContext, known: Mapping[str, Any]) -> AuthContext:
-    """Return `context` with the addresses and the client of `known` in place of the entry's."""
+    """Return `context` with the URLs and the client of `known` in place of the entry's."""
     server = known["server"]
     resource = {"resource": server["resource"]}
     entry = context.provider
@@ -228,5 +231,6 @@ def _completed(context: AuthContext, known: Mapping[str, Any]) -> AuthContext:
 
 
 def _method(server: Mapping[str, Any]) -> str:
-    """Return how the client authenticates. Servers built with the MCP Python SDK need the ID in the body besides Basic."""
+    """Return how the client authenticates. Servers built with the MCP Python SDK need the ID in the body besides
+    Basic."""
     return BASIC_AND_ID if server["auth_method"] == "basic" else str(server["auth_method"])

@@ -1,7 +1,7 @@
 """Reads an MCP server's metadata: its authorization server (RFC 9728) and that server's endpoints (RFC 8414).
 
-The addresses come from a server, so each is checked before use: an absolute http or https URL without placeholders.
-Egress blocks addresses in private networks.
+The URLs come from a server, so each is checked before use: an absolute http or https URL without placeholders. Egress
+blocks hosts in private networks.
 """
 
 import json
@@ -18,7 +18,7 @@ from gateway.catalog.value import is_web_address
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import ProviderCall, Reply
 
-# A protected server answers a ping with 401; on an unprotected server a ping has no effect.
+# A protected server responds to a ping with 401; on an unprotected server a ping has no effect.
 PING: Final = json.dumps({"jsonrpc": "2.0", "id": "gateway", "method": "ping"}).encode()
 PING_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 DEFAULT_METHODS: Final = ("client_secret_basic",)  # the default if the metadata names none (RFC 8414 §2)
@@ -53,8 +53,9 @@ def discovered(url: str) -> Dialogue[Server]:
     scopes = scopes or tuple(_texts(resource.get("scopes_supported")))
     name = str(resource.get("resource") or url)
     if found is None:  # default endpoints of the MCP specification before RFC 9728
-        return Server(name, f"{issuer}/authorize", f"{issuer}/token", None, f"{issuer}/register", scopes=scopes)
-    endpoints = {key: _address(found.get(key)) for key in _ENDPOINTS}
+        base = issuer.rstrip("/")
+        return Server(name, f"{base}/authorize", f"{base}/token", None, f"{base}/register", scopes=scopes)
+    endpoints = {key: _checked_url(found.get(key)) for key in _ENDPOINTS}
     if not endpoints["authorization_endpoint"] or not endpoints["token_endpoint"]:
         raise TokenRefused("invalid_request", f"the metadata of {issuer} names no authorization and token endpoint")
     challenges = found.get("code_challenge_methods_supported")
@@ -78,7 +79,7 @@ _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_e
 
 
 def _challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
-    """Call the server without a token; return the address of its metadata and the scopes it requires (RFC 9728 §5.1)."""
+    """Call the server without a token; return the URL of its metadata and the scopes it requires (RFC 9728 §5.1)."""
     try:
         reply = yield ProviderCall(url, PING_HEADERS, PING)
     except TokenUnavailable:
@@ -87,18 +88,19 @@ def _challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
         return None, ()
     field_value = next((v for k, v in reply.headers.items() if k.lower() == "www-authenticate"), "")
     found = dict(_PARAMETER.findall(field_value))
-    return _address(found.get("resource_metadata")), tuple(found.get("scope", "").split())
+    return _checked_url(found.get("resource_metadata")), tuple(found.get("scope", "").split())
 
 
 def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
-    """Return the metadata of the protected resource at `url` (RFC 9728 §3), empty if none. Raises TokenRefused for another's."""
+    """Return the metadata of the protected resource at `url` (RFC 9728 §3), empty if none. Raises TokenRefused for
+    another's."""
     places = [hint] if hint else _well_known(url, "oauth-protected-resource")
     for place in places:
         found = yield from _json(place)
         if found is None:
             continue
-        named = _address(found.get("resource"))
-        if named is None or not _covers(named, url):
+        resource = _checked_url(found.get("resource"))
+        if resource is None or not _covers(resource, url):
             raise TokenRefused("invalid_request", f"the metadata at {place} is not that of {url}")
         return found
     return {}
@@ -106,8 +108,8 @@ def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
 
 def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
     """Return the authorization server's metadata (RFC 8414 §3), which must name the requested issuer (§3.3)."""
-    if _address(issuer) is None:
-        raise TokenRefused("invalid_request", "the metadata names an authorization server that is not an address")
+    if _checked_url(issuer) is None:
+        raise TokenRefused("invalid_request", "the metadata names an authorization server that is not a valid URL")
     places = [*_well_known(issuer, "oauth-authorization-server")[:1], *_well_known(issuer, "openid-configuration")[:1]]
     places.append(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     for place in dict.fromkeys(places):
@@ -135,7 +137,7 @@ def _json(url: str) -> Dialogue[Mapping[str, Any] | None]:
 
 
 def _well_known(url: str, name: str) -> list[str]:
-    """Return the well-known addresses to try: first with the URL's path after the name (both RFCs), then without it."""
+    """Return the well-known URLs to try: first with the URL's path after the name (both RFCs), then without it."""
     path = urlsplit(url).path.rstrip("/")
     root = f"{_origin(url)}/.well-known/{name}"
     return [root + path, root] if path else [root]
@@ -152,8 +154,9 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _address(value: object) -> str | None:
-    """Return `value` if it is a web address without placeholders, valid as an address in a catalog entry; else None."""
+def _checked_url(value: object) -> str | None:
+    """Return `value` if it is an http or https URL without placeholders, valid as a URL of a catalog entry; else
+    None."""
     if not isinstance(value, str) or len(value) >= 2048 or not is_web_address(value):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The interface of an auth mode. No I/O: a mode returns the requests to send and reads their replies.
+"""The interface of an auth mode. No I/O: a mode returns the requests to send and reads the responses.
 
 A mode of another package derives from `AuthMode`, or from `GrantingMode` if the end user consents at the provider. The
 package registers it with the entry point ``gateway.auth_modes``. Methods that are not abstract have a working default.
@@ -18,11 +18,11 @@ from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# ── Signs each request, for modes whose credential depends on the request's method, address or body.
+# ── Signs each request, for modes whose credential depends on the request's method, URL or body.
 
 
 class Signer(Protocol):
-    """Signs the request that is really sent. Each attempt is signed again, because a nonce and a time are valid once."""
+    """Signs the request as it is sent. Each attempt is signed again, because a nonce and a time are valid once."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -44,15 +44,15 @@ class Signer(Protocol):
 
 T = TypeVar("T")
 
-# A dialogue with the provider: a generator that yields requests, receives their replies and returns the result. It
-# raises TokenRefused after a final refusal and TokenUnavailable after a temporary failure. If no reply arrives, the
-# caller throws TokenUnavailable into the generator.
+# A dialogue with the provider: a generator that yields requests, receives the responses and returns the result. It
+# raises TokenRefused after a final refusal, TokenUnavailable after a temporary failure and InvalidRequest if a setting
+# is missing or wrong. If no response arrives, the caller throws TokenUnavailable into the generator.
 Dialogue: TypeAlias = Generator[ProviderCall, Reply, T]
 
 
 @dataclass(frozen=True, slots=True)
 class RevocableToken:
-    """A token that can be revoked at its provider. `hint`: the token type hint of RFC 7009 §2.1."""
+    """A token that can be revoked at its provider. `hint`: its ``token_type_hint`` (RFC 7009 §2.1)."""
 
     hint: str
     token: Secret
@@ -71,7 +71,8 @@ class TokenRevocation:
 class AuthMode(ABC):
     """A way to authenticate requests to a provider on behalf of an end user.
 
-    `held` is a credential as the JSON object of docs/compatibility.md#credentials: encrypted in the store, plain in memory.
+    `held` is a credential as the JSON object of docs/compatibility.md#credentials: encrypted in the store, plain in
+    memory.
     """
 
     name: ClassVar[str]
@@ -116,14 +117,16 @@ class AuthMode(ABC):
 
     @abstractmethod
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        """Return the values of the credential's placeholders in templates: ``accessToken``, ``apiKey``, ``username`` …"""
+        """Return the values of the credential's placeholders in templates: ``accessToken``, ``apiKey``, ``username``
+        …"""
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         """Return header templates for the credential, used if the entry's `proxy.headers` have no place for it."""
         return {}
 
     def signer(self, held: Mapping[str, Any], context: AuthContext) -> Signer | None:
-        """Return a signer if the credential must be computed for each request; None if fixed headers and query suffice."""
+        """Return a signer if the credential must be computed for each request; None if fixed headers and query
+        suffice."""
         return None
 
     def identity(self, held: Mapping[str, Any]) -> ClientIdentity | None:
@@ -136,8 +139,10 @@ class AuthMode(ABC):
         return ()
 
     def revocation(self, held: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
-        """Return the revocation request; None if the entry has no `revocation_url`. Raises InvalidRequest if a setting is
-        missing.
+        """Return how to revoke tokens; None if the entry has no `revocation_url`.
+
+        Raises InvalidRequest if a setting is missing or `revocation_url` may not receive the client's secret, and
+        TokenRefused if the client's key cannot sign.
         """
         if not context.provider.revocation_url:
             return None
@@ -147,8 +152,8 @@ class AuthMode(ABC):
 
     @staticmethod
     def client_at(url: str, held: Mapping[str, Any], context: AuthContext) -> OAuthClient | None:
-        """Return the client that revokes tokens at `url`; None if the call needs none. Raises InvalidRequest if `url` may
-        not receive the client's secret."""
+        """Return the client that revokes tokens at `url`; None if the call needs none. Raises InvalidRequest if `url`
+        may not receive the client's secret."""
         spec = context.provider.revocation
         if (spec is not None and spec.auth_method in {"bearer", "none"}) or not context.has_client(held):
             return None
@@ -157,10 +162,11 @@ class AuthMode(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationRequestInput:
-    """The input for starting an authorization. `params` come from the session and, if the session allows it, the browser.
+    """The input for starting an authorization. `params` come from the session and, if the session allows it, the
+    browser.
 
-    `scopes` None: the integration's scopes. `override`: the end user's own client (``client_id``, ``client_secret``), and
-    a ``refresh_token`` for providers that return none. `state` identifies the flow; the callback must return it.
+    `scopes` None: the integration's scopes. `override`: the end user's own client (``client_id``, ``client_secret``),
+    and a ``refresh_token`` for providers that return none. `state` identifies the flow; the callback must return it.
     """
 
     state: str
@@ -172,7 +178,8 @@ class AuthorizationRequestInput:
 
 @dataclass(frozen=True, slots=True)
 class ConsentRedirect:
-    """The consent page for the browser. `kept`: JSON that `finish_consent` receives; it is stored, never sent to the browser."""
+    """The URL of the consent page. `kept`: JSON that `finish_consent` receives; it is stored, never sent to the
+    browser."""
 
     url: str
     kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -209,28 +216,34 @@ class GrantingMode(AuthMode):
 
     @abstractmethod
     def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
-        """Return the page to send the browser to. Raises InvalidRequest if the integration or a setting does not allow it."""
+        """Return the URL to redirect the browser to. Raises InvalidRequest if the integration or a setting does not
+        allow it."""
 
     @abstractmethod
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
-        """Return whether the callback's query holds the provider's answer, success or error, which ends the flow."""
+        """Return whether the callback's query holds the provider's response, success or error, which ends the flow."""
 
     @abstractmethod
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        """Return the result of the callback. Raises InvalidRequest, with a text for the end user, if it failed."""
+        """Return the credential that the callback yields. `kept`: from `ConsentRedirect`. `query`: the callback's
+        query.
+
+        Raises InvalidRequest, with a text for the end user, if the authorization failed.
+        """
 
 
 # ── Modes whose credential is typed in once and then exchanged for tokens: no end user is needed for a refresh.
 
 
 class TokenExchangeMode(AuthMode):
-    """A mode that stores a token with ``expires_at`` and the credential to request the next token: it can always refresh."""
+    """A mode that stores a token with ``expires_at`` and the credential to request the next token: it can always
+    refresh."""
 
     brought: ClassVar[str | None] = None
-    """Name of the member that may hold an imported token; if it is given, no first token is requested. None: the gateway
-    always requests the first token."""
+    """Name of the credential's member that may hold an imported token. If it is given, the gateway requests no first
+    token. None: the gateway always requests the first token."""
 
     def complete(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         return dict(held) if self.brought and held.get(self.brought) else (yield from self.renew(held, context))

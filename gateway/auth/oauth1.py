@@ -66,7 +66,8 @@ class OAuth1Signer:
         if form.count("&") >= MOST_PARAMETERS:
             raise BodyTooLarge(
                 "body_too_large",
-                f"OAuth 1.0 signs each parameter of a form, and this one has more than {MOST_PARAMETERS}. Send it in parts.",
+                f"OAuth 1.0 signs each parameter of a form, and this one has more than {MOST_PARAMETERS}. Send it in "
+                "parts.",
             )
         value = authorization(self.keys, request.method, request.url, form)
         request.headers.popall("authorization", None)
@@ -85,8 +86,8 @@ def authorization(
 ) -> str:
     """Return the value of ``Authorization`` for a request to `url` with the parameters of its query and of `form`.
 
-    `extra`: further protocol parameters (``oauth_callback``, ``oauth_verifier``). Raises InvalidRequest if the key cannot
-    sign.
+    `extra`: further protocol parameters (``oauth_callback``, ``oauth_verifier``). Raises InvalidRequest if the key
+    cannot sign.
     """
     from oauthlib.oauth1.rfc5849 import parameters  # lazy, as below: few workers ever sign; it costs 2 MB per worker
 
@@ -149,12 +150,13 @@ def _signature(keys: OAuth1Keys, text: str) -> str:
 
 def _signed_by_rsa(private_key: str, text: str) -> str:
     """Sign with RSASSA-PKCS1-v1_5 and SHA-1 (RFC 5849 §3.4.3). oauthlib would need another JWT library for it."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
     try:
         key = private_key_in(pem(private_key))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, rsa.RSAPrivateKey):
         raise InvalidRequest(
@@ -213,7 +215,7 @@ class OAuth1(GrantingMode):
                 "changed; start again to allow it.",
             )
         if query.get("oauth_token") != kept["oauth_token"]:
-            raise InvalidRequest("invalid_state", "The answer belongs to another authorization. Start again.")
+            raise InvalidRequest("invalid_state", "The response belongs to another authorization. Start again.")
         at = context.for_destinations(context.url("token_url"))
         keys = keys_of(at, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
         response, _ = yield from self._request_credentials(
@@ -254,11 +256,12 @@ def keys_of(context: AuthContext, token: str | None = None, token_secret: Secret
 
 
 def read_credentials(reply: Reply) -> dict[str, str]:
-    """Return the form of RFC 5849 §2.1 and §2.3, which holds a token and its secret. Raises TokenRefused, TokenUnavailable."""
+    """Return the token, its secret and the other parameters of a response (RFC 5849 §2.1, §2.3). Raises TokenRefused,
+    TokenUnavailable."""
     if reply.status >= 500 or reply.status in {408, 429}:
-        raise TokenUnavailable(f"the token endpoint answered {reply.status}", retry_after(reply.headers))
+        raise TokenUnavailable(f"the token endpoint returned {reply.status}", retry_after(reply.headers))
     response = dict(parse_qsl(reply.body.decode("utf-8", "replace").strip(), keep_blank_values=True))
     if 200 <= reply.status < 300 and response.get("oauth_token") and "oauth_token_secret" in response:
         return response
     words = short(response.get("oauth_problem", "")) or refusal_text(reply)
-    raise TokenRefused("credentials_refused", f"it answered {reply.status}" + (f": {words}" if words else ""))
+    raise TokenRefused("credentials_refused", f"it returned {reply.status}" + (f": {words}" if words else ""))

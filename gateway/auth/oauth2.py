@@ -32,7 +32,7 @@ from gateway.secret import Secret
 from gateway.timestamps import iso, moment
 
 TOKEN_LIMIT: Final = 16_384
-# Members of an earlier step's answer that describe only that step's own token.
+# Members of an earlier step's response that describe only that step's own token.
 _OF_ONE_TOKEN: Final = frozenset({"access_token", "token_type", "expires_in", "expires_at"})
 
 
@@ -51,9 +51,8 @@ class OAuth2(GrantingMode):
         refresh = fields.token("refresh_token", limit=TOKEN_LIMIT, required=False)
         if refresh:
             held["refresh_token"] = refresh
-        ends = fields.moment("expires_at")
-        if ends is None and form.get("expires_in") is not None:
-            ends = fields.lifetime("expires_in", now)
+        stated, after_lifetime = fields.moment("expires_at"), fields.lifetime("expires_in", now)
+        ends = stated or after_lifetime
         if ends is not None:
             held["expires_at"] = iso(ends)
         override = fields.mapping("config_override", ("client_id", "client_secret"))
@@ -64,13 +63,13 @@ class OAuth2(GrantingMode):
         return held
 
     def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
-        """Return the authorization request of RFC 6749 §4.1.1 with PKCE (RFC 7636), and a nonce if an ID token is requested.
-        The token address is fixed now, for the callback (RFC 9700 §4.4).
+        """Return the authorization request of RFC 6749 §4.1.1 with PKCE (RFC 7636), and a nonce if an ID token is
+        requested. The token URL is fixed now, for the callback (RFC 9700 §4.4).
         """
         yield from ()
         provider = context.provider
         verifier = None if provider.disable_pkce else authorize.new_verifier()
-        address = context.url("authorization_url")
+        consent_url = context.url("authorization_url")
         extra = context.texts(provider.authorization_params)
         for name, value in wish.params.items():
             if value == "undefined":  # the Nango SDKs remove a parameter of the entry in this way
@@ -90,7 +89,7 @@ class OAuth2(GrantingMode):
             callback = with_params(callback, {"state": wish.state})
         url = authorization_url(
             provider,
-            address,
+            consent_url,
             client_id=context.client_id(wish.override),
             redirect_uri=callback,
             scopes=scopes,
@@ -99,10 +98,10 @@ class OAuth2(GrantingMode):
             params=extra,
         )
         token_url = context.url("token_url")
-        kept = {"address": address, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
+        kept = {"address": consent_url, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
         if in_redirect_uri:
             kept["redirect_uri"] = callback
-        # If the token address may not receive the integration's secret, the client is public: now and in every refresh.
+        # If the token URL may not receive the integration's secret, the client is public: now and in every refresh.
         own = {} if wish.override.get("client_id") else context.for_destinations(token_url).public_client()
         override = {**own, **wish.override}
         return ConsentRedirect(url, {**kept, "override": override} if override else kept)
@@ -113,7 +112,7 @@ class OAuth2(GrantingMode):
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        """Exchange the code (RFC 6749 §4.1.3) at the token address fixed in `start_consent`.
+        """Exchange the code (RFC 6749 §4.1.3) at the token URL fixed in `start_consent`.
 
         The issuer check of RFC 9207 comes first."""
         provider, to = context.provider, context.for_destinations(kept["token_url"])
@@ -129,53 +128,58 @@ class OAuth2(GrantingMode):
             params=to.texts(provider.token_params, {f"callback.{name}": Secret(text) for name, text in query.items()}),
             headers=to.texts(provider.token_headers),
         )
-        brought = kept.get("override") or {}
-        own = {name: text for name, text in brought.items() if name != "refresh_token"}
-        before = {"config_override": own, "refresh_token": brought.get("refresh_token")} if brought else None
+        override = kept.get("override") or {}
+        own = {name: text for name, text in override.items() if name != "refresh_token"}
+        before = {"config_override": own, "refresh_token": override.get("refresh_token")} if override else None
         response = self._read(provider, reply)
         if kept.get("nonce") and not authorize.nonce_acceptable(kept["nonce"], response):
             raise InvalidRequest(
                 "invalid_nonce",
                 f"The ID token of {provider.display_name} has the wrong nonce and was rejected. Start again.",
             )
-        response, asked_at = yield from self._later_steps(context, client, response, reply.asked_at)
+        own_client = client if override.get("client_id") else context.registered
+        steps_context = replace(context, registered=own_client)
+        response, asked_at = yield from self._later_steps(steps_context, client, response, reply.asked_at)
         held = self.granted(provider, response, asked_at, before)
         return Granted(held, captured_settings(provider, held["raw"], query))
 
     def _later_steps(
         self, context: AuthContext, client: OAuthClient, response: dict[str, Any], asked_at: datetime
     ) -> Dialogue[tuple[dict[str, Any], datetime]]:
-        """Return the answer to the last of the entry's `additional_steps`, and the time of its request. Members of earlier
-        answers are merged in, except those about their own token. `response`: the answer to the token request.
+        """Return the response to the last of the entry's `additional_steps`, and the time of its request. Members of
+        earlier responses are merged in, except those about their own token. `response`: the response to the token
+        request. `client`: the client whose secrets are masked; `context` decides which step gets the integration's
+        secret.
         """
         provider = context.provider
         steps, responses, at = provider.additional_steps or (), {"step1": response}, Moment(clock.now())
-        together = response
+        merged = response
         for number, step in enumerate(steps, start=2):
             known = step_values(responses)
             tokens = (one for name, one in known.items() if name.endswith("_token"))
             secrets = (*tokens, *map(Secret, client.secrets()))
-            reply = yield step_call(replace(context, registered=client), step.url, step, known, at, secrets=secrets)
+            reply = yield step_call(context, step.url, step, known, at, secrets=secrets)
             last = self._read(provider, reply) if number == len(steps) + 1 else accepted_response(reply)
             responses[f"step{number}"] = last
-            together = {**{name: value for name, value in together.items() if name not in _OF_ONE_TOKEN}, **last}
+            merged = {**{name: value for name, value in merged.items() if name not in _OF_ONE_TOKEN}, **last}
             asked_at = reply.asked_at
-        return together, asked_at
+        return merged, asked_at
 
     def granted(
         self,
         provider: Provider,
         response: Mapping[str, Any],
-        received: datetime,
+        asked_at: datetime,
         before: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the credential from a token answer. Without a new `refresh_token`, that of `before` stays (RFC 6749 §6)."""
+        """Return the credential from a token response. Without a new `refresh_token`, that of `before` stays (RFC 6749
+        §6)."""
         before = before or {}
         held: dict[str, Any] = {"type": self.types()[0], "access_token": response["access_token"]}
         refresh = response.get("refresh_token") or before.get("refresh_token")
         if refresh:
             held["refresh_token"] = refresh
-        ends = expires_at(provider, response, received)
+        ends = expires_at(provider, response, asked_at)
         if ends is not None:
             held["expires_at"] = iso(ends)
         if before.get("config_override"):
@@ -192,12 +196,12 @@ class OAuth2(GrantingMode):
     def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Refresh the token (RFC 6749 §6). Some providers instead exchange a valid access token for a new one."""
         provider = context.provider
-        itself = exchanges_itself(provider)
+        by_access_token = exchanges_itself(provider)
         wait_s = too_young_s(provider, held)
         if wait_s:
             raise TokenUnavailable(
-                f"{provider.display_name} refreshes a token only after a minimum age, which it reaches in {wait_s} s; no "
-                "request was sent",
+                f"{provider.display_name} refreshes a token only after a minimum age, which it reaches in {wait_s} s; "
+                "no request was sent",
                 wait_s,
             )
         url = context.url("refresh_url" if provider.refresh_url else "token_url")
@@ -206,11 +210,11 @@ class OAuth2(GrantingMode):
             provider,
             url,
             to.client(held.get("config_override")),
-            refresh_token=held["access_token" if itself else "refresh_token"],
+            refresh_token=held["access_token" if by_access_token else "refresh_token"],
             params=to.texts(provider.refresh_params or provider.token_params),
             headers=to.texts(provider.token_headers),
             method=(provider.refresh and provider.refresh.method) or "POST",
-            other_grant=itself,
+            other_grant=by_access_token,
         )
         return self.granted(provider, self._read(provider, reply), reply.asked_at, held)
 
@@ -251,9 +255,9 @@ def too_young_s(provider: Provider, held: Mapping[str, Any]) -> int:
     return math.ceil(left.total_seconds()) if now < ends and left > timedelta(0) else 0
 
 
-def check_response(provider: Provider, address: str, query: Mapping[str, str]) -> None:
+def check_response(provider: Provider, consent_url: str, query: Mapping[str, str]) -> None:
     """Raise InvalidRequest if the callback comes from another issuer, or reports an error (RFC 6749 §4.1.2.1)."""
-    if not issuer_accepted(provider, address, query.get("iss")):
+    if not issuer_accepted(provider, consent_url, query.get("iss")):
         raise InvalidRequest(
             "invalid_issuer",
             f"The response came from another issuer than {provider.display_name} and was rejected. Start again.",
@@ -267,15 +271,15 @@ def check_response(provider: Provider, address: str, query: Mapping[str, str]) -
 
 
 def captured_settings(provider: Provider, response: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that the entry takes from the token answer and from the callback's query."""
+    """Return the settings that the entry takes from the token response and from the callback's query."""
     found = {path: dig(response, path) for path in provider.token_response_metadata or ()}
     found |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
     return fit_for_settings(found)
 
 
 def fit_for_settings(found: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of `found` as texts. Left out are values that a setting may not have: objects, fractions, and text
-    that is empty, too long or not printable.
+    """Return the values of `found` as texts. Left out are values that a setting may not have: objects, fractions, and
+    text that is empty, too long or not printable.
     """
     texts = {
         name: str(value).lower() if isinstance(value, bool | int) else value

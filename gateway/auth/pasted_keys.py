@@ -26,7 +26,8 @@ class BadKey(ValueError):
 
 
 def pem(text: str) -> str:
-    """Return `text` with its PEM blocks in lines of 64 characters (RFC 7468 §2); forms and environment variables lose them."""
+    """Return `text` with its PEM blocks in lines of 64 characters (RFC 7468 §2); forms and environment variables lose
+    line breaks."""
     unfolded = text.replace("\\r", "").replace("\\n", "\n")
     return _PEM.sub(_rewrapped, unfolded).strip() + "\n"
 
@@ -46,7 +47,8 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
     `encoding`: format of the HMAC secret: ``utf8`` (also if None), ``hex`` or ``base64``. Raises BadKey.
     """
     if alg[:2] not in _KINDS:
-        raise BadKey(f"'{alg[:20]}' is not an algorithm that signs here")
+        raise BadKey(f"'{alg[:20]}' is not a supported signing algorithm")
+    from cryptography.exceptions import UnsupportedAlgorithm
     from joserfc import jwk
     from joserfc.errors import JoseError, SecurityWarning
 
@@ -60,7 +62,7 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
             if kind is jwk.OctKey:
                 return jwk.OctKey.import_key(hmac_secret(text, encoding))
             return kind.import_key(private_key_in(pem(text)))  # type: ignore[arg-type]  # of that kind, or refused
-    except (ValueError, TypeError, KeyError, JoseError) as fault:
+    except (ValueError, TypeError, KeyError, RecursionError, JoseError, UnsupportedAlgorithm) as fault:
         raise BadKey(f"the private key cannot be read as one for {alg}; paste it whole, as PEM or JWK") from fault
 
 
@@ -80,16 +82,17 @@ def hmac_secret(text: str, encoding: str | None) -> bytes:
 def check_identity(certificate: str, private_key: str) -> None:
     """Raise BadKey unless `private_key` is the private key of `certificate` (RFC 8705 §2)."""
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
-        shown = x509.load_pem_x509_certificates(certificate.encode())[0]
-    except (ValueError, IndexError) as fault:
+        public_key = x509.load_pem_x509_certificates(certificate.encode())[0].public_key()
+    except (ValueError, IndexError, UnsupportedAlgorithm) as fault:
         raise BadKey("the client certificate cannot be read; paste it whole, as PEM") from fault
     try:
         key = private_key_in(private_key)
-    except (ValueError, TypeError) as fault:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as fault:
         raise BadKey("the client's private key cannot be read; paste it whole, as PEM without a passphrase") from fault
-    if shown.public_key() != key.public_key():
+    if public_key != key.public_key():
         raise BadKey("the client certificate and the private key do not belong together")
 
 
@@ -108,7 +111,7 @@ def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, 
     given = {name: fields.text(name, limit=TYPED_LIMIT, required=False) for name in (CERTIFICATE, PRIVATE_KEY)}
     certificate, key = given[CERTIFICATE], given[PRIVATE_KEY]
     if provider.require_client_certificate and not (certificate and key):
-        fields.fault(CERTIFICATE, f"This provider is reached by mutual TLS only: give {CERTIFICATE} and {PRIVATE_KEY}.")
+        fields.fault(CERTIFICATE, f"This provider requires mutual TLS: give {CERTIFICATE} and {PRIVATE_KEY}.")
     elif certificate:
         given = {CERTIFICATE: pem(certificate), PRIVATE_KEY: pem(key)}
         try:

@@ -1,4 +1,4 @@
-"""Reads a provider's answers: makes their texts safe to show, and interprets the answer to a login request."""
+"""Reads a provider's responses: makes their texts safe to show, and interprets the response to a login request."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,8 @@ def short(words: str) -> str:
 def refusal_text(reply: Reply) -> str:
     """Return the error text of a refusal: the usual members of a JSON object, else the beginning of the text.
 
-    Empty for an HTML page or an empty body. The text may quote sent secrets: the caller must use `provider_call.scrubbed`.
+    Empty for an HTML page or an empty body. The text may quote sent secrets: the caller must use
+    `provider_call.scrubbed`.
     """
     text = reply.body[:65536].decode("utf-8", "replace")
     try:
@@ -70,45 +71,48 @@ def _messages(response: Any, depth: int) -> Iterator[str]:
                 return
 
 
-# ── Reads the answer to a login request that uses no OAuth error codes.
+# ── Reads the response to a login request that uses no OAuth error codes.
 
 PASSING: Final = frozenset({408, 425, 429})
 
 
 def accepted_response(reply: Reply) -> dict[str, Any]:
-    """Return the answer of a successful login. Raises TokenUnavailable for temporary errors, TokenRefused for other 3xx/4xx.
+    """Return the response to a successful login. Raises TokenUnavailable for temporary errors, TokenRefused for other
+    3xx and 4xx.
 
     When passwords or keys are exchanged, a 4xx means that they or the tenant are wrong, whatever its text says.
     """
     if reply.status >= 500 or reply.status in PASSING or not 200 <= reply.status < 500:
-        raise TokenUnavailable(f"the token endpoint answered {reply.status}", retry_after(reply.headers))
+        raise TokenUnavailable(f"the token endpoint returned {reply.status}", retry_after(reply.headers))
     if reply.status >= 300:
         words = refusal_text(reply)
-        raise TokenRefused("credentials_refused", f"it answered {reply.status}" + (f": {words}" if words else ""))
+        raise TokenRefused("credentials_refused", f"it returned {reply.status}" + (f": {words}" if words else ""))
     response = parse_object(reply.headers, reply.body)
     if response is None:
-        raise TokenUnavailable(f"the token endpoint answered {reply.status} with a body that is not a JSON object")
+        raise TokenUnavailable(f"the token endpoint returned {reply.status} with a body that is not a JSON object")
     return response
 
 
 def token_at(response: dict[str, Any], paths: Sequence[str]) -> str:
-    """Return the token at the first of `paths` that has one. Raises TokenRefused with the answer's error text if none has."""
+    """Return the token at the first of `paths` that has one. Raises TokenRefused with the response's error text if none
+    has."""
     token = next((found for path in paths if isinstance(found := dig(response, path), str) and found), None)
     if token is None:
         words = refusal_text(Reply(200, {}, json.dumps(response).encode(), datetime.now(UTC)))
-        raise TokenRefused("credentials_refused", f"its answer holds no {paths[0]}" + (f": {words}" if words else ""))
+        raise TokenRefused("credentials_refused", f"its response has no {paths[0]}" + (f": {words}" if words else ""))
     if not fits_header(token):
-        raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")
+        raise TokenUnavailable("the token endpoint returned a token with characters that no token may have")
     return token
 
 
 def jwt_ends_at(token: str) -> datetime | None:
-    """Return the ``exp`` of a token that is a JWT (RFC 7519 §4.1.4). Not verified: the provider issued it to the gateway."""
+    """Return the ``exp`` of a token that is a JWT (RFC 7519 §4.1.4). Not verified: the provider issued it to the
+    gateway."""
     ends = positive_seconds(jwt_claims(token).get("exp"))
     return datetime.fromtimestamp(ends, UTC) if ends is not None and ends < 32_503_680_000 else None
 
 
 def token_paths(provider: Provider, default: str) -> tuple[str, ...]:
-    """Return the paths of the token in an answer: the entry's path, else `default`."""
+    """Return the paths of the token in a response: the entry's path, else `default`."""
     places = provider.token_response
     return (places.token_path,) if places and places.token_path else (default,)

@@ -27,8 +27,8 @@ def request_values(method: str, url: str, *, content_type: str = "", body: bytes
     """Return the values ``method``, ``host`` (with a port unless it is the default), ``path``, ``params`` (the query),
     ``endpoint`` (path and query), ``contentType``, ``urlCanonicalParams`` and ``bodyCanonicalParams``.
 
-    `url`: the final, percent-encoded URL; all values except the canonical parameters quote it unchanged. `body`: the whole
-    body, if known. Its canonical parameters are the members of a form or a JSON object; empty for any other body.
+    `url`: the final, percent-encoded URL; all values except the canonical parameters quote it unchanged. `body`: the
+    whole body, if known. Its canonical parameters are the members of a form or a JSON object; empty for any other body.
     """
     parts = urlsplit(url)
     path = parts.path or "/"
@@ -78,7 +78,8 @@ WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplates:
-    """A signer that fills templates. `headers`, `query`: templates by name, header names lower-case. `known`: further values.
+    """A signer that fills templates. `headers`, `query`: templates by name, header names lower-case. `known`: further
+    values.
 
     Every template replaces the caller's value, even one without a credential, because another template may sign it.
     """
@@ -146,3 +147,8 @@ def _rendered(name: str, template: str, known: Mapping[str, str], moment: Moment
         ) from fault
     except BadValue as fault:
         raise InvalidRequest("unresolved_setting", f"The value for '{name}' cannot be sent: {fault.why}.") from fault
+    except UnicodeEncodeError as fault:  # only Content-Type may have such bytes
+        raise InvalidRequest(
+            "unresolved_setting",
+            f"The value for '{name}' cannot be computed: the request's Content-Type has bytes that are not UTF-8.",
+        ) from fault

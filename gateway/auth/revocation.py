@@ -23,9 +23,10 @@ GONE: Final = frozenset({"invalid_token", "token_not_found", "token_revoked", "t
 class RevocationOutcome:
     """The result of revoking one token at its provider.
 
-    ``revoked``: the provider revoked it; ``already_invalid``: the provider no longer knew it; ``unsupported``: the provider
-    does not revoke this kind of token; ``not_offered``: it has no revocation call; ``failed``: it refused;
-    ``unavailable``: it could not be reached.
+    ``revoked``: the provider revoked it; ``already_invalid``: the provider no longer knew it; ``unsupported``: the
+    provider does not revoke this kind of token; ``not_offered``: the entry has no revocation call; ``failed``: the
+    provider refused; ``unavailable``: the provider was not reachable or returned a temporary error. `token`: the
+    token's type hint, or ``credential`` if no call could be made. `detail`: the provider's text, with secrets masked.
     """
 
     token: str
@@ -41,13 +42,15 @@ class RevocationOutcome:
 def revocable(context: AuthContext, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
     """Return the tokens that the entry's call can revoke, or all `tokens` if the credential has none of that kind."""
     spec = context.provider.revocation or STANDARD
-    return [one for one in tokens if spec.tokens in {None, "both", one.hint}] or list(tokens)
+    return [token for token in tokens if spec.tokens in {None, "both", token.hint}] or list(tokens)
 
 
 def revoke(
     context: AuthContext, how: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
 ) -> Dialogue[list[RevocationOutcome]]:
-    """Revoke `tokens` with one call each. Never raises: failures are reported in the outcomes."""
+    """Revoke `tokens` with one call each. `how` None: the provider has no revocation call. A provider's refusal is an
+    outcome, not an error. Raises InvalidRequest if a value of the connection cannot be sent.
+    """
     outcomes = []
     for token in tokens:
         if how is None:
@@ -92,7 +95,7 @@ def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> Revocat
     if 200 <= reply.status < 300 and not refused:
         return RevocationOutcome(token.hint, "revoked")
     words = call.scrubbed(refusal_text(reply))
-    detail = f"it answered {reply.status}" + (f": {words}" if words else "")
+    detail = f"it returned {reply.status}" + (f": {words}" if words else "")
     if code in GONE or reply.status in {404, 410}:
         return RevocationOutcome(token.hint, "already_invalid", detail)
     if code == "unsupported_token_type":

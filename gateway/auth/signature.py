@@ -1,4 +1,7 @@
-"""SIGNATURE: a token made from user name and password, used once (WS-Security UsernameToken Profile 1.1 §3.1, "WSSE")."""
+"""SIGNATURE: a token made from user name and password, used once.
+
+Its format is the UsernameToken Profile 1.1 §3.1 of WS-Security ("WSSE").
+"""
 
 import base64
 import hashlib
@@ -37,7 +40,11 @@ class SignatureMode(TokenExchangeMode):
         more = fields.declared(provider.credentials)
         fields.finish("token", "expires_at")
         if not username.isprintable() or '"' in username or not username.isascii():
-            issue = Issue("invalid_format", "A user name cannot hold quotes here.", ("credentials", "username"))
+            issue = Issue(
+                "invalid_format",
+                "A user name may have only printable ASCII characters and no quotes.",
+                ("credentials", "username"),
+            )
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
         return {"type": self.name, "username": username, "password": password, **more}
 

@@ -1,4 +1,4 @@
-"""Builds the sequence of requests that together produce a token; later requests may use parts of earlier answers."""
+"""Builds the sequence of requests that together produce a token; later requests may use parts of earlier responses."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,8 +22,8 @@ def step_call(
     identity: ClientIdentity | None = None,
     secrets: Iterable[Secret] = (),
 ) -> ProviderCall:
-    """Return the request of `step`. `template`: its address. `known`: values for its templates besides the settings.
-    `secrets`: values to mask in the provider's answer. Raises InvalidRequest if a setting is missing.
+    """Return the request of `step`. `template`: its URL. `known`: values for its templates besides the settings.
+    `secrets`: values to mask in the provider's response. Raises InvalidRequest if a setting is missing.
     """
     url = context.address(template, known)
     context = context.for_destinations(url)
@@ -38,5 +38,5 @@ def step_call(
 
 
 def step_values(responses: Mapping[str, Any]) -> dict[str, Secret]:
-    """Return the values for ``${stepN.path}``. `responses`: the answers by ``stepN``."""
+    """Return the values for ``${stepN.path}``. `responses`: the response of each step by ``stepN``."""
     return {name: Secret(text) for name, text in flat_values(responses).items()}

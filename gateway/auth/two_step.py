@@ -1,7 +1,8 @@
 """TWO_STEP: the end user's typed credential is exchanged for a token, in one or more requests.
 
-The token request is step 1; `additional_steps` start at step 2. Each step may use earlier answers as ``${stepN.path}``,
-and the last answer holds the token. ``${jwt}`` is the assertion that the entry's `jwt` describes (RFC 7523).
+The token request is step 1; `additional_steps` start at step 2. Each step may use earlier responses as
+``${stepN.path}``, and the last response has the token. ``${jwt}`` is the assertion that the entry's `jwt` describes
+(RFC 7523).
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,8 @@ OURS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
 
 class TwoStep(TokenExchangeMode):
     """Stored as ``{"type": "TWO_STEP", <fields of the entry>, "assertionOption"?, "token", "refresh_token"?,
-    "expires_at"?, "raw"}``; `raw` is the answer that held the token.
+    "expires_at"?, "raw", "steps"?}``; `raw` is the response that had the token. `steps` has the responses of several
+    steps, and after a refresh also that of a single step, updated by the response to the refresh.
     """
 
     name = "TWO_STEP"
@@ -56,7 +58,8 @@ class TwoStep(TokenExchangeMode):
         return dict(held) if held.get("token") else (yield from self._signed_in(held, context))
 
     def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Refresh with the refresh token if the entry has a `refresh_url`; without either, or if refused, log in again."""
+        """Refresh with the refresh token if the entry has a `refresh_url`; without either, or if refused, log in
+        again."""
         if context.provider.refresh_url and held.get("refresh_token"):
             try:
                 return (yield from self._refreshed(held, context))
@@ -65,8 +68,8 @@ class TwoStep(TokenExchangeMode):
         return (yield from self._signed_in(held, context))
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        responses = held.get("steps") or {"step1": held.get("raw") or {}}  # after a single request only `raw` is kept
-        return {**typed_values(held, held.get("token")), **_assertion_options(held), **step_values(responses)}
+        values = step_values(_responses(held))
+        return {**typed_values(held, held.get("token")), **_assertion_options(held), **values}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
@@ -88,7 +91,7 @@ class TwoStep(TokenExchangeMode):
         )
         responses: dict[str, Any] = {}
         for number, step in enumerate((first, *(provider.additional_steps or ())), start=1):
-            template = _address(context, step, first=number == 1)
+            template = _url_template(context, step, first=number == 1)
             so_far = {**known, **step_values(responses)}
             identity = self.identity(typed)
             reply = yield step_call(context, template, step, so_far, at, identity=identity, secrets=so_far.values())
@@ -107,9 +110,13 @@ class TwoStep(TokenExchangeMode):
             headers=provider.token_headers,
         )
         at = Moment(clock.now())
-        address, identity = provider.refresh_url or "", self.identity(held)
-        reply = yield step_call(context, address, step, known, at, identity=identity, secrets=known.values())
-        return {**held, **self._read(provider, accepted_response(reply), reply.asked_at)}
+        template, identity = provider.refresh_url or "", self.identity(held)
+        reply = yield step_call(context, template, step, known, at, identity=identity, secrets=known.values())
+        response = accepted_response(reply)
+        steps = dict(_responses(held))
+        last = f"step{len(steps)}"
+        steps[last] = {**steps[last], **response}  # templates may use members that only the login returned
+        return {**held, **self._read(provider, response, reply.asked_at), "steps": steps}
 
     @staticmethod
     def _read(provider: Provider, response: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
@@ -123,11 +130,16 @@ class TwoStep(TokenExchangeMode):
         return {name: value for name, value in read.items() if value is not None}
 
 
+def _responses(held: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the responses by ``stepN``; a login of a single request stores only `raw`."""
+    return held.get("steps") or {"step1": held.get("raw") or {}}
+
+
 def _assertion_options(held: Mapping[str, Any]) -> dict[str, Secret]:
     """Return the values for ``${assertionOption.name}``."""
     options = flat_values(held.get("assertionOption") or {})
     return {f"assertionOption.{name}": Secret(text) for name, text in options.items()}
 
 
-def _address(context: AuthContext, step: Step, *, first: bool) -> str:
+def _url_template(context: AuthContext, step: Step, *, first: bool) -> str:
     return context.template("token_url") if first else step.url

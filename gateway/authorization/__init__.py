@@ -1,7 +1,7 @@
-"""How a connection comes to be: connect sessions, the way to the provider and back, results.
+"""How an end user connects: connect sessions, the redirect to the provider, the callback, the results.
 
-An application opens a session, a browser starts a flow, the provider redirects the browser to the callback, and the grant
-becomes a connection. Read in this order:
+An application opens a session, a browser starts a flow, the provider redirects the browser to the callback, and the
+grant becomes a connection. Read in this order:
 
     connect_sessions      what the application allows one end user to connect, and which settings it fixes
     fixed_settings        checks the fixed settings when the session is created
@@ -15,6 +15,6 @@ becomes a connection. Read in this order:
     return_address        the signed redirect to the application's `return_url`
     trusted_pages         which pages may embed the connect page and receive the redirect back
 
-Always true: a flow is used once, and only by the browser that started it. Everyone who waits gets the outcome before the
+Always true: a flow is used once, and only by the browser that started it. All waiters get the outcome before the
 browser does. The database holds no readable data of a flow.
 """

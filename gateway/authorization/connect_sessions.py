@@ -1,4 +1,4 @@
-"""Connect sessions: what a customer's back end allows one end user to connect, and which settings the user may choose."""
+"""Connect sessions: what an application allows one end user to connect, and which settings the user may choose."""
 
 import math
 import secrets
@@ -44,7 +44,7 @@ def check_offered(session: ConnectSession, integration_id: str) -> None:
         )
 
 
-def check_room(session: ConnectSession) -> None:
+def check_connection_limit(session: ConnectSession) -> None:
     """Raise Forbidden if the session has reached its maximum of connections, before the browser goes to a provider."""
     if session.used_up:
         raise session_used_up(session.max_connections)
@@ -78,8 +78,9 @@ class ConnectSessions:
     async def open(
         self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, by_provider: bool = False, **what: Any
     ) -> tuple[str, ConnectSession]:
-        """Create a session and return its token and the session. `what`: the other fields of ConnectSession. `by_provider`: a
-        provider's answer caused the session; such sessions may use only half of the key's limits. Raises TooManyRequests.
+        """Create a session and return its token and the session. `what`: the other fields of ConnectSession.
+        `by_provider`: a provider's response caused the session; such sessions may use only half of the key's limits.
+        Raises TooManyRequests.
         """
         limits = self._current.generation.config.connect
         share = 2 if by_provider else 1
@@ -136,7 +137,8 @@ class ConnectSessions:
         return session
 
     async def known(self, session_digest: str) -> ConnectSession | None:
-        """Return the session with that digest until it expires, for a caller that is authorized without the session's token."""
+        """Return the session with that digest until it expires, for a caller that is authorized without the session's
+        token."""
         return await self._store.sessions.get(session_digest, now=clock.now())
 
     async def end(self, session: ConnectSession) -> None:
@@ -157,11 +159,10 @@ def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooMan
 
 
 def connect_link(public_url: str, token: str) -> str:
-    """Return the link that the end user opens. A browser is redirected immediately to an address
-    without the token."""
+    """Return the link that the end user opens. A browser is redirected immediately to a URL without the token."""
     return f"{public_url}/connect?session_token={token}"
 
 
 def poll_url(public_url: str, session: ConnectSession) -> str:
-    """Return the address where the customer's back end reads the session's result with its key. It contains no token."""
+    """Return the URL where the customer's back end reads the session's result with its key. It contains no token."""
     return f"{public_url}/connect/sessions/{session.digest}"

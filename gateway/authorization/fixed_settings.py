@@ -1,5 +1,7 @@
-"""Checks the settings that a back end fixes for future connections, when it fixes them: later only the end user would see
-the error. Settings that the end user will enter may be missing."""
+"""Checks the settings that an application fixes for future connections, when it creates the connect session.
+
+Later, only the end user would see the error. Settings that the end user will enter may be missing.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -18,24 +20,24 @@ from gateway.egress.guard import Guard
 from gateway.errors import InvalidRequest, Issue
 
 SETTING: Final = "connectionConfig."
-STAND_IN: Final = "x"  # placeholder for a missing value; valid everywhere in an address except as a port
-OF_BROWSERS: Final = "authorization_url"  # only browsers open this address; the gateway sends no request to it
+STAND_IN: Final = "x"  # placeholder for a missing value; valid everywhere in a URL except as a port
+OF_BROWSERS: Final = "authorization_url"  # only browsers open this URL; the gateway sends no request to it
 
 
 def check_fixed_settings(context: AuthContext, guard: Guard, given: Mapping[str, Any], path: Sequence[str]) -> None:
     """Check the settings `given`, with names in any spelling. `context`: the integration's context, without settings.
 
-    Raises InvalidRequest if a setting breaks the entry's rules, is invalid in one of the entry's addresses, or names a host
+    Raises InvalidRequest if a setting breaks the entry's rules, is invalid in one of the entry's URLs, or names a host
     to which the integration or the gateway allows no requests.
     """
     config = accepted(context.provider, given, path)
     context = AuthContext(context.provider, context.integration, config, public_url=context.public_url)
     check_settings(context, path)
     for key in (*ADDRESSES, "proxy.base_url"):
-        _check_address(context, guard, key, path)
+        _check_url(context, guard, key, path)
 
 
-def _check_address(context: AuthContext, guard: Guard, key: str, path: Sequence[str]) -> None:
+def _check_url(context: AuthContext, guard: Guard, key: str, path: Sequence[str]) -> None:
     provider, template = context.provider, context.template(key)
     given = {name for name in context.config if f"{SETTING}{name}" in placeholders(template)}
     if not given:

@@ -1,15 +1,16 @@
 """The authorization of one end user at one provider: redirect to its page, callback to the gateway, once.
 
 `state` is 256 random bits, stored as a digest, valid for one use and ten minutes, and bound by a cookie to the browser
-that started the flow (RFC 9700 §4.7). The data for the callback (token address, PKCE verifier, settings) is fixed in the
-stored flow, so that nobody can replace it in between (RFC 9700 §4.4). The auth mode builds the requests to the provider.
+that started the flow (RFC 9700 §4.7). The data for the callback (token URL, PKCE verifier, settings) is fixed in the
+stored flow, so that nobody can replace it in between (RFC 9700 §4.4). The auth mode builds the requests to the
+provider.
 """
 
 import asyncio
 import secrets
 import uuid
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from gateway.auth import modes
 from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Granted, GrantingMode
 from gateway.auth.provider_responses import short
-from gateway.authorization.connect_sessions import check_offered, check_room, settings_of
+from gateway.authorization.connect_sessions import check_connection_limit, check_offered, settings_of
 from gateway.authorization.grants import Grants
 from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest, log_failure
 from gateway.authorization.results import (
@@ -66,8 +67,8 @@ from gateway.store import Store
 # stored encrypted in its own flow, which the same browser can use once within ten minutes.
 
 STATES: Final = ("state", "payload", "customField")  # OAuth's name, then names of providers without OAuth `state`
-ONCE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter must not be repeated
-NEITHER: Final = (
+NOT_REPEATABLE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter must not be repeated
+NO_CODE_OR_ERROR: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
     "its operator for help."
 )
@@ -82,7 +83,9 @@ def state_in(query: Mapping[str, str]) -> str:
     return next((query[name] for name in STATES if query.get(name)), "")
 
 
-def granting(provider: Provider, integration_id: str) -> GrantingMode:
+def granting_mode(provider: Provider, integration_id: str) -> GrantingMode:
+    """Return the provider's auth mode. Raises InvalidRequest if the end user does not consent at the provider in this
+    mode."""
     mode = modes()[provider.auth_mode]
     if not isinstance(mode, GrantingMode):
         raise InvalidRequest(
@@ -98,10 +101,10 @@ CONFIRMED_WITHIN: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationStart:
-    """The address for the browser, and the cookie that identifies the same browser at the callback. `flow`: the digest of
-    `state`; it identifies the flow to code that must not know `state`."""
+    """The URL to redirect the browser to, and the cookie that identifies the same browser at the callback. `flow`: the
+    digest of `state`; it identifies the flow to code that must not know `state`."""
 
-    url: str
+    url: str = field(repr=False)
     flow: str
     cookie_name: str
     cookie_value: Secret
@@ -140,15 +143,16 @@ class Flows:
         self._outcome_reporter = OutcomeReporter(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
-    async def ask(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> str:
-        """Check `asked` as `begin` does, without a request to the provider, and store it encrypted until the end user confirms.
+    async def ask(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> str:
+        """Check `options` as `begin` does, without a request to the provider, and store it encrypted until the end user
+        confirms.
 
         Returns a token for `stored_options`, valid for an hour but not longer than the session. Raises as `begin` does.
         """
         try:
-            await self._prepared(session, integration_id, asked)
+            await self._prepared(session, integration_id, options)
         except GatewayError as fault:
-            await self.refused(session, integration_id, asked.ws_client_id, fault, asked.request_id)
+            await self.refused(session, integration_id, options.ws_client_id, fault, options.request_id)
             raise
         token = secrets.token_urlsafe(32)
         await self._store.flows.add(
@@ -160,7 +164,7 @@ class Flows:
                 connection_id="",
                 session_digest=session.digest,
                 expires_at=min(session.expires_at, clock.now() + CONFIRMED_WITHIN),
-                details=asked,
+                details=options,
             )
         )
         return token
@@ -174,8 +178,8 @@ class Flows:
         return kept if isinstance(kept, FlowOptions) else None
 
     async def started_authorization(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return the integration and the provider's address of an authorization that this browser has started but not
-        finished."""
+        """Return the integration, and the URL at the provider, of an authorization that this browser has started but
+        not finished; None if there is none."""
         flow = await self._store.flows.get(flow_digest, now=clock.now())
         name = self.cookie_of(flow_digest)
         if flow is None or Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
@@ -187,20 +191,21 @@ class Flows:
         return flow_details(self._store.open(flow.details))
 
     def _pending(self, flow: Flow | None) -> PendingAuthorization | None:
-        """Return the pending authorization of the flow; None if the flow is unknown, or the end user has not confirmed it yet."""
+        """Return the pending authorization of the flow; None if the flow is unknown, or the end user has not confirmed
+        it yet."""
         kept = self._opened(flow) if flow is not None else None
         return kept if isinstance(kept, PendingAuthorization) else None
 
-    async def begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> AuthorizationStart:
+    async def begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
         """Start an authorization. A refusal is also reported to the window that waits for the outcome.
 
-        Raises NotFound; Forbidden if the session does not offer this integration or has reached its maximum of connections;
-        InvalidRequest for invalid settings.
+        Raises NotFound; Forbidden if the session does not offer this integration or has reached its maximum of
+        connections; InvalidRequest for invalid settings.
         """
         try:
-            return await self._begin(session, integration_id, asked)
+            return await self._begin(session, integration_id, options)
         except GatewayError as fault:
-            await self.refused(session, integration_id, asked.ws_client_id, fault, asked.request_id)
+            await self.refused(session, integration_id, options.ws_client_id, fault, options.request_id)
             raise
 
     async def refused(
@@ -211,8 +216,8 @@ class Flows:
         fault: GatewayError,
         request_id: str = "",
     ) -> None:
-        """Report to the waiting window that no authorization was started."""
-        said = log_failure(
+        """Report to the waiting window that no authorization was started, and log it."""
+        logged = log_failure(
             fault,
             environment=session.environment,
             integration=integration_id,
@@ -230,24 +235,24 @@ class Flows:
                 code=fault.code,
                 at=clock.now(),
             ),
-            said,
+            logged,
         )
 
-    async def _begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> AuthorizationStart:
-        ready = await self._prepared(session, integration_id, asked)
+    async def _begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
+        ready = await self._prepared(session, integration_id, options)
         defaults = session.defaults.get(integration_id, {})
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         wish = AuthorizationRequestInput(
             state=state,
             scopes=ready.scopes,
-            override=asked.override,
-            user_scope=defaults.get("user_scopes") or asked.user_scope,
+            override=options.override,
+            user_scope=defaults.get("user_scopes") or options.user_scope,
             params={
-                **without_protocol_params(asked.authorization_params),
+                **without_protocol_params(options.authorization_params, ready.provider.authorization_param_renames),
                 **(defaults.get("authorization_params") or {}),
             },
         )
-        way = await self._start_consent(ready.mode, ready.context, wish)
+        redirect = await self._start_consent(ready.mode, ready.context, wish)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(state),
@@ -260,34 +265,34 @@ class Flows:
                 details=PendingAuthorization(
                     provider=ready.provider.name,
                     mode=ready.mode.name,
-                    kept=way.kept,
-                    url=way.url,
+                    kept=redirect.kept,
+                    url=redirect.url,
                     config=ready.config,
                     given=ready.given,
                     end_user=session.end_user,
                     tags=session.tags,
                     webhook_url_override=session.webhook_url_override,
-                    client=client_digest(asked.ws_client_id),
-                    browser=asked.browser,
+                    client=client_digest(options.ws_client_id),
+                    browser=options.browser,
                     reconnects=session.reconnects,
                     pinned=session.pinned,
-                    lang=asked.lang,
+                    lang=options.lang,
                     limited=session.max_connections is not None,
                     code_challenge=session.code_challenge,
                 ),
             )
         )
-        return AuthorizationStart(way.url, digest(state), self.cookie_name(state), Secret(browser))
+        return AuthorizationStart(redirect.url, digest(state), self.cookie_name(state), Secret(browser))
 
-    async def _prepared(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> _Prepared:
+    async def _prepared(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> _Prepared:
         integration = self._current.generation.integrations.get(session.environment, integration_id)
         check_offered(session, integration_id)
-        check_room(session)
+        check_connection_limit(session)
         if fault := not_for_reconnect(session, integration_id):
             raise fault
         provider = self._creator.provider_of(integration)
-        mode = granting(provider, integration_id)
-        config, scopes = settings_of(session, provider, integration_id, asked.config)
+        mode = granting_mode(provider, integration_id)
+        config, scopes = settings_of(session, provider, integration_id, options.config)
         given = tuple(sorted(config))
         if session.reconnects:
             config = await settings_for_reconnect(self._store, session, provider, integration_id, config)
@@ -312,16 +317,17 @@ class Flows:
         except TokenRefused as fault:
             raise InvalidRequest(
                 "token_request_failed",
-                f"{name} does not let this integration begin an authorization: {short(str(fault))}. Check its client ID, "
-                "client secret and the callback address that is registered there.",
+                f"{name} does not let this integration begin an authorization: {short(str(fault))}. Check its client "
+                "ID, client secret and the callback URL that is registered there.",
             ) from fault
         except TokenUnavailable as fault:
             raise UpstreamFailed(
-                "upstream_unreachable", f"No usable answer from {name}: {short(str(fault))}. Try again."
+                "upstream_unreachable", f"{name} returned no usable response: {short(str(fault))}. Try again."
             ) from fault
 
     def cookie_name(self, state: str) -> str:
-        """Return the flow's cookie name. Each flow has its own, so that two windows of a browser can authorize in parallel."""
+        """Return the flow's cookie name. Each flow has its own, so that two windows of a browser can authorize in
+        parallel."""
         return self.cookie_of(digest(state))
 
     def cookie_of(self, state_digest: str) -> str:
@@ -332,21 +338,26 @@ class Flows:
     async def finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
     ) -> ConnectedResult | Choice:
-        """Return the new connection. Raises CallbackFailed with a text for the end user. The state of another browser's flow
-        is not used up, so that the other browser can still finish.
+        """Return the new connection. Raises CallbackFailed with a text for the end user. The state of another browser's
+        flow is not used up, so that the other browser can still finish.
         """
-        back = CallbackRequest(request_id, query)
-        returned = await self._returned(query, cookies, back)
+        callback = CallbackRequest(request_id, query)
+        returned = await self._returned(query, cookies, callback)
+        return await self._run_shielded(returned.flow, returned.pending, self._exchange(returned, query), callback)
+
+    async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
+        """Return the result of the callback. Raises as `Grants.exchanged` does."""
         if returned.pending.reconnects and query.get("error") == "invalid_scope":
             flow = returned.flow  # the app may not request the scopes that the API demanded: the next link omits them
             ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
             await self._store.rejections.forget_scopes(ref, now=clock.now())
-        return await self._run_shielded(returned.flow, returned.pending, self._grants.exchanged(returned, query), back)
+        return await self._grants.exchanged(returned, query)
 
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
     ) -> ConnectedResult | Choice:
-        """Return the connection for the chosen site. Raises CallbackFailed; an unknown site does not use up the flow."""
+        """Return the connection for the chosen site. Raises CallbackFailed; an unknown site does not use up the
+        flow."""
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
         pending = self._pending(flow)
         if flow is None or pending is None:
@@ -383,10 +394,10 @@ class Flows:
         flow: Flow,
         pending: PendingAuthorization,
         work: Coroutine[Any, Any, ConnectedResult | Choice],
-        back: CallbackRequest,
+        callback: CallbackRequest,
     ) -> ConnectedResult | Choice:
         # In its own task: the state is used up, so a browser that disconnects now must not cancel the exchange.
-        exchanging = asyncio.create_task(self._outcome_reporter.reported(flow, pending, work, back))
+        exchanging = asyncio.create_task(self._outcome_reporter.reported(flow, pending, work, callback))
         self._exchanging.add(exchanging)
         exchanging.add_done_callback(self._exchanged)
         try:
@@ -405,18 +416,18 @@ class Flows:
                 flow,
                 InvalidRequest(
                     "invalid_state",
-                    "This authorization was started in another browser, or this browser blocks cookies. Continue in the "
-                    "first browser, or start again here.",
+                    "This authorization was started in another browser, or this browser blocks cookies. Continue in "
+                    "the first browser, or start again here.",
                 ),
                 "state_cookie_err",
             )
 
     async def _returned(
-        self, query: Mapping[str, str], cookies: Mapping[str, str], back: CallbackRequest
+        self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
     ) -> ReturnedFlow:
-        twice = next((name for name in ONCE if _count(query, name) > 1), None)
-        if twice is not None:
-            raise CallbackFailed("invalid_state", f"The provider sent '{twice}' more than once. Start again.")
+        repeated = next((name for name in NOT_REPEATABLE if _count(query, name) > 1), None)
+        if repeated is not None:
+            raise CallbackFailed("invalid_state", f"The provider sent '{repeated}' more than once. Start again.")
         state = state_in(query)
         if not state:
             raise CallbackFailed("invalid_state", "The provider sent no state back. Start again from the application.")
@@ -436,25 +447,25 @@ class Flows:
             _, mode, context = self._load_context(flow, pending)
             if not mode.has_provider_response(context, query):
                 await self._store.flows.consume(flow.state_digest, now=clock.now())
-                neither = failed_callback(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
-                neither.spent = True
-                raise neither
+                failed = failed_callback(flow, InvalidRequest("invalid_state", NO_CODE_OR_ERROR), "callback_err")
+                failed.spent = True
+                raise failed
             if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
                 raise failed_callback(
                     flow, InvalidRequest("invalid_state", "This authorization was used already. Start again.")
                 )
         except (CallbackFailed, NotFound) as fault:
-            await self._outcome_reporter.failure(flow, pending, fault, back)
+            await self._outcome_reporter.failure(flow, pending, fault, callback)
             raise
         return ReturnedFlow(flow, mode, context, pending)
 
     def _load_context(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
         integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
         provider = self._creator.provider_of(integration)
-        mode = granting(provider, flow.integration_id)
-        if (provider.name, mode.name) != (pending.provider, pending.mode):
+        if (provider.name, provider.auth_mode) != (pending.provider, pending.mode):
             changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
             raise failed_callback(flow, InvalidRequest("invalid_state", changed))
+        mode = granting_mode(provider, flow.integration_id)
         return (
             provider,
             mode,

@@ -39,7 +39,8 @@ class Grants:
     async def exchanged(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
         """Exchange the callback's query for a token, and store the connection.
 
-        Raises InvalidRequest if the provider refuses the exchange or gives no usable answer, and as `connected` does.
+        Raises InvalidRequest if the provider refuses the exchange or returns no usable response, and as `connected`
+        does.
         """
         return await self.connected(returned, await self._granted(returned, query))
 
@@ -103,5 +104,5 @@ class Grants:
             raise InvalidRequest(
                 "token_request_failed",
                 f"{name} did not exchange the code for a token ({short(str(fault))}). Start again; if "
-                "it happens again, the integration's client ID, client secret or callback address is wrong.",
+                "it happens again, the integration's client ID, client secret or callback URL is wrong.",
             ) from fault

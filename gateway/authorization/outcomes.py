@@ -1,7 +1,7 @@
 """Reports the outcome of an authorization: to the waiting window, to other nodes, to the application, to the log.
 
-The browser's WebSocket may be connected to another node or worker than the one that receives the callback. So the outcome
-is stored first; the change feed then makes every worker read it and wake its waiting windows (ADR 25).
+The browser's WebSocket may be connected to another node or worker than the one that receives the callback. So the
+outcome is stored first; the change feed then makes every worker read it and wake its waiting windows (ADR 25).
 """
 
 import asyncio
@@ -49,8 +49,8 @@ def log_failure(
 ) -> Mapping[str, str]:
     """Log the failure, and return the fields of the log line.
 
-    `query`: the callback's query, which may hold the provider's error (RFC 6749 §4.1.2.1). A provider's text is masked and
-    bounded.
+    `query`: the callback's query, which may hold the provider's error (RFC 6749 §4.1.2.1). A provider's text is masked
+    and bounded.
     """
     fields = {
         "environment": environment,
@@ -110,7 +110,8 @@ class WaitingWindow:
 
 
 class Outcomes:
-    """Publishes and awaits outcomes of authorizations. It does not query the store while no window waits in this worker."""
+    """Publishes and awaits outcomes of authorizations. It does not query the store while no window waits in this
+    worker."""
 
     def __init__(self, store: Store, note: RecordOperation = lambda _: None) -> None:
         self._store = store
@@ -131,13 +132,14 @@ class Outcomes:
 
     @contextmanager
     def socket_of(self, client: str, most: int) -> Iterator[None]:
-        """Count one open WebSocket of the address `client`. Raises TooManyRequests if it has `most` open."""
+        """Count one open WebSocket of the IP address or network `client`. Raises TooManyRequests if it has `most`
+        open."""
         if self._sockets[client] >= most:
             fix = f"Close others, or try again in {SOCKET_WAIT_S} s."
             raise TooManyRequests(
                 "too_many_request",
-                f"{counted(most, 'WebSocket')} of this client's address wait for a result, the most that "
-                f"connect.result_sockets_per_address allows. {fix}",
+                f"{counted(most, 'WebSocket')} from this IP address already wait for a result: the limit "
+                f"(connect.result_sockets_per_address). {fix}",
                 payload={"limit": most, **rule_and_fix("result_sockets_per_address", fix, "the gateway's operator")},
                 retry_after_s=SOCKET_WAIT_S,
             )
@@ -152,24 +154,25 @@ class Outcomes:
     @contextmanager
     def waiting(self, key: str) -> Iterator[WaitingWindow]:
         """Wait for the next outcome for `key`: the digest of a `ws_client_id`, or of a session's token."""
-        one = WaitingWindow(key)
-        self._waiting.setdefault(key, set()).add(one)
+        window = WaitingWindow(key)
+        self._waiting.setdefault(key, set()).add(window)
         self._count += 1
         if self._looked_at is None:
             self._looked_at = clock.now()
         try:
-            yield one
+            yield window
         finally:
             self._count -= 1
             others = self._waiting[key]
-            others.discard(one)
+            others.discard(window)
             if not others:
                 del self._waiting[key]
             if not self._waiting:
                 self._looked_at = None
 
     async def publish(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
-        """Store the outcome and wake its waiters. If the store fails, other nodes miss the outcome; the connection is kept.
+        """Store the outcome and wake its waiters. If the store fails, other nodes miss the outcome; the connection is
+        kept.
 
         `failure`: the log fields of a failed authorization.
         """
@@ -189,8 +192,8 @@ class Outcomes:
             return
         if not serving:
             for waiting in list(self._waiting.values()):
-                for one in list(waiting):
-                    one.resolve(None)
+                for window in list(waiting):
+                    window.resolve(None)
             return
         now = clock.now()
         since = (self._looked_at or now) - OVERLAP
@@ -200,8 +203,8 @@ class Outcomes:
 
     def _deliver(self, outcome: Outcome) -> None:
         for key in (outcome.client_digest, outcome.session_digest):
-            for one in list(self._waiting.get(key, ()) if key else ()):
-                one.resolve(outcome)
+            for window in list(self._waiting.get(key, ()) if key else ()):
+                window.resolve(outcome)
 
 
 def _operation(outcome: Outcome, failure: Mapping[str, str]) -> Operation:
@@ -232,30 +235,30 @@ def client_digest(ws_client_id: str | None) -> str | None:
 
 
 async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
-    """Write the event. In a reconnect, values missing in `pending` come from the existing connection: its end user, its tags
-    and its webhook address. Never raises: the end user sees `fault` in any case.
+    """Write the event. In a reconnect, values missing in `pending` come from the existing connection: its end user, its
+    tags and its webhook URL. Never raises: the end user sees `fault` in any case.
     """
     ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
     try:
-        there = await store.connections.get(ref)
-        user = pending.end_user or (there.end_user if there else None)
+        connection = await store.connections.get(ref)
+        user = pending.end_user or (connection.end_user if connection else None)
         override = pending.webhook_url_override
         await store.outbox.add_failure(
             ref,
             pending.provider,
             Event.CREATION_FAILED,
             {
-                "tags": dict(pending.tags) or (dict(there.tags) if there else {}),
+                "tags": dict(pending.tags) or (dict(connection.tags) if connection else {}),
                 "end_user": asdict(user) if user else None,
-                "operation": "override" if there else "creation",
+                "operation": "override" if connection else "creation",
             },
             now=clock.now(),
             reason=fault.code,
             detail=fault.message,
-            override=there.webhook_url_override if override is None and there else override,
+            override=connection.webhook_url_override if override is None and connection else override,
         )
-    except GatewayError as trouble:
-        log.warning("failed_creation_not_reported", connection_id=ref.connection_id, detail=trouble.message)
+    except GatewayError as error:
+        log.warning("failed_creation_not_reported", connection_id=ref.connection_id, detail=error.message)
 
 
 # ── Sends the outcome of an authorization to all waiters before the browser gets it, because the browser may have
@@ -263,6 +266,8 @@ async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization
 
 
 class OutcomeReporter:
+    """Reports how authorizations end: to waiting windows and the log, and failures also to the application."""
+
     def __init__(self, store: Store, outcomes: Outcomes) -> None:
         self._store = store
         self._outcomes = outcomes
@@ -272,32 +277,35 @@ class OutcomeReporter:
         flow: Flow,
         pending: PendingAuthorization,
         work: Coroutine[Any, Any, ConnectedResult | Choice],
-        back: CallbackRequest,
+        callback: CallbackRequest,
     ) -> ConnectedResult | Choice:
-        """Await `work`, report its result to the waiting windows, then return the result for the browser."""
+        """Await `work`, report its result or failure, then return the result for the browser. Raises as `work` does."""
         try:
-            came = await work
+            result = await work
         except Exception as fault:
-            await self.failure(flow, pending, fault, back)
+            await self.failure(flow, pending, fault, callback)
             if isinstance(fault, GatewayError):
                 await report_failure(self._store, flow, pending, fault)
             raise
-        if isinstance(came, ConnectedResult):
-            connection_id = came.connection.ref.connection_id
+        if isinstance(result, ConnectedResult):
+            connection_id = result.connection.ref.connection_id
             await self._outcomes.publish(
-                _outcome(flow, pending, connection_id=connection_id, is_pending=came.is_pending)
+                _outcome(flow, pending, connection_id=connection_id, is_pending=result.is_pending)
             )
-        return came
+        return result
 
-    async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: CallbackRequest) -> None:
-        """Report an authorization that failed; an exception that is not a GatewayError is reported without its message."""
-        said = log_failure(
+    async def failure(
+        self, flow: Flow, pending: PendingAuthorization, fault: Exception, callback: CallbackRequest
+    ) -> None:
+        """Report an authorization that failed; an exception that is not a GatewayError is reported without its
+        message."""
+        logged = log_failure(
             fault,
             environment=flow.environment,
             integration=flow.integration_id,
-            request_id=back.request_id,
+            request_id=callback.request_id,
             connection_id=flow.connection_id,
-            query=back.query,
+            query=callback.query,
         )
         known = fault if isinstance(fault, GatewayError) else None
         outcome = _outcome(
@@ -307,7 +315,7 @@ class OutcomeReporter:
             error_desc=known.message if known else "The gateway failed. Its log has the details.",
             code=known.code if known else "generic_error_support",
         )
-        await self._outcomes.publish(outcome, said)
+        await self._outcomes.publish(outcome, logged)
 
 
 def _outcome(flow: Flow, pending: PendingAuthorization, **what: Any) -> Outcome:

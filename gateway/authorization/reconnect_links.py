@@ -1,7 +1,8 @@
-"""Links with which an end user fixes the cause of a failed call. The error contains the link; each key and connection has one.
+"""Reconnect links: with one, an end user fixes the cause of a failed call. The error of the call contains it.
 
-A link is a connect session bound to one integration and one connection ID. It ends as soon as that connection exists and
-works. A new link is created only when the old one has ended or is about to expire, however often calls fail.
+Each pair of key and connection has its own link. A link is a connect session bound to one integration and one
+connection ID. It ends as soon as that connection exists and works. A new link is created only when the old one has
+ended or is about to expire, however often calls fail.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from gateway.vault import VaultError
 MOST_KEPT: Final = 10_000
 LEAST_LEFT: Final = timedelta(minutes=10)  # minimum time that an end user has for a link
 NEXT_STEP_WITHOUT_KEY: Final = "Give connect_url to the end user, and send the call again once they have connected."
-NEXT_STEP: Final = "Give connect_url to the end user, ask poll_url until it answers 200, then send the call again."
+NEXT_STEP: Final = "Give connect_url to the end user, request poll_url until it returns 200, then send the call again."
 
 
 log = structlog.get_logger(__name__)
@@ -50,8 +51,8 @@ class Link:
 class ReconnectLinks:
     """Keeps one link per key and connection. Two keys do not share a link, because the holder of a link can end it.
 
-    An environment may also give links to keys of gateway.yaml (`connect_links_in_errors`). If it requires a code challenge,
-    the application must create the link, because only the application has the verifier.
+    An environment may also give links to keys of gateway.yaml (`connect_links_in_errors`). If it requires a code
+    challenge, the application must create the link, because only the application has the verifier.
     """
 
     def __init__(self, store: Store, sessions: ConnectSessions, current: Current) -> None:
@@ -59,19 +60,20 @@ class ReconnectLinks:
         self._sessions = sessions
         self._current = current
         self._kept: dict[ConnectionRef, dict[str, Link]] = {}
-        self._making: dict[tuple[ConnectionRef, str], asyncio.Task[Link]] = {}
+        self._creating: dict[tuple[ConnectionRef, str], asyncio.Task[Link]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     async def with_remedy(
         self, fault: GatewayError, policy: Policy, ref: ConnectionRef, *, key_id: str, pollable: bool = True
     ) -> GatewayError:
-        """Return `fault` with the next step: if an end user must authorize the connection, a link if the key may get one.
+        """Return `fault` with the next step: if an end user must authorize the connection, a link if the key may get
+        one.
 
-        A key of gateway.yaml gets links only if its environment enables them, because applications log error bodies. A minted
-        key needs the scope for connecting. A key limited to tags gets no link for a missing connection, which may exist with
-        other tags. No link is created if the provider refuses the integration's own app, because no end user can correct
-        that. `key_id`: ID of the calling key, empty for a key of gateway.yaml. `pollable`: the caller uses a key, which may
-        also call the gateway's API, not a capability URL.
+        A key of gateway.yaml gets links only if its environment enables them, because applications log error bodies. A
+        minted key needs the scope for connecting. A key limited to tags gets no link for a missing connection, which
+        may exist with other tags. No link is created if the provider refuses the integration's own app, because no end
+        user can correct that. `key_id`: ID of the calling key, empty for a key of gateway.yaml. `pollable`: the caller
+        uses a key, which may also call the gateway's API, not a capability URL.
         """
         missing = fault.code == "unknown_connection"
         if not missing and fault.code != "reconnect_needed":
@@ -103,9 +105,9 @@ class ReconnectLinks:
             )
             return with_payload(fault, remedy)
         try:
-            link = await self._link(ref, key_id, there=not missing)
-        except GatewayError as trouble:
-            log.info("no_connect_url", connection_id=ref.connection_id, detail=trouble.message)
+            link = await self._link(ref, key_id, exists=not missing)
+        except GatewayError as error:
+            log.info("no_connect_url", connection_id=ref.connection_id, detail=error.message)
             return fault
         remedy = {"connect_url": link.url, "connect_url_expires_at": iso(link.session.expires_at)}
         if pollable:
@@ -115,14 +117,15 @@ class ReconnectLinks:
         return with_payload(fault, remedy, refusals.with_link(fault.message, link.url))
 
     def _refuses_app(self, fault: GatewayError, ref: ConnectionRef) -> bool:
-        """Return whether the provider refused the integration's app at the last refresh. False for an integration without an
-        app: each of its connections registers its own client, again when the end user authorizes."""
+        """Return whether the provider refused the integration's app at the last refresh. False for an integration
+        without an app: each of its connections registers its own client, again when the end user authorizes."""
         integration = self._current.generation.integrations.find(ref.environment, ref.integration_id)
-        its = integration is not None and (integration.client_id or integration.app_id)
-        return bool(its) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
+        has_app = integration is not None and (integration.client_id or integration.app_id)
+        return bool(has_app) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
 
     async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
-        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key gets none."""
+        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key gets
+        none."""
         ref = row.ref
         environment = self._current.generation.config.environments.get(ref.environment)
         if environment is None or environment.requires_binding or not policy.allows(CONNECT):
@@ -130,29 +133,30 @@ class ReconnectLinks:
         if not policy.reaches(*ref[1:]) or not (key_id or environment.connect_links_in_errors):
             return None
         try:
-            return (await self._link(ref, key_id, there=True, until_granted=row.granted_at or row.created_at)).url
-        except GatewayError as trouble:
-            log.info("no_connect_url", connection_id=ref.connection_id, detail=trouble.message)
+            return (await self._link(ref, key_id, exists=True, until_granted=row.granted_at or row.created_at)).url
+        except GatewayError as error:
+            log.info("no_connect_url", connection_id=ref.connection_id, detail=error.message)
             return None
 
     async def _link(
-        self, ref: ConnectionRef, key_id: str, *, there: bool, until_granted: datetime | None = None
+        self, ref: ConnectionRef, key_id: str, *, exists: bool, until_granted: datetime | None = None
     ) -> Link:
-        """Return the kept link if its session is alive and fits (`there`: the connection exists); else create a new link."""
+        """Return the kept link if its session is alive and fits (`exists`: whether the connection exists); else create
+        a new link."""
         kept = self._kept.get(ref, {}).get(key_id)
         if kept is not None and kept.session.expires_at - clock.now() >= LEAST_LEFT:
-            if kept.session.reconnects == there and await self._lives(kept.session):
+            if kept.session.reconnects == exists and await self._lives(kept.session):
                 return kept
             if self._kept.get(ref, {}).get(key_id) is kept:
                 self._forget(ref, key_id)
                 await self._sessions.end(kept.session)
-        making = ref, key_id
-        task = self._making.get(making)
+        pair = ref, key_id
+        task = self._creating.get(pair)
         if task is None:
-            task = self._making[making] = asyncio.create_task(
-                self._made(ref, key_id, there=there, until_granted=until_granted)
+            task = self._creating[pair] = asyncio.create_task(
+                self._create(ref, key_id, exists=exists, until_granted=until_granted)
             )
-            task.add_done_callback(lambda done: (self._making.pop(making, None), done.cancelled() or done.exception()))
+            task.add_done_callback(lambda done: (self._creating.pop(pair, None), done.cancelled() or done.exception()))
         return await asyncio.shield(task)
 
     async def _lives(self, session: ConnectSession) -> bool:
@@ -162,7 +166,8 @@ class ReconnectLinks:
             return False
 
     def poll_url(self, ref: ConnectionRef) -> str:
-        """Return the address where the key reads the connection's state: 404 or 424 until the connection works, then 200."""
+        """Return the URL where the key reads the connection's state: 404 or 424 until the connection works, then
+        200."""
         named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
         return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *named)
 
@@ -174,24 +179,25 @@ class ReconnectLinks:
             task.add_done_callback(self._ending.discard)
 
     def missed(self) -> None:
-        """Forget all links: changes of their connections may have been missed, so the next request creates a new link."""
+        """Forget all links: changes of their connections may have been missed, so the next request creates a new
+        link."""
         self._kept.clear()
 
     async def close(self) -> None:
-        tasks = [*self._ending, *self._making.values()]
+        tasks = [*self._ending, *self._creating.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _made(self, ref: ConnectionRef, key_id: str, *, there: bool, until_granted: datetime | None) -> Link:
-        """Create a link. `there`: the connection exists, so that its deletion also ends the session."""
+    async def _create(self, ref: ConnectionRef, key_id: str, *, exists: bool, until_granted: datetime | None) -> Link:
+        """Create a link. `exists`: whether the connection exists; then its deletion also ends the session."""
         token, session = await self._sessions.open(
             ref.environment,
             key_id,
             allowed_integrations=(ref.integration_id,),
             connection_id=ref.connection_id,
-            integration_id=ref.integration_id if there else None,
-            pinned=there,
+            integration_id=ref.integration_id if exists else None,
+            pinned=exists,
             by_provider=until_granted is not None,
         )
         while len(self._kept) >= MOST_KEPT:

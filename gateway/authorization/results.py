@@ -90,8 +90,8 @@ TYPES: Final[Mapping[str, str]] = {
 class CallbackFailed(InvalidRequest):
     """A failed authorization, with the data about it that is safe to show.
 
-    `proven`: the browser that started the flow returned with its state, so the query comes from the provider. `spent`: the
-    state is used up.
+    `proven`: the browser that started the flow returned with its state, so the query comes from the provider. `spent`:
+    the state is used up.
     """
 
     proven: bool = False

@@ -1,8 +1,8 @@
 """The redirect of the end user to the application's `return_url`, with `state` and a signed result of the session.
 
 The result is a JWT (RFC 7519) signed with HS256, with its own `typ` (RFC 8725 §3.11). Its key is derived from the
-environment's webhook signing key, so that a signature of an event is never valid for a result. Clients verify the result
-with `gateway.client.verify_return`.
+environment's webhook signing key, so that a signature of an event is never valid for a result. Clients verify the
+result with `gateway.client.verify_return`.
 """
 
 import hmac

@@ -1,8 +1,8 @@
-"""Stores the connections of connect sessions; with a code challenge they are pending until the application completes them.
+"""Stores the connections of connect sessions. With a code challenge, they are pending until they are completed.
 
-A pending connection is stored encrypted in its own table. It is in no list and cannot be used for calls; in a reconnect,
-the existing connection keeps working with its old credential. If the application does not complete a pending connection
-within `LIFETIME`, the gateway deletes it and revokes its grant at the provider.
+A pending connection is stored encrypted in its own table. It is in no list and cannot be used for calls; in a
+reconnect, the existing connection keeps working with its old credential. If the application does not complete a pending
+connection within `LIFETIME`, the gateway deletes it and revokes its grant at the provider.
 """
 
 import asyncio
@@ -48,16 +48,16 @@ class SessionConnections:
     async def keep(
         self, row: NewConnection, terms: SessionTerms, *, reconnects: bool = False
     ) -> Connection | PendingConnection:
-        """Store the connection, or keep it pending, and return it. Raises Forbidden, and stores nothing, if the session has
-        reached its maximum of connections or belongs to another browser (`SessionTerms.browser_digest`)."""
+        """Store the connection, or keep it pending, and return it. Raises Forbidden, and stores nothing, if the session
+        has reached its maximum of connections or belongs to another browser (`SessionTerms.browser_digest`)."""
         if terms.code_challenge is None:
             connection, _ = await self._creator.store(row, terms)
             return connection
         until = clock.now() + LIFETIME
         pending, former = await self._store.pending.add(row, terms, expires_at=until, reconnects=reconnects)
         log.info("connection_pending", **log_fields(row.ref), until=until.isoformat())
-        for one in former:
-            await self._end_grant(one, unless=pending)
+        for replaced in former:
+            await self._end_grant(replaced, unless=pending)
         return pending
 
     async def complete(
@@ -66,26 +66,27 @@ class SessionConnections:
         pending: Sequence[PendingConnection],
         code_verifier: Secret,
     ) -> list[ConnectionRef]:
-        """Store a session's `pending` connections, and return all completed ones. Idempotent: a second call with the same
-        verifier returns the same connections. `session` None: the session has ended in the meantime.
+        """Store a session's `pending` connections, and return all completed ones. Idempotent: a second call with the
+        same verifier returns the same connections. `session` None: the session has ended in the meantime.
 
-        Raises InvalidRequest for a session without a code challenge, and for a reconnect whose connection is gone; Forbidden
-        for a wrong verifier; Conflict if nothing is pending, or more than one connection.
+        Raises InvalidRequest for a session without a code challenge, and for a reconnect whose connection is gone or
+        belongs to another account; NotFound if the integration is gone; Forbidden for a wrong verifier; Conflict if
+        nothing is pending, or more than one connection.
         """
         wanted = next((one.code_challenge for one in pending), session.code_challenge if session else None)
         if wanted is None:
             raise InvalidRequest(
                 "invalid_body",
-                "This connect session has no code_challenge, so its connections need no completion. Create sessions with a "
-                "code_challenge to complete them.",
+                "This connect session has no code_challenge, so its connections need no completion. Create sessions "
+                "with a code_challenge to complete them.",
             )
         if Secret(challenge(code_verifier.reveal())) != Secret(wanted):
             await self._refuse(pending)
         if not pending:
             raise Conflict(
                 "conflict",
-                "This connect session has no pending connection: its end user has not connected yet, or it was not completed "
-                "within 10 minutes. Let the end user connect, then complete it.",
+                "This connect session has no pending connection: its end user has not connected yet, or it was not "
+                "completed within 10 minutes. Let the end user connect, then complete it.",
             )
         waiting = [one.ref for one in pending if one.new is not None]
         if len(waiting) > 1:  # another person who had the link may have made one of them
@@ -98,86 +99,87 @@ class SessionConnections:
     async def expire(self) -> None:
         """Delete connections that were not completed in time, and revoke their grants."""
         while some := await self._store.pending.expire(clock.now()):
-            for one in some:
-                await self._dropped(one, EXPIRED, "pending_connection_expired")
+            for connection in some:
+                await self._dropped(connection, EXPIRED, "pending_connection_expired")
 
-    async def _completed(self, one: PendingConnection, new: NewConnection) -> bool:
-        """Complete a pending connection; return False if it is no longer pending. Raises InvalidRequest if it can never be
-        completed, and drops it."""
+    async def _completed(self, pending: PendingConnection, new: NewConnection) -> bool:
+        """Complete a pending connection; return False if it is no longer pending. Raises InvalidRequest if it can never
+        be completed, and drops it."""
 
-        def check(there: Connection | None) -> None:
-            if one.reconnects and there is None:
-                raise missing_connection_error(one.ref)
-            provider = self._creator.provider_of(self._current.generation.integrations.get(*one.ref[:2]))
-            if there is not None and one.reconnects:
-                check_same(provider, there.account, new.account)
+        def check(existing: Connection | None) -> None:
+            if pending.reconnects and existing is None:
+                raise missing_connection_error(pending.ref)
+            provider = self._creator.provider_of(self._current.generation.integrations.get(*pending.ref[:2]))
+            if existing is not None and pending.reconnects:
+                check_same(provider, existing.account, new.account)
 
         try:
-            stored = await self._store.pending.complete(one, now=clock.now(), check=check)
+            stored = await self._store.pending.complete(pending, now=clock.now(), check=check)
         except (InvalidRequest, NotFound) as fault:
-            if await self._store.pending.drop(one):
-                await self._dropped(one, fault.message, "pending_connection_refused")
+            if await self._store.pending.drop(pending):
+                await self._dropped(pending, fault.message, "pending_connection_refused")
             raise
         if stored is None:
-            again = await self._store.pending.of_session(one.session_digest, now=clock.now())
-            return any(other.uid == one.uid and other.new is None for other in again)
+            again = await self._store.pending.of_session(pending.session_digest, now=clock.now())
+            return any(other.uid == pending.uid and other.new is None for other in again)
         connection, created = stored
         self._creator.stored(connection, new, created=created)
-        await self._outcomes.publish(_outcome(one, connection_id=one.ref.connection_id))
+        await self._outcomes.publish(_outcome(pending, connection_id=pending.ref.connection_id))
         return True
 
     async def _refuse(self, pending: Sequence[PendingConnection]) -> None:
         if pending:
             digest = pending[0].session_digest
-            for one in await self._store.pending.refuse_verifier(digest, most=MOST_WRONG_VERIFIERS):
-                await self._dropped(one, DROPPED, "pending_connection_dropped")
+            for refused in await self._store.pending.refuse_verifier(digest, most=MOST_WRONG_VERIFIERS):
+                await self._dropped(refused, DROPPED, "pending_connection_dropped")
         raise Forbidden(
             "invalid_code_verifier",
             "code_verifier does not match the session's code_challenge. Send the verifier from which the challenge was "
             "created, as stored in your own user's session.",
         )
 
-    async def _dropped(self, one: PendingConnection, reason: str, event: str) -> None:
-        """Log that a pending connection was dropped, report it to callers that wait for the session, and revoke its grant."""
-        log.warning(event, **log_fields(one.ref))
+    async def _dropped(self, pending: PendingConnection, reason: str, event: str) -> None:
+        """Log that a pending connection was dropped, report it to callers that wait for the session, and revoke its
+        grant."""
+        log.warning(event, **log_fields(pending.ref))
         await self._outcomes.publish(
             _outcome(
-                one,
-                connection_id=one.ref.connection_id,
+                pending,
+                connection_id=pending.ref.connection_id,
                 is_pending=True,
                 error_type="state_err",
                 error_desc=reason,
                 code="invalid_state",
             )
         )
-        await self._end_grant(one)
+        await self._end_grant(pending)
 
-    async def _end_grant(self, one: PendingConnection, unless: PendingConnection | None = None) -> None:
-        """Revoke the grant at the provider, unless a connection, or the pending connection `unless`, may use the same grant:
-        many providers have one grant per account and application, and revoke all its tokens together."""
-        new, integration = one.new, self._current.generation.integrations.find(*one.ref[:2])
+    async def _end_grant(self, pending: PendingConnection, unless: PendingConnection | None = None) -> None:
+        """Revoke the grant at the provider, unless a connection, or the pending connection `unless`, may use the same
+        grant: many providers have one grant per account and application, and revoke all its tokens together."""
+        new, integration = pending.new, self._current.generation.integrations.find(*pending.ref[:2])
         if new is None or integration is None:
             return
         account = new.account.id
         if unless is not None and (account is None or unless.account.id in {None, account}):
             return
         try:
-            if await self._store.connections.get(one.ref) is not None:
+            if await self._store.connections.get(pending.ref) is not None:
                 return
-            if account is not None and await self._store.connections.has_other_for_account(one.ref, account):
+            if account is not None and await self._store.connections.has_other_for_account(pending.ref, account):
                 return
         except GatewayError as fault:
-            log.warning("revocation_failed", connection_id=one.ref.connection_id, detail=fault.message)
+            log.warning("revocation_failed", connection_id=pending.ref.connection_id, detail=fault.message)
             return
         config = {**(new.config or {}), **(new.secret_config or {})}
-        await self._revoker.revoke(one.ref, new.provider, integration, new.credential, config, new.metadata)
+        await self._revoker.revoke(pending.ref, new.provider, integration, new.credential, config, new.metadata)
 
 
 def _several(waiting: Sequence[ConnectionRef]) -> Conflict:
     return Conflict(
         "connection_id_required",
-        f"This connect session has {len(waiting)} pending connections. Send the connection_id of the result that your signed-in "
-        "user came back with.",
+        f"This connect session has {len(waiting)} pending connections. Send the connection_id of the result that your "
+        "signed-in user came back with.",
         payload={
             "pending": [
                 {"provider_config_key": one.integration_id, "connection_id": one.connection_id} for one in waiting
@@ -199,11 +201,11 @@ async def expire_pending(session_connections: SessionConnections) -> None:
         await asyncio.sleep(EXPIRE_EVERY_S)
 
 
-def _outcome(one: PendingConnection, **what: object) -> Outcome:
+def _outcome(pending: PendingConnection, **what: object) -> Outcome:
     return Outcome(
-        environment=one.ref.environment,
-        session_digest=one.session_digest,
-        integration_id=one.ref.integration_id,
+        environment=pending.ref.environment,
+        session_digest=pending.session_digest,
+        integration_id=pending.ref.integration_id,
         at=clock.now(),
         **what,  # type: ignore[arg-type]
     )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.authorization.connect_sessions import check_room, settings_of
+from gateway.authorization.connect_sessions import check_connection_limit, settings_of
 from gateway.authorization.outcomes import Outcomes, log_failure
 from gateway.authorization.results import error_type
 from gateway.authorization.session_connections import SessionConnections
@@ -43,10 +43,10 @@ class TypedCredentialConnector:
         request_id: str = "",
         browser: str | None = None,
     ) -> Connection | PendingConnection:
-        """Return the new connection, pending if the session has a code challenge. `typed`: the credential's fields. `params`:
-        the settings. `browser`: the digest that identifies the confirming browser. Raises the errors of creating a
-        connection; the paths of their issues begin with the field's name or ``params``. A poll of the session returns the
-        connection or the error.
+        """Return the new connection, pending if the session has a code challenge. `typed`: the credential's fields.
+        `params`: the settings. `browser`: the digest that identifies the confirming browser. Raises the errors of
+        creating a connection; the paths of their issues begin with the field's name or ``params``. A poll of the
+        session returns the connection or the error.
         """
         outcome = Outcome(
             environment=session.environment,
@@ -59,14 +59,14 @@ class TypedCredentialConnector:
             connection = await self._connected(session, integration, typed, params, browser)
         except GatewayError as fault:
             failed = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
-            said = log_failure(
+            logged = log_failure(
                 fault,
                 environment=session.environment,
                 integration=integration.integration_id,
                 request_id=request_id,
                 connection_id=session.connection_id,
             )
-            await self._outcomes.publish(failed, said)
+            await self._outcomes.publish(failed, logged)
             raise
         is_pending = isinstance(connection, PendingConnection)
         made = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())
@@ -81,7 +81,7 @@ class TypedCredentialConnector:
         params: Mapping[str, str],
         browser: str | None,
     ) -> Connection | PendingConnection:
-        check_room(session)
+        check_connection_limit(session)
         provider = self._creator.provider_of(integration)
         mode = modes()[provider.auth_mode]
         if provider.auth_mode == "AWS_SIGV4":
@@ -111,9 +111,19 @@ class TypedCredentialConnector:
 
 
 def external_id(session: ConnectSession, integration: Integration) -> str:
-    """Return the external ID for assuming a role. It is always the same for one end user, who cannot choose it: otherwise
-    anyone who names another customer's role could use that role through the gateway (the confused deputy)."""
-    who = session.end_user.id if session.end_user else json.dumps(dict(session.tags), sort_keys=True)
+    """Return the external ID for assuming a role. It is always the same for one end user, who cannot choose it:
+    otherwise anyone who names another customer's role could use that role through the gateway (the confused deputy).
+
+    A session without end user and tags, such as that of a reconnect link, has the ID of its connection, else its own.
+    """
+    if session.end_user is not None:
+        who = session.end_user.id
+    elif session.tags:
+        who = json.dumps(dict(session.tags), sort_keys=True)
+    else:
+        who = json.dumps(
+            ["connection", session.connection_id] if session.connection_id else ["session", session.digest]
+        )
     return f"gw-{digest(json.dumps([session.environment, integration.integration_id, who]))[:32]}"
 
 
@@ -121,8 +131,8 @@ def _fault_for_form(fault: GatewayError, provider: Provider, config: Mapping[str
     """Return the error with the codes and paths that this endpoint uses."""
     if isinstance(fault, InvalidRequest) and fault.errors:
         issues = [
-            Issue(one.code, one.message, one.path[1:] if one.path[:1] == ("credentials",) else one.path)
-            for one in fault.errors
+            Issue(issue.code, issue.message, issue.path[1:] if issue.path[:1] == ("credentials",) else issue.path)
+            for issue in fault.errors
         ]
         return InvalidRequest(fault.code, fault.message, errors=issues, payload=fault.payload)
     if provider.auth_mode == "OAUTH2_CC" and isinstance(fault, InvalidRequest | UpstreamFailed):

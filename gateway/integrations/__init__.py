@@ -1,7 +1,7 @@
-"""The integrations there are: declared in gateway.yaml, or made through the API.
+"""All integrations: those declared in gateway.yaml, and those created through the API.
 
     registry          the integrations by environment and key; a declared one hides an API-managed one with the same key
-    declared          checks gateway.yaml's integrations against the catalog: errors that neither shows alone
+    declared          checks gateway.yaml's integrations against the catalog
     client_mistakes   recognizes mistakes in copying a client's ID and secret
 
 An integration is the use of one provider in one environment: its client, scopes and hosts (`records/integration.py`).

@@ -1,4 +1,4 @@
-"""Recognizes mistakes in copying a client's ID and secret from a provider's console, by their format. Never shows a value."""
+"""Recognizes, by format, mistakes in copying a client's ID and secret. Never shows a value."""
 
 import re
 from typing import Final
@@ -13,20 +13,20 @@ PLACEHOLDER: Final = re.compile(
 )
 
 
-def client_values(one: Integration) -> dict[str, str]:
+def client_values(integration: Integration) -> dict[str, str]:
     """Return the client values that were given, by key."""
-    secret = one.client_secret
+    secret = integration.client_secret
     values = {
-        "client_id": one.client_id,
+        "client_id": integration.client_id,
         "client_secret": secret.reveal() if secret else None,
-        "app_id": one.app_id,
+        "app_id": integration.app_id,
     }
     return {key: value for key, value in values.items() if value is not None}
 
 
-def client_mistakes(one: Integration) -> list[tuple[str, str]]:
+def client_mistakes(integration: Integration) -> list[tuple[str, str]]:
     """Return pairs of a key and what is wrong with its value: ``("client_id", "has quotes around it")``."""
-    given = client_values(one)
+    given = client_values(integration)
     found = [(key, trouble) for key, value in given.items() if (trouble := _trouble(value)) is not None]
     if given.get("client_id") and given.get("client_id") == given.get("client_secret"):
         found.append(("client_secret", "is the same as client_id"))
@@ -37,15 +37,15 @@ def _trouble(value: str) -> str | None:
     if not value:
         return "is empty"
     if value != value.strip() or any(character.isspace() for character in value):
-        return "holds a space or a newline"
+        return "contains a space or a line break"
     if value[0] in "\"'`“‘" or value[-1] in "\"'`”’":
         return "has quotes around it"
     if PLACEHOLDER.fullmatch(value):
-        return "is a placeholder that was left in"
+        return "is a placeholder"
     if "•" in value or re.search(r"\*{4,}|\.{3,}|…", value):
-        return "is the masked or shortened form that a console shows"
+        return "is masked or shortened, as the provider's console shows it"
     if value.startswith(("http://", "https://")):
-        return "is an address"
+        return "is a URL"
     if value.startswith(("Bearer ", "Basic ")):
-        return "is a header, not the value alone"
+        return "is a header, not only the value"
     return None

@@ -25,16 +25,16 @@ SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
 
 
 def catalog_of(config: Config | None) -> Catalog:
-    """Return the shipped catalog with the folders that `config` adds. Raises CatalogFaults, a config.Faults, with every
-    error of every file."""
+    """Return the shipped catalog with the folders that `config` adds. Raises CatalogFaults, a subclass of
+    `config.Faults`, with every error of every file."""
     own = config.catalog if config else ()
     seen = state_of(own)
     return load_catalog([resources.folder("catalog"), *own], scripts=SCRIPTS, modes=known_modes(), seen=seen)
 
 
 def known_modes() -> frozenset[str]:
-    """Return the auth modes that an entry may name: those of the catalog format, even if this installation lacks them, and
-    those of other installed packages."""
+    """Return the auth modes that an entry may name: those of the catalog format, even if this installation lacks them,
+    and those of other installed packages."""
     return frozenset((*AUTH_MODES, *modes()))
 
 
@@ -64,7 +64,8 @@ def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
 
 
 def all_faults(found: Faults) -> Faults:
-    """Return the errors `found` in a configuration, plus those of its catalog and integrations as far as it is readable."""
+    """Return the errors `found` in a configuration, plus those of its catalog and integrations as far as it is
+    readable."""
     if found.readable is None:
         return found
     behind = examined(found.readable.config, found.readable.left_out)
@@ -106,7 +107,7 @@ def _faults(place: Place, declared: Integration, provider: Provider) -> Iterator
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     if mode.needs_client and not declared.client_id:
         page = provider.setup_guide_url or provider.docs
-        console = ", which its developer console gives out" + (f" ({page})" if page else "")
+        console = " from its developer console" + (f" ({page})" if page else "")
         yield place, f"provider '{provider.name}' is {provider.auth_mode}: set client_id and client_secret{console}"
     if mode.needs_app and not _signs(declared, provider):
         where = f" ({provider.docs})" if provider.docs else ""
@@ -125,7 +126,7 @@ def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterat
         yield (*place, "scopes"), f"'{needed}' is not among the scopes, so {lost}"
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     if mode.needs_client and declared.client_id and declared.client_secret is None:
-        yield place, "no client_secret: token requests go out as a public client, which few providers take"
+        yield place, "no client_secret: token requests are sent as a public client, which few providers accept"
     secret = next((name for name in ("client_secret", "private_key") if getattr(declared, name)), None)
     chosen = next(iter(open_secret_addresses(provider)), None)
     if secret and chosen and not declared.allowed_hosts:
@@ -144,7 +145,7 @@ def _missing_keys(place: Place, declared: Integration, provider: Provider) -> It
     """Yield warnings about missing keys without which only some connections work."""
     mode = provider.auth_mode
     if mode == "APP" and not (declared.app_id or declared.client_id):
-        yield place, "no app_id: no token can be requested, except for imports that bring an app_id of their own"
+        yield place, "no app_id: no token can be requested, except for imports with their own app_id"
     install = provider.authorization_url or ""
     needs_app = AUTH_MODES.get(mode, ModeFormat("")).needs_app
     if needs_app and APP_LINK in install and not declared.app_link:
@@ -159,7 +160,7 @@ def _missing_keys(place: Place, declared: Integration, provider: Provider) -> It
     if mode == "TBA":
         yield place, "no client_id and client_secret: only imports with a config_override work"
     if mode == "AWS_SIGV4" and "role_arn" in provider.credentials:
-        yield place, "no client_id and client_secret: no role can be assumed; set an access key of your own"
+        yield place, "no client_id and client_secret: no role can be assumed; set your own access key"
 
 
 def _keys_without_effect(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:

@@ -13,7 +13,8 @@ Key = tuple[str, str]
 
 
 class ManagedIntegrations:
-    """The integrations created through the API, as this process knows them. They are kept over reloads of the configuration.
+    """The integrations created through the API, as this process knows them. They are kept over reloads of the
+    configuration.
 
     `changes` counts the writes, so that code that has read the store can see whether a newer state was put here since.
     """
@@ -31,7 +32,8 @@ class ManagedIntegrations:
         self._made.update(found)
 
     def put(self, environment: str, integration_id: str, made: Integration | None) -> bool:
-        """Replace the API-managed integration with that key, or remove it (`made` None). Return whether anything changed."""
+        """Replace the API-managed integration with that key, or remove it (`made` None). Return whether anything
+        changed."""
         key = environment, integration_id
         self.changes += 1
         before = self._made.get(key)
@@ -46,7 +48,8 @@ class ManagedIntegrations:
 
 
 class Integrations:
-    """All integrations, in dicts because every uncached proxied request looks one up. A declared one hides an API-managed one.
+    """All integrations, in dicts because every uncached proxied request looks one up. A declared one hides an
+    API-managed one.
 
     `managed`: shared by all generations. `declared`: integrations of one configuration. `former`: the registry of the
     previous generation.
@@ -64,12 +67,13 @@ class Integrations:
         now = clock.now() - clock.offset.value  # this machine's clock; its offset is measured after the start
         self._client_since: dict[Key, datetime] = dict.fromkeys(self._declared, now)
         if former is not None:
-            for key, one in self._declared.items():
-                if (before := former._declared.get(key)) is not None and _client(before) == _client(one):
+            for key, integration in self._declared.items():
+                if (before := former._declared.get(key)) is not None and _client(before) == _client(integration):
                     self._client_since[key] = former._client_since[key]
 
     def client_since(self, environment: str, integration_id: str) -> datetime | None:
-        """Return since when the integration uses its current client: the start, a reload or an API write. None if unknown."""
+        """Return since when the integration uses its current client: the start, a reload or an API write. None if
+        unknown."""
         key = environment, integration_id
         if (since := self._client_since.get(key)) is not None:
             return since + clock.offset.value
@@ -101,16 +105,18 @@ class Integrations:
         return sorted({one.provider for one in self._all().values()})
 
     def of(self, environment: str) -> Sequence[Integration]:
-        """Return the integrations of one environment: declared ones in file order, then API-managed ones by creation."""
+        """Return the integrations of an environment: declared ones in file order, then API-managed ones in the order in
+        which this process learned of them."""
         return [one for (name, _), one in self._all().items() if name == environment]
 
     def _all(self) -> dict[Key, Integration]:
         return {**self._declared, **{key: one for key, one in self._managed.items() if key not in self._declared}}
 
 
-def _client(one: Integration) -> tuple[Any, ...]:
+def _client(integration: Integration) -> tuple[Any, ...]:
     """Return the values of an integration that a provider may refuse in a refresh."""
-    return one.provider, one.client_id, one.client_secret, one.app_id, one.private_key, one.scopes
+    its = integration
+    return its.provider, its.client_id, its.client_secret, its.app_id, its.private_key, its.scopes
 
 
 def _by_key(integrations: Iterable[Integration]) -> dict[Key, Integration]:

@@ -1,12 +1,12 @@
-"""OAuth 2.0 without I/O: builds the requests of RFC 6749 and reads the replies, those that deviate too.
+"""OAuth 2.0 without I/O: builds the requests of RFC 6749 and reads the responses, also those that deviate from it.
 
     authorize        builds the authorization URL with PKCE and nonce; checks the issuer of the callback (RFC 9207)
     token_requests   builds token requests and authenticates the client
-    token_responses    interprets token answers (RFC 6749 §5): tokens, a refusal, an outage
-    error_codes      finds the meaning of a refusal, in any answer format
+    token_responses  interprets token responses (RFC 6749 §5): tokens, a refusal, an outage
+    error_codes      finds the meaning of a refusal, in any response format
 
 The auth modes (`gateway/auth/`) call these functions. This package knows nothing of connections.
 
-Always true: no I/O. Only `error_codes` decides from an answer's content that a grant is gone. `refresh/backoff.py` counts
+Always true: no I/O. Only `error_codes` decides from a response's body that a grant is gone. `refresh/backoff.py` counts
 repeated refusals of unknown meaning.
 """

@@ -1,4 +1,4 @@
-"""Builds the authorization URL with PKCE and nonce, and checks the nonce and issuer of the answer."""
+"""Builds the authorization URL with PKCE and nonce, and checks the nonce and issuer of the response."""
 
 import base64
 import hashlib
@@ -46,10 +46,10 @@ def new_nonce() -> str:
 
 
 def nonce_acceptable(sent: str, response: Mapping[str, Any]) -> bool:
-    """Return whether a token answer's ``id_token`` has the nonce that was sent.
+    """Return whether the ``id_token`` of a token response has the nonce that was sent.
 
-    Returns True also if the answer has no ID token or no readable nonce: some providers (LinkedIn) leave the nonce out,
-    and PKCE and `state` still protect the flow.
+    Returns True also if the response has no ID token or no readable nonce: some providers (LinkedIn) leave the nonce
+    out, and PKCE and `state` still protect the flow.
     """
     found = jwt_claims(response.get("id_token")).get("nonce")
     return found is None or compare_digest(str(found).encode("utf-8", "surrogatepass"), sent.encode())
@@ -73,7 +73,7 @@ PROTOCOL: Final = frozenset(
 
 def authorization_url(
     provider: OAuthEntry,
-    address: str,
+    consent_url: str,
     *,
     client_id: str,
     redirect_uri: str,
@@ -82,11 +82,11 @@ def authorization_url(
     code_challenge: str | None,
     params: Mapping[str, str],
 ) -> str:
-    """Return `address` (the entry's `authorization_url` with settings filled in) with the request in its query.
+    """Return `consent_url` (the entry's `authorization_url` with settings filled in) with the request in its query.
 
     Protocol parameters are written last, so that neither the entry nor a caller can replace them. `params`: extra
-    parameters of the entry and the caller. An existing query of `address` is kept. `state` None: `redirect_uri` carries
-    the state in its query.
+    parameters of the entry and the caller. An existing query of `consent_url` is kept. `state` None: `redirect_uri`
+    carries the state in its query.
     """
     query = dict(params)
     query |= {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri}
@@ -99,9 +99,9 @@ def authorization_url(
     query = renamed(query, provider.authorization_param_renames)
     plus = provider.authorization_param_renames.get("scope", "scope") if provider.scope_separator == PLUS else None
     if provider.authorization_url_fragment is not None:  # the consent page is a script that reads its own fragment
-        base = address.partition("#")[0]
+        base = consent_url.partition("#")[0]
         return f"{base}#{with_params(provider.authorization_url_fragment, query, plus)}"
-    return with_params(address, query, plus)
+    return with_params(consent_url, query, plus)
 
 
 PLUS: Final = "+"  # written unencoded in a URL's query, where it means a space
@@ -113,16 +113,19 @@ def joined_scopes(provider: OAuthEntry, scopes: Sequence[str]) -> str:
     return (" " if separator == PLUS else separator).join(scopes)
 
 
-def with_params(address: str, query: Mapping[str, str], plus: str | None = None) -> str:
-    """Return `address` with `query` appended to its query. Spaces become ``%20``, and ``+`` in the parameter `plus`."""
-    address, hash_, fragment = address.partition("#")
+def with_params(url: str, query: Mapping[str, str], plus: str | None = None) -> str:
+    """Return `url` with `query` appended to its query. Spaces become ``%20``, and ``+`` in the parameter `plus`."""
+    url, hash_, fragment = url.partition("#")
     pairs = (urlencode({name: text}, quote_via=quote_plus if name == plus else quote) for name, text in query.items())
-    return f"{address}{'&' if '?' in address else '?'}{'&'.join(pairs)}{hash_}{fragment}"
+    return f"{url}{'&' if '?' in url else '?'}{'&'.join(pairs)}{hash_}{fragment}"
 
 
-def without_protocol_params(authorization_params: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters that a browser may add: all except protocol parameters, which include the scopes."""
-    return {name: value for name, value in authorization_params.items() if name.lower() not in PROTOCOL}
+def without_protocol_params(authorization_params: Mapping[str, str], renames: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters that a browser may add: all except protocol parameters, which include the scopes, under
+    their own names and the provider's. `renames`: the entry's `authorization_param_renames`.
+    """
+    reserved = PROTOCOL | {renamed_to.lower() for name, renamed_to in renames.items() if name in PROTOCOL}
+    return {name: value for name, value in authorization_params.items() if name.lower() not in reserved}
 
 
 def scope_list(override: str | Sequence[str]) -> tuple[str, ...]:
@@ -130,18 +133,18 @@ def scope_list(override: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(filter(None, re.split(r"[,\s]+", override))) if isinstance(override, str) else tuple(override)
 
 
-def issuer_accepted(provider: OAuthEntry, address: str, iss: str | None) -> bool:
+def issuer_accepted(provider: OAuthEntry, consent_url: str, iss: str | None) -> bool:
     """Return whether the `iss` of an authorization response is this provider's (RFC 9207 §2.4).
 
-    If the entry has an `issuer`, `iss` must equal it. Otherwise `iss`, if sent, must have the origin of `address`.
+    If the entry has an `issuer`, `iss` must equal it. Otherwise `iss`, if sent, must have the origin of `consent_url`.
     """
     if provider.issuer is not None:
         return iss == provider.issuer
-    return iss is None or origin(iss) == origin(address)
+    return iss is None or origin(iss) == origin(consent_url)
 
 
 def origin(url: str) -> tuple[str, str, int | None] | None:
-    """Return scheme, host and port, with default ports filled in; None if `url` is not an absolute http(s) address."""
+    """Return scheme, host and port, with default ports filled in; None if `url` is not an absolute http(s) URL."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,8 +1,9 @@
-"""Classifies the refusal in a token endpoint's answer, in any answer format; JSON is read leniently.
+"""Classifies the refusal in a token endpoint's response, in any format; JSON is read leniently.
 
 RFC 6749 §5.2 defines one format, ``{"error": "invalid_grant"}``. Many servers use their own: an object or a list below
 `error` or `errors`, a `status`, a `message`, a form, a line of text. If any of these says that the grant is gone, the
-refusal is final immediately. Every other refusal has an unknown meaning and counts only if it repeats (`refresh.backoff`).
+refusal is final immediately. Every other refusal has an unknown meaning and counts only if it repeats
+(`refresh.backoff`).
 """
 
 import json
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-# ── Reads the JSON of a token answer. Invalid values next to the tokens must not make it unreadable: the tokens exist
+# ── Reads the JSON of a token response. Invalid values next to the tokens must not make it unreadable: the tokens exist
 # nowhere else.
 
 DEEPEST: Final = 32  # levels of arrays and objects that are kept; deeper values become null
@@ -108,7 +109,8 @@ FINAL_CODES: Final = GRANT_GONE | {
     "invalid_code",
     "code_already_used",
 }
-"""All codes that are final as an ``error``. Codes outside `GRANT_GONE` blame the client, which the operator can correct."""
+"""All codes that are final as an ``error``. Codes outside `GRANT_GONE` blame the client, which the operator can
+correct."""
 CLIENT_REFUSED: Final = frozenset({"invalid_client", "unauthorized_client"})
 """The provider refuses the app itself, not the grant."""
 PASSING_CODES: Final = frozenset(
@@ -139,27 +141,29 @@ _PLACES: Final = (
 )
 _INVALID: Final = ("invalid", "expired", "revoked", "unknown", "not_found", "no_longer", "does_not_exist", "not_valid")
 _OTHER_FAULT: Final = ("client", "required", "missing")  # a sentence with these words may be about the request
-_LONGEST: Final = 300  # maximum length of a text that is searched
-_AT_ONCE: Final = 5  # members of a list that are read
-_DEEPEST: Final = 3
+_LONGEST_TEXT: Final = 300  # maximum length of a text that is searched
+_LONGEST_LIST: Final = 5  # members of a list that are read
+_SEARCHED_LEVELS: Final = 3
 _FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal in an answer. `code`: one of `FINAL_CODES`, None if unknown. `words`: the provider's text, may be empty."""
+    """A refusal in a response. `code`: one of `FINAL_CODES`, None if unknown. `words`: the provider's text, may be
+    empty."""
 
     code: str | None
     words: str
 
 
 def refusal_in(body: bytes) -> Refusal | None:
-    """Return the refusal in the body of an answer without a token; None if the body says that the refusal is temporary."""
+    """Return the refusal in the body of a response without a token; None if the body says that the refusal is
+    temporary."""
     texts = list(dict.fromkeys(_texts(_parsed(body), 0)))
     codes = {text: _normal(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):
         return None
-    words = ": ".join(texts)[:_LONGEST]
+    words = ": ".join(texts)[:_LONGEST_TEXT]
     # The sentence "Token expired" may mean any token; only `token_expired` is a code.
     named = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
     gone = next((code for code in named if code in GRANT_GONE), None)
@@ -169,32 +173,34 @@ def refusal_in(body: bytes) -> Refusal | None:
 
 
 def _parsed(body: bytes) -> Any:
-    """Return the body as JSON, else a form, else one line of text; None for an HTML page, an empty or a too long body."""
+    """Return the body as JSON, else a form, else one line of text; None for an HTML page, an empty or a too long
+    body."""
     try:
         return parse(body)
     except ValueError:
         pass
     if _FORM.fullmatch(body):
         return dict(parse_qsl(body.decode("utf-8", "replace")))
-    text = body[: _LONGEST * 4].decode("utf-8", "replace").strip()
-    return text if len(text) <= _LONGEST and not text.startswith("<") else None
+    text = body[: _LONGEST_TEXT * 4].decode("utf-8", "replace").strip()
+    return text if len(text) <= _LONGEST_TEXT and not text.startswith("<") else None
 
 
 def _texts(value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, str):
-        if 0 < len(value) <= _LONGEST:
+        if 0 < len(value) <= _LONGEST_TEXT:
             yield value
-    elif isinstance(value, list) and depth < _DEEPEST:
-        for one in value[:_AT_ONCE]:
+    elif isinstance(value, list) and depth < _SEARCHED_LEVELS:
+        for one in value[:_LONGEST_LIST]:
             yield from _texts(one, depth + 1)
-    elif isinstance(value, dict) and depth < _DEEPEST:
+    elif isinstance(value, dict) and depth < _SEARCHED_LEVELS:
         named = {name.lower().replace("_", "").replace("-", ""): inner for name, inner in value.items()}
         for place in _PLACES:
             yield from _texts(named.get(place), depth + 1)
 
 
 def _normal(text: str) -> str:
-    """Return `text` as a code: ``Invalid refresh-token.`` ▸ ``invalid_refresh_token``, ``invalidGrant`` ▸ ``invalid_grant``."""
+    """Return `text` as a code: ``Invalid refresh-token.`` ▸ ``invalid_refresh_token``, ``invalidGrant`` ▸
+    ``invalid_grant``."""
     parts: list[str] = []
     before = ""
     for char in text:

@@ -15,7 +15,7 @@ from gateway.secret import Secret
 
 
 class TokenPlaces(Protocol):
-    """The paths in a token answer to the members that RFC 6749 §5.1 puts at the top level."""
+    """The paths in a token response to the members that RFC 6749 §5.1 puts at the top level."""
 
     @property
     def token_path(self) -> str | None: ...
@@ -66,7 +66,8 @@ ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """The OAuth client that an integration configured. A public client has no secret.
+    """An OAuth client: the integration's, the end user's own, or one that a server registered. A public client has no
+    secret.
 
     `assertion`: the signed assertion used instead of a secret (RFC 7523 §2.2), made for one request.
     """
@@ -76,7 +77,7 @@ class OAuthClient:
     assertion: Secret | None = field(default=None, repr=False)
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the secret values, to mask them if an answer quotes them."""
+        """Return the secret values, to mask them if a response quotes them."""
         return tuple(one.reveal() for one in (self.client_secret, self.assertion) if one is not None)
 
 
@@ -99,8 +100,8 @@ def authenticate(
     elif method in {"basic", BASIC_AND_ID}:
         if method == BASIC_AND_ID:
             params["client_id"] = client.client_id
-        # Both halves are form-encoded before they are joined, so that a colon in the ID cannot split them (RFC 6749 §2.3.1).
-        # A space is %20, not +: form decoders read both, but some servers decode only percent signs (Authlib).
+        # Both halves are form-encoded before they are joined, so that a colon in the ID cannot split them (RFC 6749
+        # §2.3.1). A space is %20, not +: form decoders read both, but some servers decode only percent signs (Authlib).
         pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret.reveal(), safe='')}"
         headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
     else:
@@ -145,8 +146,8 @@ def refresh_request(
 ) -> ProviderCall:
     """Return the request that refreshes an access token (RFC 6749 §6).
 
-    `params`: the entry's `refresh_params`, else its `token_params`, filled in. `other_grant`: the exchanged token is not a
-    refresh token, and `params` name the grant type.
+    `params`: the entry's `refresh_params`, else its `token_params`, filled in. `other_grant`: the exchanged token is
+    not a refresh token, and `params` name the grant type.
     """
     grant = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     renames = provider.refresh_param_renames or provider.token_param_renames

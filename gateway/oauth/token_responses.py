@@ -1,4 +1,4 @@
-"""Reads a token endpoint's answers (RFC 6749 §5)."""
+"""Reads a token endpoint's responses (RFC 6749 §5)."""
 
 import base64
 import json
@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl
 
 from gateway import clock
 from gateway.oauth import error_codes
-from gateway.oauth import error_codes as lenient_json
 from gateway.oauth.error_codes import FINAL_CODES, refusal_in
 from gateway.oauth.token_requests import OAuthEntry
 
@@ -31,10 +30,10 @@ class TokenRefused(Exception):
 
 
 class TokenUnavailable(Exception):
-    """The endpoint gave no usable answer: an outage, a rate limit, or an answer that is not a token answer.
+    """The endpoint returned no usable response: an outage, a rate limit, or a response that is not a token response.
 
-    `maybe_done`: the provider may have executed the request, and only its answer was lost. `maybe_journalled`: this
-    machine's refresh journal may contain that answer, now or later. `refused_with`: the status of a refusal without a
+    `maybe_done`: the provider may have executed the request, and only its response was lost. `maybe_journalled`: this
+    machine's refresh journal may contain that response, now or later. `refused_with`: the status of a refusal without a
     reason; such a refusal becomes final if it repeats (`refresh.backoff`).
     """
 
@@ -56,20 +55,21 @@ class TokenUnavailable(Exception):
 
 
 def read_response(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """Return the token answer, its `access_token` checked and at the top level. Raises TokenRefused, TokenUnavailable.
+    """Return the token response, its `access_token` checked and at the top level. Raises TokenRefused,
+    TokenUnavailable.
 
     Some providers report errors with status 200 (GitHub, Slack), so the body is checked before the status. A server
     error or a rate limit is never final, whatever its body says.
     """
     if status >= 500 or status in {408, 425, 429}:
         raise TokenUnavailable(
-            f"the token endpoint answered {status}", retry_after(headers), maybe_done=status >= 500 and status != 503
+            f"the token endpoint returned {status}", retry_after(headers), maybe_done=status >= 500 and status != 503
         )
     response = parse_object(headers, body)
     accepted = 200 <= status < 300
     if response is None and accepted:
         raise TokenUnavailable(
-            f"the token endpoint answered {status} with {_kind(headers)} that is not a JSON object", maybe_done=True
+            f"the token endpoint returned {status} with {_kind(headers)} that is not a JSON object", maybe_done=True
         )
     if response is not None and accepted and _holds_token(provider, response):
         return _checked(provider, response)
@@ -82,7 +82,7 @@ def read_response(provider: OAuthEntry, status: int, headers: Mapping[str, str],
 def _refusal(
     status: int, headers: Mapping[str, str], body: bytes, response: Mapping[str, Any] | None
 ) -> TokenRefused | TokenUnavailable | None:
-    """Return the error to raise for an answer without a token; None for a 2xx answer that reports no error."""
+    """Return the error to raise for a response without a token; None for a 2xx response that reports no error."""
     error = (response or {}).get("error")
     if isinstance(error, str) and error in FINAL_CODES:
         description = (response or {}).get("error_description")
@@ -90,10 +90,10 @@ def _refusal(
     found = refusal_in(body)
     if found is not None and found.code is not None:
         return TokenRefused(found.code, found.words)
-    speaks = bool(error or (response or {}).get("errors"))
-    if 200 <= status < 300 and not speaks:
+    reports_error = bool(error or (response or {}).get("errors"))
+    if 200 <= status < 300 and not reports_error:
         return None
-    reason = f"the token endpoint answered {status}"
+    reason = f"the token endpoint returned {status}"
     if response is None:
         reason += f" with {_kind(headers)} that is not a JSON object" if body.strip() else " with an empty body"
     if found is not None and found.words:
@@ -106,10 +106,10 @@ def _checked(provider: OAuthEntry, response: dict[str, Any]) -> dict[str, Any]:
     """Return `response` with ``access_token`` and ``refresh_token`` moved to the top level."""
     token, response = _token_in(provider, response)
     if not isinstance(token, str) or not token:
-        raise TokenUnavailable("the token endpoint's answer holds no access_token")
+        raise TokenUnavailable("the token endpoint returned no access_token")
     if not fits_header(token):
         # A token is written into a header: RFC 6749 §A.12 allows visible ASCII and space only.
-        raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")
+        raise TokenUnavailable("the token endpoint returned a token with characters that no token may have")
     places = provider.token_response
     in_place = dig(response, places.refresh_token_path) if places and places.refresh_token_path else None
     refresh = in_place or response.get("refresh_token")
@@ -127,13 +127,13 @@ def _token_in(provider: OAuthEntry, response: dict[str, Any]) -> tuple[Any, dict
     if token or not path:
         return token, response
     inner = dig(response, path)
-    if isinstance(inner, dict):  # Slack puts the user's whole token answer below `authed_user`.
+    if isinstance(inner, dict):  # Slack puts the user's token response below `authed_user`.
         return inner.get("access_token"), {**response, **{k: v for k, v in inner.items() if k in _TOKEN_FIELDS}}
     return inner, response
 
 
 def _holds_token(provider: OAuthEntry, response: dict[str, Any]) -> bool:
-    """Return whether the answer has a usable token; an ``error`` next to it is then ignored."""
+    """Return whether the response has a usable token; an ``error`` next to it is then ignored."""
     token, _ = _token_in(provider, response)
     return isinstance(token, str) and bool(token) and fits_header(token)
 
@@ -146,12 +146,13 @@ def fits_header(token: str) -> bool:
     return len(token) <= MAX_TOKEN_CHARS and token.isascii() and token.isprintable()
 
 
-def expires_at(provider: OAuthEntry, response: Mapping[str, Any], received: datetime) -> datetime | None:
-    """Return when the access token expires: `expires_in` seconds after `received`, else `expires_at`, else after `token_ttl`.
+def expires_at(provider: OAuthEntry, response: Mapping[str, Any], asked_at: datetime) -> datetime | None:
+    """Return when the access token expires: ``expires_in`` seconds after `asked_at`, else at ``expires_at``, else
+    `token_ttl` seconds after `asked_at`; None if nothing says when. `asked_at`: when the token request was sent.
 
     The entry's `token_response` may name another member, which may be a timestamp. Ignored are a lifetime that is not a
-    positive number, and an expiry that is not after `received` or not valid in UTC. A lifetime is capped at ten years and
-    never extended.
+    positive number, and an expiry that is not after `asked_at` or not valid in UTC. A lifetime is capped at ten years
+    and never extended.
     """
     places = provider.token_response
     stated = dig(response, places.expiry_path) if places and places.expiry_path else response.get("expires_in")
@@ -163,12 +164,12 @@ def expires_at(provider: OAuthEntry, response: Mapping[str, Any], received: date
             lifetime /= 1000
     if lifetime is None:
         stamp = stamp or _epoch(response.get("expires_at"))
-        if stamp is not None and stamp > received:
-            return min(stamp, received + MAX_LIFETIME)
+        if stamp is not None and stamp > asked_at:
+            return min(stamp, asked_at + MAX_LIFETIME)
         lifetime = positive_seconds(provider.token_ttl)
     if lifetime is None:
         return None
-    return received + min(timedelta(seconds=min(lifetime, MAX_LIFETIME.total_seconds())), MAX_LIFETIME)
+    return asked_at + min(timedelta(seconds=min(lifetime, MAX_LIFETIME.total_seconds())), MAX_LIFETIME)
 
 
 def positive_seconds(value: object) -> float | None:
@@ -244,7 +245,7 @@ def _epoch(value: object) -> datetime | None:
 def parse_object(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
     """Return the JSON object in `body`, or its form if the content type says so; None if it is neither."""
     try:
-        value = lenient_json.parse(body)
+        value = error_codes.parse(body)
     except ValueError:
         if "form-urlencoded" not in _kind(headers):
             return None
@@ -259,7 +260,8 @@ def _kind(headers: Mapping[str, str]) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
-    """Return ``Retry-After`` in seconds from now; it may be sent as seconds or a date (RFC 9110 §10.2.3). None if absent."""
+    """Return ``Retry-After`` in seconds from now; it may be sent as seconds or a date (RFC 9110 §10.2.3). None if
+    absent."""
     text = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
     if text.isascii() and text.isdigit() and len(text) < 7:
         return int(text)

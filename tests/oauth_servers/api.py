@@ -16,7 +16,7 @@ PASSED_ON = ("Authorization", "Content-Type", "Accept", "User-Agent")
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """A request that the gateway sent to the token endpoint, and the server's answer."""
+    """A request that the gateway sent to the token endpoint, and the server's response."""
 
     form: Mapping[str, str]
     status: int
@@ -25,8 +25,7 @@ class TokenRequest:
 
 @dataclass
 class Api:
-    """`url` answers ``GET /whoami`` with the user of the bearer token, which it looks up at the OAuth server each time,
-    or with 401.
+    """``GET /whoami`` at `url` returns the user of the bearer token, looked up at the OAuth server each time, or 401.
 
     `token_url` forwards requests to the server's token endpoint while `open` is set, and records them in
     `token_requests`.
@@ -44,7 +43,7 @@ class Api:
         return f"{self.url}/token"
 
     def refreshes(self) -> int:
-        """Return how many token requests with a refresh token the server has answered."""
+        """Return how many token requests with a refresh token the server has responded to."""
         return sum(request.form.get("grant_type") == "refresh_token" for request in self.token_requests)
 
     async def whoami(self, request: web.Request) -> web.Response:

@@ -185,7 +185,7 @@ async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[Gl
         pytest.skip(f"glewlwyd cannot run here, these libraries are missing: {missing}")
     url = f"http://127.0.0.1:{port}"
     async with running([program, f"--config-file={folder}/glewlwyd.conf"], folder, environ) as child:
-        await child.responses(f"{url}/login.html")
+        await child.wait_until_ready(f"{url}/login.html")
         await _configure(url, redirect_uri, ttl_s)
         yield Glewlwyd(url)
 

@@ -1,4 +1,5 @@
-"""PyPI `jupyterhub`: the hub as OAuth provider of an external service, behind its own proxy. It issues no refresh tokens."""
+"""PyPI `jupyterhub`: the hub as OAuth provider of an external service, behind its own proxy. It issues no refresh
+tokens."""
 
 import asyncio
 import json
@@ -86,5 +87,5 @@ async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[Ju
     }
     command = [interpreter, "-m", "jupyterhub", "-f", HERE / "starters" / "jupyterhub_config.py"]
     async with running(command, folder, {"OPTIONS": json.dumps(options)}) as child:
-        await child.responses(f"{url}/hub/login")
+        await child.wait_until_ready(f"{url}/hub/login")
         yield JupyterHub(url)

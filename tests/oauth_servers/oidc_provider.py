@@ -1,4 +1,5 @@
-"""npm `oidc-provider`: a certified OpenID provider with its development pages. A replayed refresh token ends the grant."""
+"""npm `oidc-provider`: a certified OpenID provider with its development pages. A replayed refresh token ends the
+grant."""
 
 import asyncio
 import json

@@ -16,7 +16,8 @@ async def open_page(session: aiohttp.ClientSession, url: str) -> VisitedPage:
 
 
 async def submit(session: aiohttp.ClientSession, form: VisitedForm, *more: tuple[str, str]) -> VisitedPage:
-    """Send `form` with `more` fields, which replace those of the same name. Return the page at the end of the redirects."""
+    """Send `form` with `more` fields, which replace those of the same name. Return the page at the end of the
+    redirects."""
     replaced = {name for name, _ in more}
     fields = [*((name, value) for name, value in form.fields.items() if name not in replaced), *more]
     async with session.request(form.method, form.action, data=fields) as response:

@@ -40,7 +40,7 @@ class OAuthServer(Protocol):
     name: ClassVar[str]
     refresh: ClassVar[Literal["rotates", "rotates, reuse ends the grant", "none"]]
     refresh_outlives_access: ClassVar[bool]  # whether a refresh token is valid after its access token expires
-    refusal_names_reason: ClassVar[bool]  # whether the answer to a dead refresh token contains invalid_grant
+    refusal_names_reason: ClassVar[bool]  # whether the response to a dead refresh token contains invalid_grant
     url: str
     token_url: str
 
@@ -76,8 +76,8 @@ class Child:
                 await asyncio.sleep(0.05)
         return found[1]
 
-    async def responses(self, url: str) -> None:
-        """Return when `url` answers 200."""
+    async def wait_until_ready(self, url: str) -> None:
+        """Return when `url` returns 200."""
         async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
             while True:
                 self._must_run()

@@ -270,7 +270,7 @@ async def test_a_deleted_connection_ends_its_tokens_at_the_server(journey: Journ
 
 
 async def replay(journey: Journey, form: Mapping[str, str]) -> int:
-    """Send a token request directly to the server and return the answer's status."""
+    """Send a token request directly to the server and return the response's status."""
     client, headers = journey.server.integration(), dict[str, str]()
     if "client_secret" not in form:
         headers["Authorization"] = basic(client["client_id"], client["client_secret"])
@@ -279,9 +279,8 @@ async def replay(journey: Journey, form: Mapping[str, str]) -> int:
 
 
 async def until_not_served(journey: Journey) -> tuple[int, Any]:
-    """Return the gateway's first own answer to a proxied call. The gateway sends its token until the token expires,
-    whatever the API
-    answers.
+    """Call until the gateway itself responds to a proxied call; return its response. Until the token expires, the
+    gateway sends it and passes on the API's response.
     """
     while True:
         status, response = await journey.call()
@@ -291,7 +290,7 @@ async def until_not_served(journey: Journey) -> tuple[int, Any]:
 
 
 async def refused_without_reason(journey: Journey) -> None:
-    """Check the state after the server answered 400 without a reason.
+    """Check the state after the server returned 400 without a reason.
 
     The error may be temporary, so the gateway tries again. Only refusals that repeat for minutes end a connection
     (tests/gateway/connections tests that rule).

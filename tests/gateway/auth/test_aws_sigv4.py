@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.auth.aws_sigv4 import EMPTY, UNSIGNED, Scope, SigV4Keys, SigV4Signer, authorization
+from gateway.auth.aws_sigv4 import EMPTY, UNSIGNED, Scope, SigV4Keys, SigV4Signer, authorization, read_credentials
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
+from gateway.records.provider_call import Reply
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
 
@@ -130,3 +132,23 @@ def test_a_second_attempt_signs_as_the_first_did() -> None:
     signer.sign(request, b"")
     assert len(request.headers.getall("Authorization")) == len(request.headers.getall("X-Amz-Date")) == 1
     assert request.headers["X-Amz-Content-Sha256"] == EMPTY
+
+
+def test_a_header_field_that_is_not_utf_8_is_signed_as_it_is_sent() -> None:
+    signer, request = upload("https", "s3", **{"x-amz-meta-name": b"caf\xe9".decode("utf-8", "surrogateescape")})
+    signer.sign(request, None)
+    assert ";x-amz-meta-name," in request.headers["Authorization"]
+
+
+def sts_error(status: int, code: str) -> Reply:
+    body = f"<ErrorResponse><Error><Code>{code}</Code><Message>Rate exceeded</Message></Error></ErrorResponse>"
+    return Reply(status, {}, body.encode(), AT)
+
+
+def test_a_throttled_role_request_is_temporary_and_a_denied_one_is_a_refusal() -> None:
+    with pytest.raises(TokenUnavailable, match="STS returned 400: Throttling: Rate exceeded"):
+        read_credentials(sts_error(400, "Throttling"))
+    with pytest.raises(TokenUnavailable, match="STS returned 503: ServiceUnavailable"):
+        read_credentials(sts_error(503, "ServiceUnavailable"))
+    with pytest.raises(TokenRefused, match="STS returned 403: AccessDenied"):
+        read_credentials(sts_error(403, "AccessDenied"))

@@ -28,7 +28,7 @@ class Ticket(AuthMode):
 
 
 class Former(GrantingMode):
-    """A mode written for an earlier release, under the names of that time."""
+    """A mode written for an earlier release, with the method names of that release."""
 
     name = "FORMER"
 
@@ -42,7 +42,7 @@ class Former(GrantingMode):
         yield from ()
         return SetOut("https://provider.example/consent", {"destinations": context.toward("x").destinations})
 
-    def responded(self, context: Context, query: Mapping[str, str]) -> bool:
+    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
         return "code" in query
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:

@@ -1,4 +1,4 @@
-"""Metadata of a hostile MCP server: addresses that must not be called are rejected before they are used."""
+"""Metadata of a hostile MCP server: URLs that must not be called are rejected before they are used."""
 
 import json
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SERVER = "https://mcp.example.com"
 
 
-def found(issuer: str = SERVER, **result: Any) -> Server:
+def discovered_server(issuer: str = SERVER, **result: Any) -> Server:
     """Return the server that discovery finds if its metadata and its issuer's metadata contain these values."""
     resource = {"resource": SERVER, "authorization_servers": [issuer]}
     metadata = {
@@ -36,24 +36,41 @@ def found(issuer: str = SERVER, **result: Any) -> Server:
             return server
 
 
+def test_default_endpoints_lie_directly_below_the_issuer() -> None:
+    """Servers built with the MCP Python SDK write their issuer with a slash at the end."""
+    dialogue = discovered(SERVER)
+    call: ProviderCall = next(dialogue)
+    while True:
+        is_resource = "oauth-protected-resource" in call.url
+        response = {"resource": SERVER, "authorization_servers": [f"{SERVER}/"]} if is_resource else {}
+        status = 401 if call.body is not None else 200 if is_resource else 404
+        try:
+            call = dialogue.send(Reply(status, {}, json.dumps(response).encode(), NOW))
+        except StopIteration as end:
+            server: Server = end.value
+            break
+    assert (server.authorization_url, server.token_url) == (f"{SERVER}/authorize", f"{SERVER}/token")
+    assert server.registration_url == f"{SERVER}/register"
+
+
 ODD = ("#part", ":0/token", ":0", "#@other.example.com")
 
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint"])
-def test_an_endpoint_that_is_no_address_to_call_is_refused(name: str, odd: str) -> None:
+def test_an_endpoint_that_is_not_a_valid_url_is_refused(name: str, odd: str) -> None:
     with pytest.raises(TokenRefused, match="names no authorization and token endpoint"):
-        found(**{name: SERVER + odd})
+        discovered_server(**{name: SERVER + odd})
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_an_optional_endpoint_that_is_no_address_counts_as_absent(odd: str) -> None:
-    server = found(registration_endpoint=SERVER + odd, revocation_endpoint=SERVER + odd)
+def test_an_optional_endpoint_that_is_not_a_valid_url_counts_as_absent(odd: str) -> None:
+    server = discovered_server(registration_endpoint=SERVER + odd, revocation_endpoint=SERVER + odd)
     assert (server.registration_url, server.revocation_url) == (None, None)
     assert server.token_url == f"{SERVER}/token"
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_an_issuer_that_is_no_address_is_refused(odd: str) -> None:
-    with pytest.raises(TokenRefused, match="an authorization server that is not an address"):
-        found(SERVER + odd)
+def test_an_issuer_that_is_not_a_valid_url_is_refused(odd: str) -> None:
+    with pytest.raises(TokenRefused, match="an authorization server that is not a valid URL"):
+        discovered_server(SERVER + odd)

@@ -39,6 +39,17 @@ def test_an_imported_lifetime_counts_from_now() -> None:
     assert OAuth2().expires_at(accepted("OAUTH2", access_token="a", expires_in=-5)) is None
 
 
+def test_an_imported_grant_may_have_both_an_expiry_and_a_lifetime() -> None:
+    held = accepted("OAUTH2", access_token="a", expires_at="2026-11-20T12:30:00Z", expires_in=60)
+    assert OAuth2().expires_at(held) == NOW + timedelta(minutes=30)
+
+
+def test_an_imported_client_credentials_token_may_be_as_long_as_other_tokens() -> None:
+    token = "t" * 16_384
+    assert accepted("OAUTH2_CC", client_id="c", client_secret="s", token=token)["token"] == token
+    assert faults("OAUTH2_CC", client_id="c", client_secret="s", token=f"{token}t") == {("credentials", "token")}
+
+
 def test_the_client_of_an_imported_grant_is_kept_out_of_raw() -> None:
     override = {"client_id": "own", "client_secret": "s3cret"}
     held = accepted("OAUTH2", access_token="a", config_override=override)

@@ -104,7 +104,7 @@ def test_rsa_signs_with_the_apps_key() -> None:
 
 
 @pytest.mark.parametrize("target", ["/a?x=[1]|", "/a?q=caf%C3%A9&b", "/a?a=1&a=0&=", "/a%2Fb?x=+", "/?%zz"])
-def test_whatever_query_can_be_proxied_can_be_signed(target: str) -> None:
+def test_every_query_that_can_be_proxied_can_be_signed(target: str) -> None:
     made = signed(OAuth1Signer(keys("t", "s")), target).headers["Authorization"]
     found = re.search(r'oauth_signature="([^"]+)"', made)
     assert found is not None

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.auth.pasted_keys import BadKey, check_identity, hmac_secret, pem, signing_key
+from tests.fakes.certificate import issued
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 PEM = KEY.private_bytes(
@@ -33,7 +34,26 @@ def test_a_jwk_signs_too() -> None:
     assert signing_key(json.dumps(jwk), "ES256").as_dict(private=True)["d"] == jwk["d"]
 
 
-@pytest.mark.parametrize(("text", "alg"), [("nonsense", "RS256"), (PEM, "RS256"), ("{}", "ES256"), (PEM, "none")])
+# A key on the curve secp112r1, which the cryptography library does not support.
+UNSUPPORTED_CURVE = """-----BEGIN PRIVATE KEY-----
+ME4CAQAwEAYHKoZIzj0CAQYFK4EEAAYENzA1AgEBBA5ORzvAuv1NPZ0kMDDc2aEg
+Ax4ABK4+qQDtZ7u+4xOMhuxve0wSd++pGTCD3MkaEfc=
+-----END PRIVATE KEY-----
+"""
+NESTED_JWK = '{"kty":' * 2000 + "1" + "}" * 2000
+
+
+@pytest.mark.parametrize(
+    ("text", "alg"),
+    [
+        ("nonsense", "RS256"),
+        (PEM, "RS256"),
+        ("{}", "ES256"),
+        (PEM, "none"),
+        (UNSUPPORTED_CURVE, "ES256"),
+        (NESTED_JWK, "ES256"),
+    ],
+)
 def test_another_key_is_refused_without_its_text(text: str, alg: str) -> None:
     with pytest.raises(BadKey) as refused:
         signing_key(text, alg)
@@ -52,3 +72,8 @@ def test_the_secret_of_an_hmac_is_text_hex_or_base64() -> None:
 def test_a_certificate_that_cannot_be_read_is_named() -> None:
     with pytest.raises(BadKey, match="client certificate cannot be read"):
         check_identity("", PEM)
+
+
+def test_a_private_key_of_an_unsupported_curve_is_named() -> None:
+    with pytest.raises(BadKey, match="client's private key cannot be read"):
+        check_identity(issued("customer")[0].certificate, UNSUPPORTED_CURVE)

@@ -1,4 +1,4 @@
-"""Error messages of providers are made safe to show, and the answer to a sign-in is checked."""
+"""Error messages of providers are made safe to show, and the response to a login request is checked."""
 
 import base64
 import json
@@ -43,10 +43,10 @@ def test_provider_message_is_limited_and_on_one_line() -> None:
 
 def test_only_a_json_object_with_2xx_is_accepted() -> None:
     assert accepted_response(reply({"token": "t"}, 200)) == {"token": "t"}
-    with pytest.raises(TokenRefused, match="it answered 401: wrong password"):
+    with pytest.raises(TokenRefused, match="it returned 401: wrong password"):
         accepted_response(reply({"message": "wrong password"}, 401))
     for status in (408, 429, 500, 503, 199):
-        with pytest.raises(TokenUnavailable, match=f"answered {status}"):
+        with pytest.raises(TokenUnavailable, match=f"returned {status}"):
             accepted_response(reply({}, status))
     with pytest.raises(TokenUnavailable, match="not a JSON object"):
         accepted_response(reply([1], 200))
@@ -55,7 +55,7 @@ def test_only_a_json_object_with_2xx_is_accepted() -> None:
 def test_the_token_lies_at_the_first_path_that_has_one() -> None:
     response = {"data": {"token": "t1"}, "token": ""}
     assert token_at(response, ("token", "data.token")) == "t1"
-    with pytest.raises(TokenRefused, match="its answer holds no token: locked"):
+    with pytest.raises(TokenRefused, match="its response has no token: locked"):
         token_at({"message": "locked"}, ("token",))
     with pytest.raises(TokenUnavailable, match="characters that no token may have"):
         token_at({"token": "a\nb"}, ("token",))

@@ -2,8 +2,10 @@
 
 import pytest
 
-from gateway.auth.request_templates import canonical, request_values
+from gateway.auth.request_templates import RequestTemplates, canonical, request_values
 from gateway.catalog.render import carries_credential, needs_request, render_text
+from gateway.errors import InvalidRequest
+from gateway.records.proxied_call import UpstreamRequest
 
 URL = "https://api.example.com:8443/v1/a%20b?b=2&a=x%20y&a=!*"
 
@@ -42,6 +44,14 @@ def test_a_body_is_read_where_it_has_members(kind: str, body: bytes, canonical_p
         assert found == "a=x&b=1&c=%7B%22d%22%3A%5B1%2Ctrue%5D%7D"
     else:
         assert found == canonical_params
+
+
+def test_a_request_with_bytes_that_are_not_utf_8_is_refused() -> None:
+    templates = RequestTemplates({"x-proof": "${sha256Hex(${contentType})}"}, {}, {})
+    request = UpstreamRequest("POST", "https", "api.example.com", 443, "/x")
+    request.headers["content-type"] = b"text/caf\xe9".decode("utf-8", "surrogateescape")
+    with pytest.raises(InvalidRequest, match="bytes that are not UTF-8"):
+        templates.sign(request, b"")
 
 
 def test_templates_of_a_request_are_reported_from_the_others() -> None:

@@ -1,14 +1,18 @@
-"""Authorizations that the previous version began are completed by this version."""
+"""Authorizations: those that the previous version began are completed, and those that fail are reported."""
 
 import re
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from sqlalchemy import select, update
+from structlog.testing import capture_logs
 
+from gateway.errors import Unavailable
 from gateway.records.connecting import FlowOptions
 from gateway.store.pending_authorizations import _flow_address
 from gateway.store.tables import flows
-from tests.fakes.gateways import RunningGateway
+from tests.fakes.gateways import RunningGateway, write_entry
 from tests.fakes.pages import BROWSER
 from tests.fakes.tracker import Tracker
 
@@ -17,7 +21,7 @@ FIRST_MEMBERS = ("provider", "mode", "kept", "config", "end_user", "tags", "webh
 
 
 async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, Any]:
-    """Seal the only flow again with these members alone, as an earlier version stored it."""
+    """Seal the only flow again with only these members, as an earlier version stored it."""
     store = running.runtime.store
     async with store.transactions.read() as db:
         row = (await db.execute(select(flows))).mappings().one()
@@ -29,8 +33,8 @@ async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, 
     return before
 
 
-async def begun(running: RunningGateway) -> str:
-    """Start a flow and return the provider's page to which the browser is redirected."""
+async def started_flow(running: RunningGateway) -> str:
+    """Start a flow and return the URL of the provider's page."""
     token = await running.session_token(tags={"team": "a"})
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
     async with running.http.get(begin, allow_redirects=False) as response:
@@ -40,7 +44,7 @@ async def begun(running: RunningGateway) -> str:
 async def test_an_authorization_that_an_earlier_version_began_is_finished(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    consent = await begun(running)
+    consent = await started_flow(running)
     before = await stored_as_before(running, *FIRST_MEMBERS)
     assert before["config"]["subdomain"] == "acme"
     async with running.http.get(consent, headers=BROWSER) as response:
@@ -71,7 +75,51 @@ async def test_options_that_wait_for_confirmation_are_no_authorization(running: 
     token = await running.session_token()
     runtime = running.runtime
     session = await runtime.sessions.find(token)
-    asked = await runtime.flows.ask(session, "tracker", FlowOptions())
-    async with running.http.get(f"{running.url}/oauth/callback?state={asked}&code=x") as response:
+    token_of_options = await runtime.flows.ask(session, "tracker", FlowOptions())
+    async with running.http.get(f"{running.url}/oauth/callback?state={token_of_options}&code=x") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_state")
-    assert await runtime.flows.stored_options(session, "tracker", asked) == FlowOptions()
+    assert await runtime.flows.stored_options(session, "tracker", token_of_options) == FlowOptions()
+
+
+async def test_a_flow_whose_integration_changed_its_provider_is_reported(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    async with running.http.get(await started_flow(running), headers=BROWSER, allow_redirects=False) as response:
+        query = urlsplit(response.headers["Location"]).query
+    entry = {
+        "display_name": "Keyed",
+        "categories": ["developer-tools"],
+        "docs": "https://docs.example.com",
+        "auth_mode": "API_KEY",
+        "proxy": {"base_url": f"{tracker.url}/api"},
+    }
+    write_entry(running.folder, "keyed", entry)
+    running.document["environments"]["dev"]["integrations"]["tracker"] = {"provider": "keyed"}
+    cookies = {"Cookie": "; ".join(f"{cookie.key}={cookie.value}" for cookie in running.http.cookie_jar)}
+    await running.restart()
+    with capture_logs() as logs:
+        async with running.http.get(f"{running.url}/oauth/callback?{query}", headers=cookies) as response:
+            assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_state")
+    (failed,) = [line for line in logs if line["event"] == "authorization_failed"]
+    assert "was changed while you authorized" in failed["detail"]
+
+
+async def test_a_store_that_fails_after_the_flow_was_used_up_is_reported(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    body = {"connection_id": "c1", "integration_id": "tracker"}
+    session = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={session['data']['token']}"
+    async with running.http.get(begin, allow_redirects=False) as response:
+        state = parse_qs(urlsplit(response.headers["Location"]).query)["state"][0]
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise Unavailable("store_unavailable", "The database is not reachable.", retry_after_s=1)
+
+    monkeypatch.setattr(type(running.runtime.store.rejections), "forget_scopes", fail)
+    query = {"state": state, "error": "invalid_scope"}
+    with capture_logs() as logs:
+        async with running.http.get(f"{running.url}/oauth/callback", params=query) as response:
+            assert response.headers["Gateway-Error"] == "store_unavailable"
+    assert [line["reason"] for line in logs if line["event"] == "authorization_failed"] == ["store_unavailable"]

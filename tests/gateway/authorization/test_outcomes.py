@@ -81,11 +81,11 @@ async def test_a_credential_that_its_provider_refuses_is_logged(
             async with running.http.get(
                 f"{running.url}/connect?session_token={token}", headers={"Accept": "text/html"}
             ) as page:
-                address = f"{page.url}/i/keyed"
-            response = await submit(running.http, address, {"credentials[apiKey]": "wrong-key-1234"})
+                url = f"{page.url}/i/keyed"
+            response = await submit(running.http, url, {"credentials[apiKey]": "wrong-key-1234"})
         else:
-            address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={token}"
-            async with running.http.post(address, json={"apiKey": "wrong-key-1234"}) as response:
+            url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={token}"
+            async with running.http.post(url, json={"apiKey": "wrong-key-1234"}) as response:
                 pass
         assert response.status == 400
     line = warned(logs)

@@ -1,4 +1,4 @@
-"""A call without a usable connection returns the link to connect one, and the address to poll for the result."""
+"""A call without a usable connection returns the link to connect one, and the URL to poll for the result."""
 
 import asyncio
 import secrets
@@ -74,7 +74,7 @@ async def polled(running: RunningGateway, url: str, headers: dict[str, str] | No
         return response.status, await response.json()
 
 
-async def test_where_the_provider_refuses_the_app_no_end_user_is_sent_there(
+async def test_if_the_provider_refuses_the_app_the_error_has_no_link(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -89,7 +89,7 @@ async def test_where_the_provider_refuses_the_app_no_end_user_is_sent_there(
         assert reply["payload"]["fix"] == "Check client_id, client_secret and scopes of integration 'tracker'."
 
 
-async def test_following_the_advice_makes_the_next_call_succeed(running: RunningGateway, tracker: Tracker) -> None:
+async def test_after_following_the_error_the_next_call_succeeds(running: RunningGateway, tracker: Tracker) -> None:
     status, reply = await failed(running, "u 1/x")
     assert (status, reply["code"]) == (404, "unknown_connection")
     payload = reply["payload"]
@@ -105,9 +105,7 @@ async def test_following_the_advice_makes_the_next_call_succeed(running: Running
         assert response.status == 200
 
 
-async def test_the_same_link_is_handed_out_until_its_connection_is_there(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_the_same_link_is_returned_until_its_connection_exists(running: RunningGateway, tracker: Tracker) -> None:
     links = {(await failed(running, "u1"))[1]["payload"]["connect_url"] for _ in range(3)}
     together = await asyncio.gather(*(failed(running, "u2") for _ in range(8)))
     assert len(links) == 1
@@ -122,7 +120,7 @@ async def test_the_same_link_is_handed_out_until_its_connection_is_there(
     assert (await failed(running, "u2"))[1]["payload"]["connect_url"] == waits, "that of another stays"
 
 
-async def test_a_link_that_is_about_to_end_is_not_handed_out(
+async def test_a_link_that_is_about_to_expire_is_not_returned(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = (await failed(running, "u1"))[1]["payload"]["connect_url"]
@@ -131,7 +129,7 @@ async def test_a_link_that_is_about_to_end_is_not_handed_out(
     assert (await failed(running, "u1"))[1]["payload"]["connect_url"] != first
 
 
-async def test_a_dead_connection_comes_with_the_link_that_renews_it(running: RunningGateway, tracker: Tracker) -> None:
+async def test_the_error_of_a_dead_connection_has_a_reconnect_link(running: RunningGateway, tracker: Tracker) -> None:
     token = tracker.grant()["access_token"]
     await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
     status, reply = await failed(running, "c1")
@@ -278,7 +276,7 @@ async def test_the_page_behind_a_link_names_the_connection_and_whose_it_is(
         text = await response.text()
     assert "for connection “c1”" in text
     assert "For b…@example.com" in text
-    assert "bob@example.com" not in text, "a key that creates sessions reads no addresses"
+    assert "bob@example.com" not in text, "a key that creates sessions reads no e-mail addresses"
     async with running.http.get(f"{running.url}/connect?session_token={await running.session_token()}") as response:
         assert "for connection" not in await response.text()
 

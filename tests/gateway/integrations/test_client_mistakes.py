@@ -14,6 +14,9 @@ def test_mistakes_in_copying_a_client_are_found_by_their_shape() -> None:
         return [f"{key} {trouble}" for key, trouble in client_mistakes(one)]
 
     assert given("abc-1", "s3cr3t-value") == []
-    assert given("'abc'", "•••• 1234") == ["client_id has quotes around it", "client_secret holds a space or a newline"]
+    assert given("'abc'", "•••• 1234") == [
+        "client_id has quotes around it",
+        "client_secret contains a space or a line break",
+    ]
     assert given("same", "same") == ["client_secret is the same as client_id"]
     assert given(None) == []

@@ -30,7 +30,7 @@ def test_a_declared_integration_hides_a_made_one_of_the_same_key() -> None:
     assert both.of("prod") == []
 
 
-def test_what_is_made_later_is_found_by_every_generation() -> None:
+def test_an_integration_created_later_is_found_by_every_generation() -> None:
     managed = ManagedIntegrations()
     both = Integrations([], managed)
     assert managed.put("dev", "jira", one("jira")) is True

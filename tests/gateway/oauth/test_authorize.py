@@ -3,11 +3,11 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from gateway.oauth import authorize
-from gateway.oauth.authorize import authorization_url, issuer_accepted
+from gateway.oauth.authorize import authorization_url, issuer_accepted, without_protocol_params
 from tests.fakes.providers import provider
 
 
-def asked(entry_address: str = "https://auth.example.com/authorize", **changes: object) -> dict[str, str]:
+def authorization_query(entry_url: str = "https://auth.example.com/authorize", **changes: object) -> dict[str, str]:
     fields = {
         "client_id": "client",
         "redirect_uri": "https://gw.example.com/oauth/callback",
@@ -17,12 +17,12 @@ def asked(entry_address: str = "https://auth.example.com/authorize", **changes: 
         "params": {"audience": "api"},
     } | changes
     entry = fields.pop("provider", provider())
-    url = authorization_url(entry, entry_address, **fields)  # type: ignore[arg-type]
+    url = authorization_url(entry, entry_url, **fields)  # type: ignore[arg-type]
     return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
 
 
-def test_the_request_has_all_that_rfc_6749_asks_for() -> None:
-    assert asked() == {
+def test_the_request_has_all_that_rfc_6749_requires() -> None:
+    assert authorization_query() == {
         "response_type": "code",
         "client_id": "client",
         "redirect_uri": "https://gw.example.com/oauth/callback",
@@ -35,10 +35,10 @@ def test_the_request_has_all_that_rfc_6749_asks_for() -> None:
 
 
 def test_scopes_are_joined_as_the_provider_wants_them() -> None:
-    assert asked(provider=provider(scope_separator=","))["scope"] == "read,offline_access"
+    assert authorization_query(provider=provider(scope_separator=","))["scope"] == "read,offline_access"
 
 
-def test_a_plus_between_scopes_stands_unencoded_in_the_address_and_nothing_else_does() -> None:
+def test_only_a_plus_between_scopes_is_unencoded_in_the_url() -> None:
     url = authorization_url(
         provider(scope_separator="+", authorization_param_renames={"scope": "perms"}),
         "https://a.example/x", client_id="c", redirect_uri="r", scopes=["a+b", "c"], state="s",
@@ -49,19 +49,25 @@ def test_a_plus_between_scopes_stands_unencoded_in_the_address_and_nothing_else_
 
 
 def test_without_scopes_the_parameter_is_left_out() -> None:
-    assert "scope" not in asked(scopes=[])
+    assert "scope" not in authorization_query(scopes=[])
 
 
 def test_a_provider_that_breaks_on_pkce_gets_no_challenge() -> None:
-    assert not {"code_challenge", "code_challenge_method"} & asked(code_challenge=None).keys()
+    assert not {"code_challenge", "code_challenge_method"} & authorization_query(code_challenge=None).keys()
 
 
 @pytest.mark.parametrize("name", ["state", "redirect_uri", "client_id", "response_type", "code_challenge_method"])
 def test_a_parameter_of_the_caller_never_replaces_one_of_the_protocol(name: str) -> None:
-    assert asked(params={name: "evil"})[name] != "evil"
+    assert authorization_query(params={name: "evil"})[name] != "evil"
 
 
-def test_a_query_and_a_fragment_of_the_address_are_kept() -> None:
+def test_a_browser_cannot_add_a_protocol_parameter_under_the_providers_name() -> None:
+    renames = {"scope": "perms", "response_type": ""}
+    given = {"perms": "manage", "SCOPE": "all", "hint": "x"}
+    assert without_protocol_params(given, renames) == {"hint": "x"}
+
+
+def test_a_query_and_a_fragment_of_the_consent_url_are_kept() -> None:
     url = authorization_url(
         provider(), "https://a.example/x?tenant=1#/go", client_id="c", redirect_uri="r", scopes=[], state="s",
         code_challenge=None, params={},
@@ -87,7 +93,7 @@ def test_the_pkce_pair_is_that_of_rfc_7636_appendix_b() -> None:
     assert authorize.new_verifier() != authorize.new_verifier()
 
 
-ADDRESS = "https://auth.example.com/authorize"
+CONSENT_URL = "https://auth.example.com/authorize"
 
 
 @pytest.mark.parametrize(
@@ -107,4 +113,4 @@ ADDRESS = "https://auth.example.com/authorize"
     ],
 )
 def test_the_issuer_must_be_the_one_the_flow_was_sent_to(issuer: str | None, iss: str | None, accepted: bool) -> None:
-    assert issuer_accepted(provider(issuer=issuer), ADDRESS, iss) is accepted
+    assert issuer_accepted(provider(issuer=issuer), CONSENT_URL, iss) is accepted

@@ -106,12 +106,12 @@ def test_an_unknown_error_with_status_200_counts(shape: str) -> None:
         (200, {"message": "odd"}),
     ],
 )
-def test_an_outage_a_limit_and_a_wrong_address_never_count(status: int, response: Any) -> None:
+def test_an_outage_a_limit_and_a_wrong_url_never_count(status: int, response: Any) -> None:
     fault = fault_of(status, response)
     assert isinstance(fault, TokenUnavailable)
     assert fault.refused_with is None
 
 
-def test_a_token_beside_an_error_is_a_token() -> None:
+def test_a_token_next_to_an_error_is_used() -> None:
     body = json.dumps({"access_token": "a", "errors": [], "message": "Invalid refresh token"}).encode()
     assert read_response(provider(), 200, JSON, body)["access_token"] == "a"

@@ -34,7 +34,7 @@ def id_token(claims: Any) -> str:
         (7, True),
     ],
 )
-def test_another_nonce_is_refused_and_none_at_all_is_not(token: object, is_accepted: bool) -> None:
+def test_a_wrong_nonce_is_refused_and_a_missing_nonce_is_accepted(token: object, is_accepted: bool) -> None:
     assert nonce_acceptable("mine", {"access_token": "a", "id_token": token}) is is_accepted
     assert nonce_acceptable("mine", {"access_token": "a"})
 
@@ -74,7 +74,7 @@ async def test_each_authorization_has_a_nonce_of_its_own_and_a_provider_may_leav
     assert len(seen) == 2
 
 
-async def test_without_openid_none_is_sent(running: RunningGateway, tracker: Tracker) -> None:
+async def test_without_openid_no_nonce_is_sent(running: RunningGateway, tracker: Tracker) -> None:
     await arrive(running, await running.session_token())
     assert "nonce" not in tracker.authorize_query
 

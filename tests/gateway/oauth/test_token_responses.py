@@ -29,14 +29,14 @@ def read(status: int = 200, response: Any = None, headers: dict[str, str] = JSON
     return read_response(provider(**entry), status, headers, body)
 
 
-def redeemed(**entry: Any) -> Any:
+def code_exchange(**entry: Any) -> Any:
     return code_request(
         provider(**entry), "https://t.example", CLIENT, code="c", redirect_uri="r", code_verifier="v", params={}
     )
 
 
-def test_a_code_is_redeemed_with_its_verifier_and_one_client_authentication() -> None:
-    request = redeemed()
+def test_a_code_is_exchanged_with_its_verifier_and_one_client_authentication() -> None:
+    request = code_exchange()
     assert parse_qs(request.body.decode()) == {
         "grant_type": ["authorization_code"],
         "code": ["c"],
@@ -49,7 +49,7 @@ def test_a_code_is_redeemed_with_its_verifier_and_one_client_authentication() ->
 
 
 def test_basic_authentication_encodes_both_halves_and_leaves_the_body_without_them() -> None:
-    request = redeemed(token_request_auth_method="basic")
+    request = code_exchange(token_request_auth_method="basic")
     user, _, password = (
         base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode().partition(":")
     )
@@ -59,7 +59,7 @@ def test_basic_authentication_encodes_both_halves_and_leaves_the_body_without_th
     assert not {"client_id", "client_secret"} & parse_qs(request.body.decode()).keys()
 
 
-def test_a_public_client_sends_its_id_alone() -> None:
+def test_a_public_client_sends_only_its_id() -> None:
     request = refresh_request(provider(), "u", OAuthClient("public"), refresh_token="r", params={})
     assert parse_qs(request.body.decode()) == {
         "grant_type": ["refresh_token"],
@@ -69,7 +69,7 @@ def test_a_public_client_sends_its_id_alone() -> None:
 
 
 def test_a_provider_that_wants_json_gets_json() -> None:
-    request = redeemed(body_format="json")
+    request = code_exchange(body_format="json")
     assert request.headers["Content-Type"] == "application/json"
     assert json.loads(request.body)["code"] == "c"
 
@@ -83,15 +83,15 @@ def test_the_entrys_parameters_never_replace_the_grant() -> None:
 
 
 def test_secrets_of_a_request_do_not_print() -> None:
-    assert "p%40ss" not in repr(redeemed())
+    assert "p%40ss" not in repr(code_exchange())
 
 
-def test_a_token_response_is_returned_whole() -> None:
+def test_a_token_response_is_returned_complete() -> None:
     response = {"access_token": "a", "token_type": "bearer", "expires_in": 60, "scope": "x"}
     assert read(response=response) == response
 
 
-def test_slacks_user_token_is_found_below_its_own_member() -> None:
+def test_slacks_user_token_is_read_below_authed_user() -> None:
     response = {"ok": True, "authed_user": {"id": "U1", "access_token": "xoxp", "refresh_token": "r", "expires_in": 9}}
     result = read(response=response, alternate_access_token_response_path="authed_user")
     assert (result["access_token"], result["refresh_token"], result["expires_in"]) == ("xoxp", "r", 9)
@@ -144,7 +144,7 @@ def test_an_error_code_of_the_standard_is_final_whatever_the_status(code: str, s
         (200, b'{"a":' * 100_000 + b'"' * 100_001, JSON),
     ],
 )
-def test_all_else_may_pass_and_is_never_final(status: int, response: Any, headers: dict[str, str]) -> None:
+def test_all_other_errors_are_temporary(status: int, response: Any, headers: dict[str, str]) -> None:
     with pytest.raises(TokenUnavailable):
         read(status, response, headers)
 
@@ -155,7 +155,7 @@ def test_the_endpoints_own_retry_after_is_kept() -> None:
     assert fault.value.retry_after_s == 17
 
 
-def test_a_response_without_a_token_names_what_came_instead() -> None:
+def test_a_response_without_a_token_is_reported_with_its_content_type() -> None:
     with pytest.raises(TokenUnavailable, match="text/html"):
         read(200, b"<html>", {"Content-Type": "text/html"})
 
@@ -188,18 +188,18 @@ def test_a_response_without_a_token_names_what_came_instead() -> None:
         ({"expires_at": 1e300}, NOW + MAX_LIFETIME),
     ],
 )
-def test_the_end_of_a_token_is_read_with_care(response: dict[str, Any], ends: datetime | None) -> None:
+def test_the_expiry_of_a_token_is_read_leniently(response: dict[str, Any], ends: datetime | None) -> None:
     assert expires_at(provider(), response, NOW) == ends
 
 
-def test_an_entrys_token_ttl_stands_in_where_the_response_tells_nothing() -> None:
+def test_an_entrys_token_ttl_is_used_if_the_response_has_no_lifetime() -> None:
     entry = provider(token_ttl=120)
     assert expires_at(entry, {}, NOW) == NOW + timedelta(seconds=120)
     assert expires_at(entry, {"expires_in": 60}, NOW) == NOW + timedelta(seconds=60)
 
 
 @pytest.mark.parametrize("token", [None, 7, "", "a.b", "a.!.c", "a.W10.c", "a.e30", "a.e30.c.d.e"])
-def test_what_is_no_signed_jwt_has_no_claims(token: object) -> None:
+def test_a_text_that_is_not_a_signed_jwt_has_no_claims(token: object) -> None:
     assert jwt_claims(token) == {}
 
 

@@ -28,7 +28,7 @@ class FakeProvider:
     _handlers: dict[str, Handler] = field(default_factory=dict)
 
     def on(self, path: str, handler: Handler) -> None:
-        """Let `handler` answer requests whose path begins with `path`; the longest such path wins."""
+        """Let `handler` serve requests whose path begins with `path`; the longest such path wins."""
         self._handlers[path] = handler
 
     async def response(self, request: web.Request) -> web.StreamResponse:
@@ -113,8 +113,8 @@ def epoch(moment: datetime | None = None) -> int:
 async def connect(gateway: RunningGateway, query: str = "", **session: Any) -> tuple[int, str]:
     """Walk through an authorization as a browser does. Return the last page's status and text."""
     token = await gateway.session_token(**session)
-    address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{query}"
-    async with gateway.http.get(address) as response:
+    url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{query}"
+    async with gateway.http.get(url) as response:
         return response.status, await response.text()
 
 

@@ -121,7 +121,7 @@ async def test_failed_installation_creates_no_connection(far: FakeProvider, star
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_an_app_and_its_users_grant_stand_side_by_side(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_an_app_and_its_users_grant_are_stored_together(far: FakeProvider, start: Any, later: Any) -> None:
     forge = GithubLikeProvider(far)
     gateway = await start(
         {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"},
@@ -152,7 +152,7 @@ async def test_an_app_and_its_users_grant_stand_side_by_side(far: FakeProvider, 
     assert shown["credentials"]["user"]["access_token"] == "ghu_2"
 
 
-async def test_before_the_app_is_installed_the_users_grant_serves(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_before_the_app_is_installed_the_users_grant_is_used(far: FakeProvider, start: Any, later: Any) -> None:
     forge = GithubLikeProvider(far)
     gateway = await start(
         {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"},
@@ -167,7 +167,7 @@ async def test_before_the_app_is_installed_the_users_grant_serves(far: FakeProvi
     assert forge.users == 2
 
 
-async def test_a_plugin_is_installed_and_its_own_key_sent(far: FakeProvider, start: Any) -> None:
+async def test_an_installed_plugin_sends_its_own_key(far: FakeProvider, start: Any) -> None:
     pair = "Basic " + base64.b64encode(b"plugin-id:plugin-key").decode()
 
     async def install(request: web.Request) -> web.Response:

@@ -57,7 +57,7 @@ async def test_parameters_have_the_providers_names_in_every_request(far: FakePro
     assert shown["connection_config"]["data.open_id"] == "o-1"
 
 
-async def test_a_live_access_token_is_exchanged_where_there_are_no_refresh_tokens(
+async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
     far: FakeProvider, start: Any, later: Any
 ) -> None:
     asked: list[dict[str, str]] = []
@@ -99,15 +99,15 @@ async def test_a_consent_page_that_is_a_script_gets_the_request_behind_its_route
         token_url=f"{far.url}/token",
     )
     token = await gateway.session_token()
-    address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with gateway.http.get(address, allow_redirects=False) as response:
+    url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with gateway.http.get(url, allow_redirects=False) as response:
         base, _, fragment = response.headers["Location"].partition("#")
     assert base == f"{far.url}/"
     route, _, query = fragment.partition("?")
     assert (route, dict(parse_qsl(query))["client_id"]) == ("/oauth-authorize", "our client")
 
 
-async def test_the_form_of_an_address_follows_from_the_settings_that_were_given(far: FakeProvider, start: Any) -> None:
+async def test_given_settings_choose_the_alternative_of_a_url(far: FakeProvider, start: Any) -> None:
     asked: list[str] = []
 
     async def token(request: web.Request) -> web.Response:

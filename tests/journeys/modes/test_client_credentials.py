@@ -43,7 +43,7 @@ class Issuer:
         return web.json_response({"ok": known}, status=200 if known else 401)
 
 
-async def test_a_client_is_exchanged_used_and_exchanged_again(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_a_client_gets_a_token_and_a_new_one_after_its_expiry(far: FakeProvider, start: Any, later: Any) -> None:
     issuer = Issuer(far)
     gateway = await start({"scopes": ["a", "b"]}, auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
     shown = await imported(gateway, credentials=CLIENT)
@@ -63,7 +63,7 @@ async def test_a_client_is_exchanged_used_and_exchanged_again(far: FakeProvider,
     assert len(issuer.asked) == 2
 
 
-async def test_the_client_proves_itself_by_basic_where_the_entry_says_so(far: FakeProvider, start: Any) -> None:
+async def test_the_client_authenticates_by_basic_if_the_entry_says_so(far: FakeProvider, start: Any) -> None:
     issuer = Issuer(far)
     gateway = await start(
         auth_mode="OAUTH2_CC", token_url=f"{far.url}/token", token_request_auth_method="basic", scope_separator=","
@@ -84,9 +84,7 @@ async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_an_endpoint_that_is_down_stores_nothing_and_is_no_fault_of_the_caller(
-    far: FakeProvider, start: Any
-) -> None:
+async def test_if_the_endpoint_is_down_nothing_is_stored_and_the_error_is_a_502(far: FakeProvider, start: Any) -> None:
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503)
 
@@ -97,7 +95,7 @@ async def test_an_endpoint_that_is_down_stores_nothing_and_is_no_fault_of_the_ca
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_token_that_is_brought_along_is_used_until_its_end(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_an_imported_token_is_used_until_its_expiry(far: FakeProvider, start: Any, later: Any) -> None:
     issuer = Issuer(far)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
     await imported(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
@@ -116,7 +114,7 @@ async def test_half_a_client_is_refused_by_name(far: FakeProvider, start: Any, m
     assert [issue["path"] for issue in response["error"]["errors"]] == [["credentials", missing]]
 
 
-async def test_a_client_with_a_key_signs_its_proof(far: FakeProvider, start: Any) -> None:
+async def test_a_client_with_a_key_signs_its_assertion(far: FakeProvider, start: Any) -> None:
     key = RSAKey.generate_key(2048)
     proofs: list[Any] = []
 

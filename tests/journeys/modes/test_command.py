@@ -111,7 +111,7 @@ async def test_all_connections_of_an_integration_are_ended_with_a_report(
         ("c3", "access_token"): "revoked",
     }
     (kept,) = [row for row in rows if row["outcome"] == "failed"]
-    assert kept["detail"] == "it answered 400: invalid_request: not today"
+    assert kept["detail"] == "it returned 400: invalid_request: not today"
     assert {row["deleted"] for row in rows} == {"yes"}
     assert stat.S_IMODE(report.stat().st_mode) == 0o600
     assert not any(secret in out + err + report.read_text() for secret in ("refresh-c", "access-c"))

@@ -29,7 +29,7 @@ def own(*names: str) -> dict[str, Any]:
 
 LOGIN = {"username": "ada", "password": "pw-1"}
 AWS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "s"}
-# Mode ▸ the entry, the typed-in fields, and the address to which published clients post them.
+# Mode ▸ the entry, the typed-in fields, and the endpoint to which published clients post them.
 MODES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "API_KEY": ({"credentials": own("apiKey")}, {"apiKey": "k-1"}, "/api-auth/api-key"),
     "BASIC": ({"credentials": own("username", "password")}, LOGIN, "/api-auth/basic"),
@@ -145,14 +145,14 @@ async def test_the_connect_page_asks_for_a_declared_field(far: FakeProvider, sta
     gateway = await start(**entry_of("API_KEY", far))
     token = await gateway.session_token()
     async with gateway.http.get(f"{gateway.url}/connect?session_token={token}", headers=BROWSER) as response:
-        address, html = f"{response.url}/i/tracker", await response.text()
+        url, html = f"{response.url}/i/tracker", await response.text()
         assert response.status == 200, html
     assert 'name="credentials[apiSecret]"' in html
     assert html.count('type="password"') == 2
     form = {"credentials[apiKey]": "k-1", "credentials[apiSecret]": "short"}
-    await submit(gateway.http, address, form)
+    await submit(gateway.http, url, form)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
-    response = await submit(gateway.http, address, form | {"credentials[apiSecret]": SECRET})
+    response = await submit(gateway.http, url, form | {"credentials[apiSecret]": SECRET})
     assert response.status == 200, await response.text()
     await assert_signed(gateway, seen, await only_id(gateway))
 

@@ -47,7 +47,7 @@ class Verifier:
 
 
 @pytest.mark.parametrize("alg", KEYS)
-async def test_the_far_side_verifies_what_we_signed(far: FakeProvider, start: Any, later: Any, alg: str) -> None:
+async def test_the_provider_verifies_the_signature(far: FakeProvider, start: Any, later: Any, alg: str) -> None:
     verifier = Verifier(far, KEYS[alg], alg)
     gateway = await start(**entry(alg))
     pem = KEYS[alg].as_pem(private=True).decode()

@@ -121,7 +121,7 @@ async def call(gateway: RunningGateway, connection_id: str) -> int:
 
 @pytest.mark.parametrize("hint", [True, False])
 @pytest.mark.parametrize("secret", [None, "registered secret"])
-async def test_any_server_tells_how_to_authorize_and_registers_us(
+async def test_a_server_is_discovered_and_registers_the_gateway(
     far: FakeProvider, start: Any, later: Any, hint: bool, secret: str | None
 ) -> None:
     server = Server(far)
@@ -150,7 +150,7 @@ async def test_any_server_tells_how_to_authorize_and_registers_us(
 
 @pytest.mark.parametrize("offered", [METHODS, METHODS[:1], METHODS[1:], None])
 @pytest.mark.parametrize("entry", [None, "basic", "body", "none"])
-async def test_servers_of_the_python_sdk_take_the_client_that_they_registered(
+async def test_servers_of_the_python_sdk_accept_the_client_that_they_registered(
     far: FakeProvider, start: Any, later: Any, offered: tuple[str, ...] | None, entry: str | None
 ) -> None:
     server = Server(far)
@@ -177,7 +177,7 @@ async def test_servers_of_the_python_sdk_take_the_client_that_they_registered(
         )
 
 
-async def test_the_entry_decides_how_the_client_proves_itself_whatever_the_registration_returns(
+async def test_the_entry_decides_how_the_client_authenticates_whatever_the_registration_returns(
     far: FakeProvider, start: Any
 ) -> None:
     server = Server(far)
@@ -190,7 +190,7 @@ async def test_the_entry_decides_how_the_client_proves_itself_whatever_the_regis
     assert (server.asked[0]["Authorization"], server.asked[0]["client_secret"]) == ("", "registered secret")
 
 
-async def test_the_operators_own_client_proves_itself_as_the_server_supports(far: FakeProvider, start: Any) -> None:
+async def test_the_operators_client_authenticates_as_the_server_supports(far: FakeProvider, start: Any) -> None:
     server = Server(far)
     assert server.metadata is not None
     server.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_basic"]
@@ -225,7 +225,7 @@ LIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_a_server_that_lies_about_itself_is_refused_before_anybody_is_sent_away(
+async def test_a_server_with_false_metadata_is_refused_before_the_redirect(
     far: FakeProvider, start: Any, lie: str
 ) -> None:
     server = Server(far)
@@ -233,13 +233,13 @@ async def test_a_server_that_lies_about_itself_is_refused_before_anybody_is_sent
     getattr(server, where).update(changes)
     gateway = await start(**generic())
     token = await gateway.session_token()
-    address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(far)}"
-    async with gateway.http.get(address, allow_redirects=False) as response:
+    url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(far)}"
+    async with gateway.http.get(url, allow_redirects=False) as response:
         assert response.status in {400, 502}, await response.text()
     assert server.clients == {}
 
 
-async def test_a_known_server_registers_us_or_has_us_registered(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_a_known_server_registers_the_gateway(far: FakeProvider, start: Any, later: Any) -> None:
     server = Server(far)
     entry = {
         "auth_mode": "MCP_OAUTH2",
@@ -258,7 +258,7 @@ async def test_a_known_server_registers_us_or_has_us_registered(far: FakeProvide
     assert (len(server.clients), server.asked[1]["client_id"]) == (1, "client-1")
 
 
-async def test_a_client_of_the_operators_own_is_used_as_it_is(far: FakeProvider, start: Any) -> None:
+async def test_the_operators_client_is_used_without_registration(far: FakeProvider, start: Any) -> None:
     server = Server(far)
     gateway = await start(
         {"client_id": "ours", "client_secret": "own secret"},
@@ -273,7 +273,20 @@ async def test_a_client_of_the_operators_own_is_used_as_it_is(far: FakeProvider,
     assert (server.asked[0]["client_id"], server.asked[0]["client_secret"]) == ("ours", "own secret")
 
 
-async def test_without_any_way_to_a_client_the_operator_is_reported_what_to_do(far: FakeProvider, start: Any) -> None:
+async def test_an_end_users_own_client_needs_no_registration(far: FakeProvider, start: Any, later: Any) -> None:
+    server = Server(far)
+    assert server.metadata is not None
+    server.metadata |= {"registration_endpoint": None, "token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    gateway = await start(**generic())
+    own = "&credentials[oauth_client_id_override]=mine&credentials[oauth_client_secret_override]=s3cret"
+    status, html = await connect(gateway, asked_for(far) + own)
+    assert status == 200, html
+    later(61)
+    assert await call(gateway, await only_id(gateway)) == 200
+    assert [(form["client_id"], form["client_secret"]) for form in server.asked] == [("mine", "s3cret")] * 2
+
+
+async def test_without_registration_or_client_the_error_says_what_to_set(far: FakeProvider, start: Any) -> None:
     server = Server(far)
     assert server.metadata is not None
     server.metadata["registration_endpoint"] = None
@@ -283,18 +296,18 @@ async def test_without_any_way_to_a_client_the_operator_is_reported_what_to_do(f
     assert f"{gateway.url}/oauth/callback" in text
 
 
-async def test_the_document_at_the_client_id_says_who_we_are(far: FakeProvider, start: Any) -> None:
+async def test_the_document_at_the_client_id_has_the_client_metadata(far: FakeProvider, start: Any) -> None:
     server = Server(far)
     gateway = await start(**generic(client_registration="metadata_document"))
-    address = f"{gateway.url}/oauth/client-metadata/dev/tracker"
-    async with gateway.http.get(address) as response:
+    url = f"{gateway.url}/oauth/client-metadata/dev/tracker"
+    async with gateway.http.get(url) as response:
         document = await response.json()
-    assert document["client_id"] == address
+    assert document["client_id"] == url
     assert document["redirect_uris"] == [f"{gateway.url}/oauth/callback"]
     assert document["token_endpoint_auth_method"] == "none"
     status, html = await connect(gateway, asked_for(far))
     assert status == 200, html
     assert server.clients == {}
-    assert server.asked[0]["client_id"] == address
+    assert server.asked[0]["client_id"] == url
     async with gateway.http.get(f"{gateway.url}/oauth/client-metadata/dev/other") as response:
         assert response.status == 404

@@ -16,7 +16,7 @@ from tests.journeys.modes.conftest import FakeProvider, imported
 
 @pytest.fixture
 async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, Identity, list[Any]]]:
-    """A TLS provider that accepts only certificates of its authority: its address, a valid identity, received requests."""
+    """A TLS provider that accepts only certificates of its authority: its URL, a valid identity, received requests."""
     authority, issuer = issued("authority")
     server, _ = issued("localhost", issuer, "localhost")
     client, _ = issued("customer", issuer)
@@ -65,7 +65,9 @@ async def gateway_of(far: FakeProvider, start: Any, url: str, **more: Any) -> An
     )
 
 
-async def test_token_and_calls_show_the_connections_own_certificate(far: FakeProvider, start: Any, bank: Any) -> None:
+async def test_token_requests_and_calls_present_the_connections_certificate(
+    far: FakeProvider, start: Any, bank: Any
+) -> None:
     url, identity, seen = bank
     gateway = await gateway_of(far, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
@@ -75,7 +77,7 @@ async def test_token_and_calls_show_the_connections_own_certificate(far: FakePro
     assert seen == [("/token", "customer"), ("/api/x", "customer")]
 
 
-async def test_without_a_certificate_the_connection_is_not_even_tried(far: FakeProvider, start: Any, bank: Any) -> None:
+async def test_without_a_certificate_no_request_is_sent(far: FakeProvider, start: Any, bank: Any) -> None:
     gateway = await gateway_of(far, start, bank[0])
     response = await imported(
         gateway, credentials={"type": "OAUTH2_CC", "client_id": "c", "client_secret": "s"}, expect=400
@@ -95,7 +97,7 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_provider(
     assert seen == []
 
 
-async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(
+async def test_a_key_that_does_not_match_its_certificate_is_refused_by_the_gateway(
     far: FakeProvider, start: Any, bank: Any
 ) -> None:
     url, identity, _ = bank
@@ -107,7 +109,9 @@ async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(
     assert identity.key not in json_of(response)
 
 
-async def test_a_connection_never_travels_under_anothers_certificate(far: FakeProvider, start: Any, bank: Any) -> None:
+async def test_a_connection_is_never_sent_with_another_connections_certificate(
+    far: FakeProvider, start: Any, bank: Any
+) -> None:
     """Two connections to one origin use separate pools, and an idle connection serves only its owner."""
     url, identity, seen = bank
     gateway = await gateway_of(far, start, url)

@@ -1,4 +1,5 @@
-"""The end user's browser posts typed-in credentials in its connect session (docs/compatibility.md#without-a-redirect)."""
+"""The end user's browser posts typed-in credentials in its connect session
+(docs/compatibility.md#without-a-redirect)."""
 
 from typing import Any
 
@@ -27,9 +28,9 @@ async def post(
 ) -> tuple[int, Any]:
     """Post as the browser SDK does, from another origin."""
     token = token or await gateway.session_token(**session)
-    address = f"{gateway.url}{path}/tracker?connect_session_token={token}{query}"
+    url = f"{gateway.url}{path}/tracker?connect_session_token={token}{query}"
     options: dict[str, Any] = {"skip_auto_headers": ["Content-Type"]} if body is None else {"json": body}
-    async with gateway.http.post(address, headers={"Origin": "https://app.example.com"}, **options) as response:
+    async with gateway.http.post(url, headers={"Origin": "https://app.example.com"}, **options) as response:
         assert response.headers["Access-Control-Allow-Origin"] == "*"
         return response.status, await response.json()
 
@@ -128,7 +129,7 @@ async def test_faults_are_named_by_their_place_in_the_body(far: FakeProvider, st
     ("path", "status", "code"),
     [("/api-auth/basic", 400, "invalid_auth_mode"), ("/auth/jwt", 400, "invalid_auth_mode")],
 )
-async def test_an_address_is_for_one_mode(far: FakeProvider, start: Any, path: str, status: int, code: str) -> None:
+async def test_an_endpoint_is_for_one_mode(far: FakeProvider, start: Any, path: str, status: int, code: str) -> None:
     gateway = await start(**KEY)
     responded, response = await post(gateway, path, {})
     assert (responded, response["error"]["code"]) == (status, code)

@@ -28,7 +28,7 @@ def entry(far: FakeProvider, **more: Any) -> dict[str, Any]:
 
 
 class Endpoint:
-    """A revocation endpoint: the requests, and the answer to each token in turn."""
+    """A revocation endpoint: the requests, and the response to each token in turn."""
 
     def __init__(self, far: FakeProvider, *responses: web.Response) -> None:
         self.asked: list[tuple[dict[str, str], str]] = []
@@ -68,7 +68,7 @@ async def test_both_tokens_are_ended_the_refresh_token_first(far: FakeProvider, 
         assert response.status == 404
 
 
-async def test_the_client_proves_itself_as_in_token_requests(far: FakeProvider, start: Any) -> None:
+async def test_the_client_authenticates_as_in_token_requests(far: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(far)
     gateway = await start(CLIENT, **entry(far, token_request_auth_method="basic"))
     await imported(gateway, credentials={**GRANT, "config_override": {"client_id": "its", "client_secret": "own"}})
@@ -80,18 +80,18 @@ async def test_the_client_proves_itself_as_in_token_requests(far: FakeProvider, 
 @pytest.mark.parametrize(
     ("response", "outcome", "detail"),
     [
-        (web.json_response({"error": "unsupported_token_type"}, status=400), "unsupported", "it answered 400: unsupp"),
+        (web.json_response({"error": "unsupported_token_type"}, status=400), "unsupported", "it returned 400: unsupp"),
         (
             web.json_response({"error": "invalid_token"}, status=400),
             "already_invalid",
-            "it answered 400: invalid_token",
+            "it returned 400: invalid_token",
         ),
-        (web.json_response({"error": "invalid_client"}, status=401), "failed", "it answered 401: invalid_client"),
-        (web.json_response({"ok": False, "error": "not_authed"}), "failed", "it answered 200: not_authed"),
-        (web.json_response({"message": "not refresh/token"}, status=403), "failed", "it answered 403: not ***"),
+        (web.json_response({"error": "invalid_client"}, status=401), "failed", "it returned 401: invalid_client"),
+        (web.json_response({"ok": False, "error": "not_authed"}), "failed", "it returned 200: not_authed"),
+        (web.json_response({"message": "not refresh/token"}, status=403), "failed", "it returned 403: not ***"),
     ],
 )
-async def test_what_the_provider_says_is_reported_and_the_connection_is_gone_all_the_same(
+async def test_the_providers_response_is_reported_and_the_connection_is_deleted_in_any_case(
     far: FakeProvider, start: Any, response: web.Response, outcome: str, detail: str
 ) -> None:
     Endpoint(far, response)
@@ -103,7 +103,7 @@ async def test_what_the_provider_says_is_reported_and_the_connection_is_gone_all
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_provider_in_trouble_is_asked_twice(
+async def test_a_provider_with_a_temporary_error_is_called_twice(
     far: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(_: float) -> None:
@@ -119,7 +119,7 @@ async def test_a_provider_in_trouble_is_asked_twice(
     assert [form["token_type_hint"] for form, _ in endpoint.asked] == ["refresh_token", "access_token"] * 2
 
 
-async def test_a_provider_that_is_gone_does_not_keep_the_connection(
+async def test_an_unreachable_provider_does_not_prevent_the_deletion(
     far: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(_: float) -> None:
@@ -144,13 +144,13 @@ async def test_a_provider_without_a_revocation_is_reported_as_such_in_the_log(
     assert "at_provider=False" in caplog.text or '"at_provider": false' in caplog.text
 
 
-async def test_a_key_has_no_token_to_end(far: FakeProvider, start: Any) -> None:
+async def test_an_api_key_has_no_token_to_revoke(far: FakeProvider, start: Any) -> None:
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-key": "${apiKey}"}})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k"})
     assert await delete(gateway) == {"success": True, "at_provider": False}
 
 
-async def test_tokens_that_were_moved_elsewhere_can_be_left_alive(far: FakeProvider, start: Any) -> None:
+async def test_tokens_that_moved_to_another_gateway_need_not_be_revoked(far: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(far)
     gateway = await start(CLIENT, **entry(far))
     await imported(gateway, credentials=GRANT)
@@ -158,7 +158,7 @@ async def test_tokens_that_were_moved_elsewhere_can_be_left_alive(far: FakeProvi
     assert endpoint.asked == []
 
 
-async def test_an_entry_may_describe_a_call_of_its_own(far: FakeProvider, start: Any) -> None:
+async def test_an_entry_may_describe_its_own_revocation_call(far: FakeProvider, start: Any) -> None:
     """GitHub's call: DELETE with the client as Basic and the token in JSON, one call for the whole grant."""
     seen: list[Any] = []
 
@@ -187,7 +187,7 @@ async def test_an_entry_may_describe_a_call_of_its_own(far: FakeProvider, start:
     assert seen == [("DELETE", "/applications/our client/grant", f"Basic {pair}", {"access_token": "access token"})]
 
 
-async def test_an_entry_may_have_the_token_itself_as_the_proof(far: FakeProvider, start: Any) -> None:
+async def test_an_entry_may_authenticate_a_revocation_by_the_token(far: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(far)
     revocation = {
         "auth_method": "bearer",
@@ -200,7 +200,7 @@ async def test_an_entry_may_have_the_token_itself_as_the_proof(far: FakeProvider
     assert endpoint.asked == [({}, "Bearer access token")]
 
 
-async def test_a_refresh_under_way_is_waited_for_so_that_no_new_token_outlives_the_connection(
+async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_connection(
     far: FakeProvider, start: Any, later: Any
 ) -> None:
     endpoint = Endpoint(far)
@@ -233,7 +233,7 @@ async def test_a_refresh_under_way_is_waited_for_so_that_no_new_token_outlives_t
     assert [form["token"] for form, _ in endpoint.asked] == ["newer refresh", "newer"]
 
 
-async def test_the_log_tells_what_became_of_each_token_and_not_the_token(
+async def test_the_log_names_the_outcome_of_each_token_but_not_the_token(
     far: FakeProvider, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     Endpoint(far, web.json_response({"error": "invalid_client"}, status=401))

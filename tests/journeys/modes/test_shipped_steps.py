@@ -63,9 +63,9 @@ async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
         return dict(parse_qsl(urlsplit(response.headers["Location"]).query))
 
 
-async def back(gateway: RunningGateway, address: str, expect: int = 200) -> str:
+async def back(gateway: RunningGateway, url: str, expect: int = 200) -> str:
     """Open the callback in the browser and return the page."""
-    async with gateway.http.get(address) as response:
+    async with gateway.http.get(url) as response:
         html = await response.text()
         assert response.status == expect, html
         return html
@@ -144,7 +144,7 @@ async def test_a_numeric_id_of_the_first_response_is_kept_as_a_setting(there: In
     assert one["credentials"]["raw"]["user_id"] == 17841400000000001
 
 
-async def test_the_exchange_that_fails_makes_no_connection_and_shows_no_secret(there: Internet, start: Any) -> None:
+async def test_a_failed_exchange_creates_no_connection_and_shows_no_secret(there: Internet, start: Any) -> None:
     async def token(_request: web.Request) -> web.Response:
         return web.json_response({"access_token": "short-lived-token", "expires_in": 3600})
 
@@ -215,12 +215,12 @@ async def test_nothing_is_stored_where_the_host_is_not_found_or_not_the_provider
     for down, words in ((True, "whose account this credential belongs to"), (False, "baseUri")):
         accounts.down = down
         query = await consent(gateway)
-        address = f"{query['redirect_uri']}?code=c-1&state={query['state']}"
-        assert words in await back(gateway, address, expect=400)
+        url = f"{query['redirect_uri']}?code=c-1&state={query['state']}"
+        assert words in await back(gateway, url, expect=400)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_an_imported_connection_of_before_calls_the_host_of_before(there: Internet, start: Any) -> None:
+async def test_an_imported_connection_keeps_the_host_of_its_settings(there: Internet, start: Any) -> None:
     AccountHosts(there, "https://account.docusign.com", "https://eu.docusign.net")
     gateway = await start("docusign", **CLIENT)
     settings = {"baseUri": "https://na1.docusign.net", "accountId": "00000000-0000-0000-0000-000000000001"}
@@ -229,7 +229,7 @@ async def test_an_imported_connection_of_before_calls_the_host_of_before(there: 
         assert (response.status, there.seen[-1]) == (404, ("GET", "https://na1.docusign.net/x"))
 
 
-async def test_state_goes_into_the_exchange_where_the_provider_wants_it(there: Internet, start: Any) -> None:
+async def test_state_is_sent_in_the_exchange_if_the_provider_requires_it(there: Internet, start: Any) -> None:
     provider = StateInExchange(there)
     gateway = await start("dropbox-sign", **CLIENT)
     query = await consent(gateway)
@@ -238,20 +238,20 @@ async def test_state_goes_into_the_exchange_where_the_provider_wants_it(there: I
     assert len((await gateway.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_state_that_the_provider_drops_travels_in_the_callback_address(there: Internet, start: Any) -> None:
+async def test_state_that_the_provider_drops_is_in_the_callback_url(there: Internet, start: Any) -> None:
     provider = DropsState(there)
     gateway = await start("mixcloud", **CLIENT)
     query = await consent(gateway)
     assert "state" not in query
-    address = provider.back(query)
-    gateway.http.cookie_jar.clear()  # another browser has the address, but not the cookie
-    await back(gateway, address, expect=400)
+    url = provider.back(query)
+    gateway.http.cookie_jar.clear()  # another browser has the URL, but not the cookie
+    await back(gateway, url, expect=400)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
     await back(gateway, provider.back(await consent(gateway)))
     assert len((await gateway.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_the_next_page_may_be_on_a_host_of_the_company(there: Internet, start: Any) -> None:
+async def test_the_next_page_may_be_on_another_host_of_the_provider(there: Internet, start: Any) -> None:
     CompanyPages(there, "acme.api.frontapp.com")
     gateway = await start("front-api-key")
     await imported_key(there, gateway)
@@ -260,7 +260,7 @@ async def test_the_next_page_may_be_on_a_host_of_the_company(there: Internet, st
     assert trailer["gateway_trailer"]["complete"]
 
 
-async def test_the_next_page_on_a_host_of_another_is_not_followed(there: Internet, start: Any) -> None:
+async def test_a_next_page_on_a_foreign_host_is_not_followed(there: Internet, start: Any) -> None:
     CompanyPages(there, "acme.api.frontapp.com.example.com")
     gateway = await start("front-api-key")
     await imported_key(there, gateway)

@@ -141,7 +141,7 @@ async def test_a_retry_is_signed_again(far: FakeProvider, start: Any) -> None:
     assert len(provider.nonces) == 3
 
 
-async def test_a_provider_that_says_no_ends_the_flow_with_its_reason(far: FakeProvider, start: Any) -> None:
+async def test_a_providers_refusal_ends_the_flow_with_its_reason(far: FakeProvider, start: Any) -> None:
     OAuth1Provider(far)
     gateway = await oauth1(far, start)
     status, html = await connect(gateway, "&authorization_params[no]=1")
@@ -149,7 +149,7 @@ async def test_a_provider_that_says_no_ends_the_flow_with_its_reason(far: FakePr
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_wrong_client_secret_is_reported_before_anybody_is_sent_away(far: FakeProvider, start: Any) -> None:
+async def test_a_wrong_client_secret_is_reported_before_the_redirect(far: FakeProvider, start: Any) -> None:
     OAuth1Provider(far)
     gateway = await start(
         {**CLIENT, "client_secret": "wrong"},
@@ -186,7 +186,7 @@ class Aws:
 
     def __init__(self, far: FakeProvider) -> None:
         self.keys = {"AKIDEXAMPLE": ("secret/1", None)}
-        self.lent = 0
+        self.issued = 0
         self.roles: list[dict[str, str]] = []
         self.dates: list[str] = []
         far.on("/sts", self.sts)
@@ -232,12 +232,15 @@ class Aws:
         if problem is not None:
             result = f"<ErrorResponse><Error><Code>{problem}</Code><Message>not &amp; never</Message></Error></ErrorResponse>"
             return web.Response(status=403, text=result, content_type="text/xml")
-        self.lent += 1
-        self.keys = {"AKIDEXAMPLE": self.keys["AKIDEXAMPLE"], f"ASIA{self.lent}": (f"lent-{self.lent}", "session==")}
-        until = "2999-01-01T00:00:00Z" if self.lent > 1 else self.until
+        self.issued += 1
+        self.keys = {
+            "AKIDEXAMPLE": self.keys["AKIDEXAMPLE"],
+            f"ASIA{self.issued}": (f"issued-{self.issued}", "session=="),
+        }
+        until = "2999-01-01T00:00:00Z" if self.issued > 1 else self.until
         return web.Response(
-            text=f"<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIA{self.lent}</AccessKeyId>"
-            f"<SecretAccessKey>lent-{self.lent}</SecretAccessKey><SessionToken>session==</SessionToken>"
+            text=f"<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIA{self.issued}</AccessKeyId>"
+            f"<SecretAccessKey>issued-{self.issued}</SecretAccessKey><SessionToken>session==</SessionToken>"
             f"<Expiration>{until}</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>",
             content_type="text/xml",
         )
@@ -279,7 +282,7 @@ async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(far: Fa
             assert response.status == 200, (path, await response.text())
 
 
-async def test_a_body_whose_length_nobody_knows_is_held_until_it_can_be_signed(far: FakeProvider, start: Any) -> None:
+async def test_a_body_of_unknown_length_is_buffered_until_it_can_be_signed(far: FakeProvider, start: Any) -> None:
     Aws(far)
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
@@ -293,7 +296,7 @@ async def test_a_body_whose_length_nobody_knows_is_held_until_it_can_be_signed(f
 
 
 @pytest.mark.heavy
-async def test_a_body_too_large_to_be_held_is_refused_unless_its_hash_is_known(far: FakeProvider, start: Any) -> None:
+async def test_a_body_too_large_to_buffer_is_refused_unless_its_hash_is_known(far: FakeProvider, start: Any) -> None:
     Aws(far)
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
@@ -305,7 +308,7 @@ async def test_a_body_too_large_to_be_held_is_refused_unless_its_hash_is_known(f
         assert (response.status, (await response.json())["bytes"]) == (200, 17 << 20)
 
 
-async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_a_role_issues_keys_and_new_keys_before_they_expire(far: FakeProvider, start: Any, later: Any) -> None:
     there = Aws(far)
     there.until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3600, UTC).isoformat()
     gateway = await start({"client_id": "AKIDEXAMPLE", "client_secret": "secret/1"}, **aws(far))
@@ -324,7 +327,7 @@ async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: FakePro
     assert there.roles[-1]["RoleArn"] == role["role_arn"]
 
 
-async def test_a_dry_run_shows_where_the_proof_goes_and_not_what_it_is(far: FakeProvider, start: Any) -> None:
+async def test_a_dry_run_shows_the_place_of_the_signature_but_not_its_value(far: FakeProvider, start: Any) -> None:
     Aws(far)
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})

@@ -1,4 +1,4 @@
-"""TWO_STEP: a sign-in in one or several requests, whose answer contains the token."""
+"""TWO_STEP: a login in one or several requests; the last response has the token."""
 
 import base64
 import json
@@ -48,9 +48,7 @@ def door(far: FakeProvider, **more: Any) -> dict[str, Any]:
     }
 
 
-async def test_what_the_response_of_a_single_request_holds_stands_in_proxied_ones(
-    far: FakeProvider, start: Any
-) -> None:
+async def test_templates_of_proxied_requests_use_the_login_response(far: FakeProvider, start: Any) -> None:
     SignInProvider(far)
     gateway = await start(**door(far, body_format="json", proxy={"headers": {"x-session": "${step1.session.key}"}}))
     await imported(gateway, credentials=LOGIN)
@@ -59,7 +57,7 @@ async def test_what_the_response_of_a_single_request_holds_stands_in_proxied_one
 
 
 @pytest.mark.parametrize("body_format", ["form", "json"])
-async def test_a_password_becomes_a_token_and_again_when_that_ends(
+async def test_a_password_is_exchanged_for_a_token_and_again_after_its_expiry(
     far: FakeProvider, start: Any, later: Any, body_format: str
 ) -> None:
     there = SignInProvider(far)
@@ -161,7 +159,7 @@ async def test_an_assertion_that_we_sign_is_exchanged(far: FakeProvider, start: 
         assert response.status == 200
 
 
-async def test_a_refresh_token_is_used_where_there_is_a_place_for_it_and_else_the_password(
+async def test_a_refresh_token_is_used_if_the_entry_has_a_refresh_url_and_else_the_password(
     far: FakeProvider, start: Any, later: Any
 ) -> None:
     calls: list[tuple[str, Any]] = []
@@ -191,7 +189,32 @@ async def test_a_refresh_token_is_used_where_there_is_a_place_for_it_and_else_th
     assert [name for name, _ in calls] == ["sign-in", "refresh", "refresh", "sign-in"]
 
 
-async def test_a_token_that_is_a_jwt_tells_its_own_end(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_members_that_only_the_login_returned_stay_usable_after_a_refresh(
+    far: FakeProvider, start: Any, later: Any
+) -> None:
+    async def login(_: web.Request) -> web.Response:
+        body = {"access_token": "a-1", "refresh_token": "r-1", "expires_in": 60, "site": "acme"}
+        return web.json_response(body)
+
+    async def refresh(_: web.Request) -> web.Response:
+        return web.json_response({"access_token": "a-2", "expires_in": 60})
+
+    async def api(request: web.Request) -> web.Response:
+        return web.json_response({"site": request.headers["X-Site"], "token": request.headers["X-Token"]})
+
+    for path, handler in {"/signin": login, "/refresh": refresh, "/api": api}.items():
+        far.on(path, handler)
+    headers = {"x-site": "${step1.site}", "x-token": "${step1.access_token}"}
+    proxy = {"headers": headers}
+    gateway = await start(**door(far, token_response=None, refresh_url=f"{far.url}/refresh", proxy=proxy))
+    await imported(gateway, credentials=LOGIN)
+    for token in ("a-1", "a-2"):
+        async with gateway.proxied("c1") as response:
+            assert (response.status, await response.json()) == (200, {"site": "acme", "token": token})
+        later(61)
+
+
+async def test_a_token_that_is_a_jwt_has_its_own_expiry(far: FakeProvider, start: Any, later: Any) -> None:
     count = 0
 
     async def sign_in(_: web.Request) -> web.Response:
@@ -208,7 +231,7 @@ async def test_a_token_that_is_a_jwt_tells_its_own_end(far: FakeProvider, start:
     assert count == 2
 
 
-async def test_a_password_that_was_changed_asks_for_a_new_connection_but_goes_on_trying(
+async def test_a_changed_password_needs_a_reconnect_but_is_tried_again(
     far: FakeProvider, start: Any, later: Any
 ) -> None:
     there = SignInProvider(far)
@@ -223,7 +246,7 @@ async def test_a_password_that_was_changed_asks_for_a_new_connection_but_goes_on
     async with gateway.proxied("c1") as response:
         assert response.status == 424
         body = (await response.json())["error"]
-    assert body["payload"]["provider_message"] == "it answered 401: password was changed"
+    assert body["payload"]["provider_message"] == "it returned 401: password was changed"
     far.on("/signin", there.sign_in)
     later(60)
     async with gateway.proxied("c1") as response:

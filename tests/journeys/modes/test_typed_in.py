@@ -21,7 +21,7 @@ def echo(far: FakeProvider) -> None:
     far.on("/api", api)
 
 
-async def test_an_api_key_goes_where_the_entry_says(far: FakeProvider, start: Any) -> None:
+async def test_an_api_key_is_sent_where_the_entry_says(far: FakeProvider, start: Any) -> None:
     echo(far)
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-api-key": "${apiKey}"}})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
@@ -29,7 +29,7 @@ async def test_an_api_key_goes_where_the_entry_says(far: FakeProvider, start: An
         assert (await response.json())["x-api-key"] == "k-1"
 
 
-async def test_basic_goes_into_authorization(far: FakeProvider, start: Any) -> None:
+async def test_basic_is_sent_in_authorization(far: FakeProvider, start: Any) -> None:
     echo(far)
     gateway = await start(auth_mode="BASIC")
     await imported(gateway, credentials={"type": "BASIC", "username": "Aladdin", "password": "open sesame"})
@@ -37,7 +37,7 @@ async def test_basic_goes_into_authorization(far: FakeProvider, start: Any) -> N
         assert (await response.json())["authorization"] == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
 
 
-async def test_without_a_credential_the_request_goes_as_it_is(far: FakeProvider, start: Any) -> None:
+async def test_without_a_credential_the_request_is_sent_unchanged(far: FakeProvider, start: Any) -> None:
     echo(far)
     gateway = await start(auth_mode="NONE")
     shown = await imported(gateway, credentials={"type": "NONE"})
@@ -55,7 +55,8 @@ WSSE = re.compile(
 
 
 def test_the_digest_of_the_published_example() -> None:
-    """The worked example of the Atom Authentication article (2003): nonce, time and password; its digest is in binary."""
+    """The worked example of the Atom Authentication article (2003): nonce, time and password; its digest is in
+    binary."""
     made = username_token(
         "bob", "taadtaadpstcsm", "d36e316282959a9ed4c89851497a717f", datetime(2003, 12, 15, 14, 43, 7, tzinfo=UTC)
     )
@@ -65,7 +66,7 @@ def test_the_digest_of_the_published_example() -> None:
     assert base64.b64decode(found["digest"]).decode() == published.hex()
 
 
-async def test_each_request_has_a_signature_of_its_own_that_the_far_side_can_check(
+async def test_each_request_has_its_own_signature_that_the_provider_can_verify(
     far: FakeProvider, start: Any, later: Any
 ) -> None:
     nonces: set[str] = set()
@@ -97,7 +98,7 @@ async def test_each_request_has_a_signature_of_its_own_that_the_far_side_can_che
 
 
 @pytest.mark.parametrize("version", [2, 3])
-async def test_a_login_opens_a_session_whose_id_goes_with_every_request(
+async def test_a_login_opens_a_session_whose_id_is_sent_with_every_request(
     far: FakeProvider, start: Any, later: Any, version: int
 ) -> None:
     count = 0

@@ -62,7 +62,7 @@ async def test_endpoints_are_tried_in_turn_until_one_responds(far: FakeProvider,
     assert response["payload"]["status"] == 401  # the status that says most about the key, not the last or first one
 
 
-async def test_without_a_verification_the_credential_is_taken_as_it_is(far: FakeProvider, start: Any) -> None:
+async def test_without_a_verification_the_credential_is_not_tested(far: FakeProvider, start: Any) -> None:
     gateway = await start(auth_mode="API_KEY", proxy=HEADERS)
     await imported(gateway, credentials=WRONG)
     assert far.seen == []
@@ -114,7 +114,7 @@ async def test_a_user_name_may_stand_in_the_path(far: FakeProvider, start: Any) 
     assert [path for _, path, _, _ in far.seen] == ["/api/Accounts/AC1.json"]
 
 
-async def test_a_provider_that_cannot_be_reached_is_not_taken_for_a_wrong_key(far: FakeProvider, start: Any) -> None:
+async def test_an_unreachable_provider_is_not_reported_as_a_wrong_key(far: FakeProvider, start: Any) -> None:
     verification = {"endpoints": ["/me"], "base_url_override": "http://127.0.0.1:1"}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
     response = (await imported(gateway, credentials=KEY, expect=502))["error"]
@@ -122,7 +122,7 @@ async def test_a_provider_that_cannot_be_reached_is_not_taken_for_a_wrong_key(fa
     assert await connections(gateway) == []
 
 
-async def test_a_provider_in_trouble_is_reported_as_such(far: FakeProvider, start: Any) -> None:
+async def test_a_server_error_of_the_provider_is_reported_as_such(far: FakeProvider, start: Any) -> None:
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503, text="<html>sorry</html>", content_type="text/html")
 
@@ -138,7 +138,7 @@ async def test_a_provider_in_trouble_is_reported_as_such(far: FakeProvider, star
 @pytest.mark.parametrize(
     ("status", "refresh", "expect"), [(401, False, 400), (401, True, 201), (403, False, 201), (200, False, 201)]
 )
-async def test_a_grant_is_refused_only_where_no_renewal_could_cure_it(
+async def test_a_grant_is_refused_only_if_a_refresh_cannot_fix_it(
     far: FakeProvider, start: Any, status: int, refresh: bool, expect: int
 ) -> None:
     async def me(_: web.Request) -> web.Response:
