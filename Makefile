@@ -81,7 +81,7 @@ loss: venv-dev  ## kill, stop and cut off three nodes in network namespaces behi
 refresh-crowd: venv-dev  ## send 500 requests on one expired connection, 20 times: 3 nodes on PostgreSQL, 4 workers on SQLite
 	@REFRESH_ROUNDS=$${REFRESH_ROUNDS:-20} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_refresh_by_nodes.py
 
-burst: venv-dev  ## let 10,000 tokens expire in one minute, and measure other calls meanwhile (20 minutes): BURST=10000
+burst: venv-dev  ## let 10,000 tokens expire in one minute, and measure other calls meanwhile (20 minutes; 40 with BURST=20000)
 	@BURST=$${BURST:-10000} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_burst.py
 
 refresh-rate: venv-dev  ## measure refreshes a second and their CPU: SQLite, PostgreSQL with 1 and 3 nodes, with a synchronous standby 10 ms away

@@ -78,7 +78,7 @@ async def provider() -> AsyncIterator[str]:
 
 
 @pytest.mark.heavy
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)  # expired tokens that nobody uses are refreshed ten a second
 async def test_tokens_that_end_together_are_renewed_in_turn(tmp_path: Path) -> None:
     async with (
         provider() as tokens,
