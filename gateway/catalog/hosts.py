@@ -21,8 +21,9 @@ from gateway.catalog.template_places import addresses, texts
 from gateway.documents.read_document import dotted
 
 ANY_PORT: Final = 0
+# Modes that sign proxied requests with a secret of the integration, or whose base URL's server names the token URL.
 _PROXIED: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
-_MOST: Final = 512  # maximum endings of one pattern; a pattern with more counts as open
+_MOST: Final = 512  # maximum number of endings of one pattern; a pattern with more counts as open
 
 _CHAR: Final = r"[A-Za-z0-9_:/-]|\\[^A-Za-z0-9|]"
 _PART: Final = re.compile(
@@ -38,13 +39,14 @@ _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """A host in lower case, or with `suffix` an ending of hosts. `port` None: the scheme's default port."""
+    """A host in lower case, or with `suffix` an ending of hosts. `port` None: the scheme's default port; `ANY_PORT`: any."""
 
     text: str
     suffix: bool = False
     port: int | None = None
 
     def fits(self, host: str, port: int, scheme: str) -> bool:
+        """Return whether the pattern matches this host and port. `scheme`: ``http`` or ``https``."""
         if self.port != ANY_PORT and port != (self.port or DEFAULT_PORTS[scheme]):
             return False
         return (host.endswith(self.text) and len(host) > len(self.text)) if self.suffix else host == self.text
@@ -58,24 +60,27 @@ def parse_pattern(text: str) -> HostPattern:
 
 
 def named(provider: Provider, scheme: str, host: str, port: int) -> bool:
-    """Return whether one of the entry's addresses fixes this host."""
+    """Return whether one of the entry's URLs fixes this host."""
     return any(
-        one.fits(host, port, scheme)
+        pattern.fits(host, port, scheme)
         for _, template in addresses(provider)
-        for one in _fixed_hosts_and_setting(provider, template)[0]
+        for pattern in _fixed_hosts_and_setting(provider, template)[0]
     )
 
 
 def open_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yield the addresses with a host that a setting chooses, as (field, setting), for example ``token_url``."""
+    """Yield the URLs with a host that a setting chooses, as (field, setting): ``("token_url", "domain")``."""
     for place, template in addresses(provider):
         if (setting := open_setting(provider, template)) is not None:
             yield dotted(place), setting
 
 
 def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yield the open addresses that would get a secret of the integration: token addresses, and the base address if proxied
-    requests carry the client's secret or are signed with it, or if that server names the token address."""
+    """Yield the open URLs to which a secret of the integration would be sent, as (field, setting).
+
+    These are all open URLs but `authorization_url`; those below `proxy` only if API calls carry the client secret or are
+    signed with it, or if the server at the base URL names the token URL.
+    """
     proxied = provider.auth_mode in _PROXIED or any(
         "clientSecret" in text for at, text in texts(provider) if at[0] == "proxy"
     )
@@ -86,7 +91,7 @@ def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
 
 
 def open_setting(provider: Provider, template: str) -> str | None:
-    """Return the setting that chooses the host of this address; None if the entry fixes the host."""
+    """Return the setting that chooses the host of this URL template; None if the entry fixes the host."""
     return _fixed_hosts_and_setting(provider, template)[1]
 
 
@@ -99,6 +104,7 @@ def _fixed_hosts_and_setting(provider: Provider, template: str) -> tuple[tuple[H
 
 
 def _rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple[str, ...] | None, str | None]:
+    """Return pattern, enum and default value of the setting that a placeholder names; None if there is none."""
     setting = settings.get(name.removeprefix("connectionConfig.")) if name.startswith("connectionConfig.") else None
     if setting is None:
         return None, None, None
@@ -118,7 +124,8 @@ def _patterns(
     is_open = False
     port = ANY_PORT if isinstance(address.port, Name) else int(address.port) if address.port else None
     pieces: tuple[Piece, ...] = (address.whole,) if address.whole is not None else address.host
-    for end, whole in (*_joined(pieces, known), *(one for one in _joined(pieces, {**known, **defaults}) if one[1])):
+    with_defaults = [ending for ending in _joined(pieces, {**known, **defaults}) if ending[1]]
+    for end, whole in (*_joined(pieces, known), *with_defaults):
         text = end
         if address.whole is not None:
             text, port = _authority(end)
@@ -132,7 +139,7 @@ def _patterns(
 
 
 def _authority(text: str) -> tuple[str, int | None]:
-    """Return the host (or its ending) and the port of a base address (or its ending)."""
+    """Return the host (or its ending) and the port of a base URL (or its ending)."""
     authority = text.rpartition("://")[2].partition("/")[0]
     host, colon, port = authority.rpartition(":")
     return (host, int(port)) if colon and port.isdigit() else (authority, None)
@@ -158,8 +165,11 @@ def _values(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Endin
 
 @lru_cache(maxsize=1024)
 def _endings(pattern: str) -> Sequence[Ending]:
-    """Return how texts that match `pattern` can end. Only plain characters and groups of plain choices are analysed; all else
-    counts as any text, and so does a whole pattern with ``|`` outside a group or with nested groups."""
+    """Return how texts that match `pattern` can end.
+
+    Only plain characters and groups of plain choices are analysed; all else counts as any text. A pattern with ``|`` outside a
+    group, or with nested groups, counts as any text as a whole.
+    """
     parts: list[Sequence[Ending]] = []
     for found in _PART.finditer(pattern):
         if found["odd"]:
@@ -178,7 +188,7 @@ def _sequence(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
     found: list[Ending] = [("", True)]
     for part in reversed(parts):
         further = [(text + end, whole) for end, done in found if done for text, whole in part]
-        found = list(dict.fromkeys([*(one for one in found if not one[1]), *further]))
+        found = list(dict.fromkeys([*(ending for ending in found if not ending[1]), *further]))
         if len(found) > _MOST:
             return list(_UNKNOWN)
     return found

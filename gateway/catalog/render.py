@@ -1,12 +1,12 @@
-"""Fills in templates: `render_text` for headers, query and parameters, `render_url` for addresses.
+"""Fills in templates: `render_text` for headers, query and parameters, `render_url` for URLs.
 
-The allowed values in an address depend on their position in the URL:
+In a URL, the allowed values depend on their position:
 
 host     one DNS label, converted to lower case; several labels only for a setting with `format: hostname` or an `enum`
 port     1 to 65535
 path     one percent-encoded segment, or part of one; never ``.`` or ``..``
 query    percent-encoded
-whole    a template may begin with a setting of `format: uri`, which is then the base address
+whole    a template may begin with a setting of `format: uri`, which is then the whole base URL
 """
 
 import re
@@ -94,13 +94,13 @@ class Unresolved(LookupError):
 def render_url(
     template: str, config: Mapping[str, Any], settings: Mapping[str, Setting], values: Mapping[str, str] = NO_VALUES
 ) -> str:
-    """Return the address of `template` for a connection.
+    """Return the URL that `template` makes for a connection.
 
     `config`: the connection's settings by bare name (``subdomain``); `settings`: their rules. An unset or empty setting gets
     its `default_value`. `values`: other values, such as ``apiKey`` and ``metadata.team``.
 
     Raises Unresolved with the names of all missing values, BadValue for a value that is not allowed in its position, and
-    TemplateError.
+    TemplateError for an invalid template.
     """
     address = parse_address(template)
     known = _Known(flat_values(config), settings, values)
@@ -114,7 +114,7 @@ def render_url(
 
 
 class _Known:
-    """The available values, each with the rules of its setting."""
+    """The values for a URL template, and the rules of their settings."""
 
     def __init__(self, config: Mapping[str, str], settings: Mapping[str, Setting], values: Mapping[str, str]) -> None:
         self._config = config
@@ -141,7 +141,7 @@ class _Known:
         if wrong := not_ascii(value):
             setting = self.setting(name)
             is_typed = name.startswith("connectionConfig.") and not (setting is not None and setting.secret)
-            raise BadValue(_bare(name), wrong if is_typed else "must have ASCII letters, digits and hyphens alone")
+            raise BadValue(_bare(name), wrong if is_typed else "must have only ASCII letters, digits and hyphens")
         try:
             self._check(name, value.lower())
         except BadValue:
@@ -171,17 +171,17 @@ def _whole(piece: Name, known: _Known) -> str:
     setting = known.setting(piece.name)
     value = known.value(piece.name)
     if setting is None or setting.format != "uri":
-        raise BadValue(_bare(piece.name), "can be the whole address only if the entry gives it `format: uri`")
+        raise BadValue(_bare(piece.name), "can be the whole base URL only if the entry gives it `format: uri`")
     try:
         address = parse_address(value) if "${" not in value else None
     except TemplateError as wrong:
         raise BadValue(_bare(piece.name), str(wrong)) from None
     if address is None or address.query:
-        raise BadValue(_bare(piece.name), "must be a base address without a query, such as https://api.example.com")
+        raise BadValue(_bare(piece.name), "must be a base URL without a query, such as https://api.example.com")
     scheme, _, rest = value.partition("://")
     authority, slash, path = rest.partition("/")
     if has_dot_segment(path):
-        raise BadValue(_bare(piece.name), "holds a '.' or '..' segment")
+        raise BadValue(_bare(piece.name), "has a '.' or '..' segment")
     return f"{scheme.lower()}://{authority.lower()}{slash}{path}".rstrip("/")
 
 
@@ -222,7 +222,7 @@ def _path(pieces: tuple[Piece, ...], known: _Known) -> str:
             continue
         value = known.value(piece.name)
         if has_dot_segment(value):
-            raise BadValue(_bare(piece.name), "holds a '.' or '..' segment")
+            raise BadValue(_bare(piece.name), "has a '.' or '..' segment")
         path += _encoded(piece.name, value)
         if has_dot_segment(path):
             raise BadValue(_bare(piece.name), "makes a '.' or '..' segment")
@@ -237,7 +237,7 @@ def _query(pieces: tuple[Piece, ...], known: _Known) -> str:
 
 def _encoded(name: str, value: str) -> str:
     if any(c < " " or c == "\x7f" for c in value):
-        raise BadValue(_bare(name), "holds a control character")
+        raise BadValue(_bare(name), "contains a control character")
     try:
         return quote(value, safe="")
     except UnicodeEncodeError:
@@ -282,12 +282,12 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
     except BadArgument as wrong:
         raise BadValue(next(parsed.names(), "the template itself"), str(wrong)) from None
     if not breaks and _FORBIDDEN.search(rendered):
-        raise BadValue(_culprit(parsed, values), "holds a line break or another control character")
+        raise BadValue(_name_with_control(parsed, values), "contains a line break or another control character")
     return rendered
 
 
 def differs_each_time(template: str) -> bool:
-    """Return whether `template` has ``${now}`` or ``${random}``; its text is then valid for one request only."""
+    """Return whether `template` has ``${now}`` or ``${random}``: the rendered text is then valid for one request only."""
     return _is_momentary(parse(template))
 
 
@@ -315,7 +315,7 @@ def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
             case Name(name):
                 filled.append(find(values, name) or "")
             case Now():
-                filled.append(write(part.moved(moment.at), part.format))
+                filled.append(write(part.shifted(moment.at), part.format))
             case Random():
                 filled.append(moment.random)
             case FunctionCall(function, arguments):
@@ -323,6 +323,7 @@ def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
     return "".join(filled)
 
 
-def _culprit(template: Template, values: Mapping[str, str]) -> str:
+def _name_with_control(template: Template, values: Mapping[str, str]) -> str:
+    """Return the name of the first value with a control character."""
     names = (name for name in template.names() if _FORBIDDEN.search(find(values, name) or ""))
     return next(names, "the template itself")

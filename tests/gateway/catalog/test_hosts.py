@@ -1,4 +1,4 @@
-"""Which hosts an entry names itself, and where a setting chooses the host."""
+"""Hosts that an entry fixes itself, and hosts that a setting chooses."""
 
 from pathlib import Path
 
