@@ -12,6 +12,8 @@ class Imported(BaseModel):
 
 
 class ClientOverride(Imported):
+    """The end user's own OAuth client, instead of the integration's."""
+
     client_id: str | None = None
     client_secret: str | None = None
 
@@ -46,7 +48,7 @@ class ImportedOAuth1(Imported):
 
 
 class ImportedKey(Imported):
-    """An API key. As in all modes, also the members that the provider's entry lists in `credentials`, such as a signing
+    """An API key. In all modes, the members that the provider's entry lists in `credentials` are also read, such as a signing
     secret."""
 
     type: Literal["API_KEY"]

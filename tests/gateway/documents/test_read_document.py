@@ -34,7 +34,7 @@ def test_merged_entries_stand_below_own_ones() -> None:
     assert read_document(text, CONFIG).tree["one"] == {"x": 9, "y": 2}
     assert read_document(text, ENTRY).tree["one"] == {"<<": {"x": 1, "y": 2}, "x": 9}
     wrong = read_document("one:\n  <<: text\n", CONFIG)
-    assert [fault.message for fault in wrong.faults] == ["'<<' takes an alias of a mapping, or a list of such"]
+    assert [fault.message for fault in wrong.faults] == ["'<<' must be an alias of a mapping, or a list of such aliases"]
 
 
 def test_aliases_count_each_time_they_are_used() -> None:
