@@ -43,17 +43,17 @@ def template_faults(provider: Provider) -> Iterator[Finding]:
 def _addresses(provider: Provider) -> Iterator[Finding]:
     for place, template in addresses(provider):
         try:
-            address = parse_address(template)
+            url = parse_address(template)
         except TemplateError as wrong:
             yield place, f"{dotted(place)}: {wrong}"
             continue
         if _has_dot_segment(template):
             yield place, f"{dotted(place)} has a segment '.' or '..' in its path; write the URL without it"
-        if place[:2] == ("proxy", "allowed_origins") and (address.query or address.path not in {(), ("/",)}):
+        if place[:2] == ("proxy", "allowed_origins") and (url.query or url.path not in {(), ("/",)}):
             yield place, "an allowed origin is scheme, host and port only, such as https://uploads.example.com"
-        if any(isinstance(piece, str) and "*" in piece for piece in address.host):
-            yield from _wildcard(place, template, address)
-        if place == ("proxy", "base_url") and address.query:
+        if any(isinstance(piece, str) and "*" in piece for piece in url.host):
+            yield from _wildcard(place, template, url)
+        if place == ("proxy", "base_url") and url.query:
             yield place, "a base URL has no query; move the query to proxy.query"
         yield from _unfilled(provider, place, template)
     for index, path in enumerate((provider.proxy.verification and provider.proxy.verification.endpoints) or ()):
@@ -79,10 +79,10 @@ def _path_faults(provider: Provider, place: Place, path: str) -> Iterator[Findin
     yield from _unfilled(provider, place, path)
 
 
-def _wildcard(place: Place, template: str, address: AddressTemplate) -> Iterator[Finding]:
+def _wildcard(place: Place, template: str, url: AddressTemplate) -> Iterator[Finding]:
     if place[:2] != ("proxy", "allowed_origins"):
         yield place, f"{dotted(place)} has a '*' in its host, which only proxy.allowed_origins may have"
-    elif "${" in template or len(str(address.host[0]).split(".")) < 3:
+    elif "${" in template or len(str(url.host[0]).split(".")) < 3:
         yield (
             place,
             "'*' stands for one label below a domain of the provider, without placeholders: https://*.example.com",

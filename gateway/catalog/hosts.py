@@ -98,8 +98,8 @@ def open_setting(provider: Provider, template: str) -> str | None:
 def _fixed_hosts_and_setting(provider: Provider, template: str) -> tuple[tuple[HostPattern, ...], str | None]:
     if "${" not in template:
         return _patterns(template, ())
-    address = parse_address(template)
-    names = [piece.name for piece in (address.whole, *address.host) if isinstance(piece, Name)]
+    url = parse_address(template)
+    names = [piece.name for piece in (url.whole, *url.host) if isinstance(piece, Name)]
     return _patterns(template, tuple((name, *_rule(provider.connection_config, name)) for name in names))
 
 
@@ -117,17 +117,17 @@ def _patterns(
     template: str, rules: tuple[tuple[str, str | None, tuple[str, ...] | None, str | None], ...]
 ) -> tuple[tuple[HostPattern, ...], str | None]:
     """Return the fixed hosts that `template` can lead to, and the setting that chooses the host (None if all are fixed)."""
-    address = parse_address(template)
+    url = parse_address(template)
     known = {name: _values(pattern, enum) for name, pattern, enum, _ in rules}
     defaults: dict[str, Sequence[Ending]] = {name: ((value.lower(), True),) for name, *_, value in rules if value}
     found: list[HostPattern] = []
     is_open = False
-    port = ANY_PORT if isinstance(address.port, Name) else int(address.port) if address.port else None
-    pieces: tuple[Piece, ...] = (address.whole,) if address.whole is not None else address.host
+    port = ANY_PORT if isinstance(url.port, Name) else int(url.port) if url.port else None
+    pieces: tuple[Piece, ...] = (url.whole,) if url.whole is not None else url.host
     with_defaults = [ending for ending in _joined(pieces, {**known, **defaults}) if ending[1]]
     for end, whole in (*_joined(pieces, known), *with_defaults):
         text = end
-        if address.whole is not None:
+        if url.whole is not None:
             text, port = _authority(end)
         if text.startswith("*."):
             found.append(HostPattern(text[1:], True, port))

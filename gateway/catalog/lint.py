@@ -148,8 +148,8 @@ def _own_fields(provider: Provider) -> Iterator[Finding]:
 
 def _plain_http(provider: Provider) -> Iterator[Finding]:
     for place, template in addresses(provider):
-        address = parse_address(template)
-        if address.scheme == "http" and address.host not in _LOOPBACK:
+        url = parse_address(template)
+        if url.scheme == "http" and url.host not in _LOOPBACK:
             yield place, "is plain http, which only networks in egress.allow may use"
     for key in ("docs", "docs_connect", "homepage", "setup_guide_url"):
         if str(getattr(provider, key)).lower().startswith("http://"):
@@ -170,8 +170,8 @@ def _credential(provider: Provider) -> Iterator[Finding]:
 def _open_hosts(provider: Provider) -> Iterator[Finding]:
     """Yield the URLs with a host that ends in a setting without a rule: whoever enters it decides who gets the credential."""
     for place, template in addresses(provider):
-        address: AddressTemplate = parse_address(template)
-        last = address.whole or (address.host[-1] if address.host else None)
+        url: AddressTemplate = parse_address(template)
+        last = url.whole or (url.host[-1] if url.host else None)
         if not isinstance(last, Name):
             continue
         setting = provider.connection_config.get(last.name.removeprefix("connectionConfig."))

@@ -102,15 +102,15 @@ def render_url(
     Raises Unresolved with the names of all missing values, BadValue for a value that is not allowed in its position, and
     TemplateError for an invalid template.
     """
-    address = parse_address(template)
+    url = parse_address(template)
     known = _Known(flat_values(config), settings, values)
     known.require(parse(template).names())
-    if address.whole is not None:
-        base = _whole(address.whole, known)
+    if url.whole is not None:
+        base = _whole(url.whole, known)
     else:
-        port = "" if address.port is None else f":{_port(address.port, known)}"
-        base = f"{address.scheme}://{_host(address.host, known)}{port}"
-    return base + _path(address.path, known) + _query(address.query, known)
+        port = "" if url.port is None else f":{_port(url.port, known)}"
+        base = f"{url.scheme}://{_host(url.host, known)}{port}"
+    return base + _path(url.path, known) + _query(url.query, known)
 
 
 class _Known:
@@ -173,10 +173,10 @@ def _whole(piece: Name, known: _Known) -> str:
     if setting is None or setting.format != "uri":
         raise BadValue(_bare(piece.name), "can be the whole base URL only if the entry gives it `format: uri`")
     try:
-        address = parse_address(value) if "${" not in value else None
+        url = parse_address(value) if "${" not in value else None
     except TemplateError as wrong:
         raise BadValue(_bare(piece.name), str(wrong)) from None
-    if address is None or address.query:
+    if url is None or url.query:
         raise BadValue(_bare(piece.name), "must be a base URL without a query, such as https://api.example.com")
     scheme, _, rest = value.partition("://")
     authority, slash, path = rest.partition("/")

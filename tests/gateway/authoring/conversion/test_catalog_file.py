@@ -1,4 +1,4 @@
-"""A whole catalog in another format is converted: equivalent fields are kept, and lost ones are reported."""
+"""A whole catalog in another format is converted: equivalent fields are kept, and lost fields are reported."""
 
 import re
 from collections import Counter
@@ -89,7 +89,7 @@ def test_fields_of_both_formats_survive_the_round_trip(imported: Imported) -> No
 
 
 def _sayable(provider: Provider, key: str) -> Any:
-    """Return the field as far as the other format supports it: only its forms of addresses, further steps only in
+    """Return the field as far as the other format supports it: alternatives only of some URLs, further steps only in
     TWO_STEP.
     """
     if key == "alternatives":
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 
 def test_every_template_renders(imported: Imported) -> None:
-    """Each address and text of every entry renders, with values that fit its settings, like a simple replacement does."""
+    """Each URL and text of every entry renders, with valid values for its settings, to the same as a plain replacement."""
     rendered = 0
     for provider in imported.catalog.providers.values():
         config = {name: sample(provider, name) for name in _names(provider, "connectionConfig")}
