@@ -186,7 +186,7 @@ def read_file(path: Path) -> OperationFile:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise unreadable(path, 1, f"has more than {LARGEST_BYTES} bytes")
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as wrong:
         raise unreadable(path, 1, f"cannot be read: {wrong.strerror}") from wrong
     except UnicodeDecodeError as wrong:

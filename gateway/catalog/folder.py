@@ -269,7 +269,10 @@ class _FolderReading:
         if provider is not None and not known:
             return CatalogEntry(path.stem, path, content_of(provider), ())
         self.broken.add(path.stem)
-        document = read(path) if found else None
+        try:
+            document = read(path) if found else None
+        except UnreadableFile as wrong:  # the file was changed or removed since its values were read
+            return CatalogEntry(path.stem, path, None, (wrong.fault,))
         faults = {CatalogFault(_where(document, place), message) for place, message in found if document is not None}
         in_order = sorted({*faults, *known}, key=lambda fault: (fault.line, fault.message))
         return CatalogEntry(path.stem, path, None, tuple(in_order))

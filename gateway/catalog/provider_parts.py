@@ -88,7 +88,8 @@ class Setting(Shape):
     enum: list[str] | None = None
     """The only values allowed."""
     format: Literal["hostname", "uri", "uuid", "email"] | None = None
-    """Kind of text. In a URL's host, only a `hostname` may have dots; only a `uri` may be the whole base URL."""
+    """Kind of text. In a URL's host, only a `hostname`, or a value of an `enum`, may have dots; only a `uri` may be the whole
+    base URL."""
     default_value: str | None = None
     """Used if the connection has no value."""
     prefix: str | None = None

@@ -88,6 +88,14 @@ def test_unreadable_file_is_reported_with_its_line(tmp_path: Path, text: str, me
     assert message in str(caught.value.fault)
 
 
+def test_file_of_a_windows_editor_is_read(tmp_path: Path) -> None:
+    """A byte order mark and CR LF are not part of the text."""
+    expected = read_operations([written(tmp_path, mail=FILE)], "mail")
+    path = written(tmp_path) / "operations" / "mail.tsv"
+    path.write_bytes(b"\xef\xbb\xbf" + FILE.replace("\n", "\r\n").encode())
+    assert read_operations([tmp_path], "mail") == expected
+
+
 def test_find_filters_by_words_risk_scope_and_starter(tmp_path: Path) -> None:
     known = read_operations([written(tmp_path, mail=FILE)], "mail")
     assert known is not None

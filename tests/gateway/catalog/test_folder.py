@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.catalog import folder
 from gateway.catalog.load_catalog import load_catalog
-from gateway.catalog.yaml_file import CatalogFaults, read
+from gateway.catalog.yaml_file import CatalogDocument, CatalogFaults, read
 from tests.gateway.catalog.folders import MAIL, SCRIPTS, TRACKER
 
 PLAIN = dedent(MAIL)
@@ -275,6 +276,18 @@ def test_faults_of_shape_do_not_hide_those_of_placeholders(tmp_path: Path) -> No
     found = faults(tmp_path, text.replace("docs:", "docs: []\n#"))
     assert [fault.partition(":")[0] for fault in found] == ["3", "8", "9"]
     assert found[1].startswith("8: ${password} is not filled by auth_mode API_KEY")
+
+
+def test_faulty_file_that_is_removed_while_it_is_read_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def removing(path: Path) -> CatalogDocument:
+        document = read(path)
+        path.unlink()
+        return document
+
+    monkeypatch.setattr(folder, "read", removing)
+    assert faults(tmp_path, PLAIN + "proxxy: 1\n") == ["1: cannot be read: No such file or directory"]
 
 
 def test_a_misspelt_key_does_not_make_its_placeholders_look_wrong(tmp_path: Path) -> None:

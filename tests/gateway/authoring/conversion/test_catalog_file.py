@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gateway.authoring.conversion import catalog_file
 from gateway.authoring.conversion.catalog_file import Converted, converted, write
+from gateway.catalog.checks import ExternalNames
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.provider import Provider
@@ -175,6 +177,24 @@ def test_field_expressed_differently_is_not_reported_as_lost(imported: Imported)
     for name, field in imported.lost.items():
         if field is None:
             assert fields_noted(imported.found[name], "lost") <= {"docs"}, (name, imported.found[name].notes)
+
+
+def test_entry_that_still_has_faults_after_the_repairs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_file, "MOST_REPAIRS", 1)
+    paginate = {"type": "cursor", "offset_calculation_method": "now and then"}
+    entry = {
+        "display_name": "Far",
+        "auth_mode": "NONE",
+        "proxy": {"base_url": "https://far.test", "paginate": paginate},
+    }
+    source = tmp_path / "theirs.yaml"
+    source.write_text(yaml.safe_dump({"../far": entry}))
+    (found,) = converted(source, ExternalNames(known_modes(), SCRIPTS), {})
+    assert found.values is None
+    assert fields_noted(found, "lost") == {"proxy.paginate.offset_calculation_method"}
+    assert "'../far' cannot name a provider" in found.notes[-1].message
 
 
 def test_an_alias_becomes_an_entry_of_its_own(imported: Imported) -> None:
