@@ -1,7 +1,7 @@
 """The providers: one YAML file each, checked as a whole, and the template language of their values.
 
-This package turns a folder of files into a `Catalog` of `Provider` entries; no other package reads these files. Read in this
-order:
+This package turns a folder of files into a `Catalog` of `Provider` entries; no other package reads these files. Read in
+this order:
 
     provider, provider_parts                 the shape of an entry and its parts; docs/catalog.md is made from their docstrings
     evidence                                 the sources of an entry's facts, by group of fields

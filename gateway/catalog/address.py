@@ -1,6 +1,7 @@
 """Parses URL templates into scheme, host, port, path and query; each part keeps literal text and placeholders apart.
 
-Literal text stays unchanged, so a host always ends as the entry says. `catalog.render` decides which values may be filled in.
+Literal text stays unchanged, so a host always ends as the entry says. `catalog.render` decides which values may be
+filled in.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ Piece = str | Name
 class AddressTemplate:
     """A parsed URL template. `query` begins with ``?``.
 
-    `whole`: the placeholder of the whole base URL, if the template begins with one; scheme, host and port are then empty.
+    `whole`: the placeholder of the whole base URL, if the template begins with one; scheme, host and port are then
+    empty.
     """
 
     scheme: str

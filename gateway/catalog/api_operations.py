@@ -33,10 +33,10 @@ MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
 class ApiOperation:
     """An operation of a provider's API.
 
-    `path`: below base URL and prefix, with ``{parameters}``; for GraphQL, the path of the endpoint. `scopes`: their full
-    names, as the provider's documentation states them; empty if it states none. `query`: names of some query parameters; for
-    GraphQL, of the arguments. `origin`: the origin of the URL if it is not the base URL's; `path` is then used without prefix.
-    `graphql`: ``query`` or ``mutation``; `field`: the field of the root type.
+    `path`: below base URL and prefix, with ``{parameters}``; for GraphQL, the path of the endpoint. `scopes`: their
+    full names, as the provider's documentation states them; empty if it states none. `query`: names of some query
+    parameters; for GraphQL, of the arguments. `origin`: the origin of the URL if it is not the base URL's; `path` is
+    then used without prefix. `graphql`: ``query`` or ``mutation``; `field`: the field of the root type.
     """
 
     id: str
@@ -63,9 +63,9 @@ class ApiOperation:
 class ProviderOperations:
     """The operations of `provider`. `listed_for`: the entry whose file has them; another one if ``same_as`` names it.
 
-    The URL of an operation is the entry's `proxy.base_url` + `prefix` + `path`. `header`: the header lines of the file, with
-    the keys in `HEADER`: source, version, date, licence, notes. `every_scope`: an operation needs all of its scopes; else any
-    one of them is enough.
+    The URL of an operation is the entry's `proxy.base_url` + `prefix` + `path`. `header`: the header lines of the file,
+    with the keys in `HEADER`: source, version, date, licence, notes. `every_scope`: an operation needs all of its
+    scopes; else any one of them is enough.
     """
 
     provider: str
@@ -85,8 +85,8 @@ class ProviderOperations:
     def find(
         self, search: str = "", risk: str | None = None, scope: str | None = None, *, starter: bool = False
     ) -> list[ApiOperation]:
-        """Return the operations that contain all words of `search` and have the given risk and scope, if any; with `starter`,
-        only starters."""
+        """Return the operations that contain all words of `search` and have the given risk and scope, if any; with
+        `starter`, only starters."""
         words = search.casefold().split()
         return [
             operation
@@ -238,8 +238,8 @@ def unreadable(path: Path, number: int, message: str) -> UnreadableFile:
 class ScopesNeeded:
     """The scopes that a set of operations needs.
 
-    `all_of`: every one is required. `any_of`: one scope of each group is required; groups that another requirement covers are
-    left out. `unstated`: ids of operations without stated scopes.
+    `all_of`: every one is required. `any_of`: one scope of each group is required; groups that another requirement
+    covers are left out. `unstated`: ids of operations without stated scopes.
     """
 
     all_of: tuple[str, ...]
@@ -261,10 +261,10 @@ class ScopesNeeded:
 def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperation]) -> ScopesNeeded:
     """Return the scopes that these operations of `provider` need, as stated in the operations' sources.
 
-    If one of several scopes is enough (`ProviderOperations.every_scope` is false), the reader chooses which one to request:
-    only for Microsoft is the first one in the file the least privileged. `missing` and `unneeded` compare the result with
-    granted scopes. Scopes without an API operation, such as ``offline_access`` or ``openid``, count as unneeded. Scopes are
-    compared as text: that ``repo`` or ``Mail.ReadWrite`` includes other scopes is not known.
+    If one of several scopes is enough (`ProviderOperations.every_scope` is false), the reader chooses which one to
+    request: only for Microsoft is the first one in the file the least privileged. `missing` and `unneeded` compare the
+    result with granted scopes. Scopes without an API operation, such as ``offline_access`` or ``openid``, count as
+    unneeded. Scopes are compared as text: that ``repo`` or ``Mail.ReadWrite`` includes other scopes is not known.
     """
     all_of: dict[str, None] = {}
     any_of: dict[tuple[str, ...], None] = {}
@@ -310,7 +310,10 @@ def shown_scopes(
 
 
 def shown_operation(one: ApiOperation, prefix: str) -> dict[str, Any]:
-    """Return an operation in the form that the API and the CLI show. `path`: below the entry's base URL, with the prefix."""
+    """Return an operation in the form that the API and the CLI show.
+
+    `path`: below the entry's base URL, with the prefix.
+    """
     return dict(_shown(one, prefix))
 
 

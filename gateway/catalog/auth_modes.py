@@ -41,7 +41,8 @@ class ModeFormat:
     integration: tuple[str, ...] = ()
     """Keys of the integration with the values of the operator's registration at the provider."""
     also_used: tuple[str, ...] = ()
-    """Further optional keys of the integration: for placeholders, to assume a role, or instead of dynamic registration."""
+    """Further optional keys of the integration: for placeholders, to assume a role, or instead of dynamic
+    registration."""
     needs_client: bool = False
     """Whether an integration must have the operator's own client before anyone can connect."""
     needs_app: bool = False

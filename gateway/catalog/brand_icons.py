@@ -1,7 +1,7 @@
 """Brand icons of providers: one packed file in the catalog folder, read when a page shows an icon.
 
-`_brand_icons.tsv` has one line per icon, with tabs between its fields: names of entries, colour, SVG path in a 24 × 24 box.
-`python -m tools.brand_icons` builds the file from CC0 icons. Each brand belongs to its owner (NOTICE).
+`_brand_icons.tsv` has one line per icon, with tabs between its fields: names of entries, colour, SVG path in a 24 × 24
+box. `python -m tools.brand_icons` builds the file from CC0 icons. Each brand belongs to its owner (NOTICE).
 """
 
 from dataclasses import dataclass

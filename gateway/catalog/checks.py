@@ -58,17 +58,19 @@ def _addresses(provider: Provider) -> Iterator[Finding]:
         yield from _unfilled(provider, place, template)
     for index, path in enumerate((provider.proxy.verification and provider.proxy.verification.endpoints) or ()):
         place = ("proxy", "verification", "endpoints", index)
-        if path.startswith("/"):
-            yield from _path_faults(provider, place, path)
-        else:
+        if not path.startswith("/"):
             yield place, "an endpoint must be a path below the base URL and begin with '/'"
+        elif faults := list(_path_faults(place, path)):
+            yield from faults
+        else:
+            yield from _unfilled(provider, place, path)
     account = provider.account
     if account is not None and account.endpoint is not None and account.endpoint.startswith("/"):
-        yield from _path_faults(provider, ("account", "endpoint"), account.endpoint)
+        yield from _path_faults(("account", "endpoint"), account.endpoint)
 
 
-def _path_faults(provider: Provider, place: Place, path: str) -> Iterator[Finding]:
-    """Yield the faults of the template of a path below the base URL."""
+def _path_faults(place: Place, path: str) -> Iterator[Finding]:
+    """Yield the faults of the template of a path below the base URL, without those of its placeholders."""
     try:
         parse_address(f"https://host{path}")
     except TemplateError as wrong:
@@ -76,7 +78,6 @@ def _path_faults(provider: Provider, place: Place, path: str) -> Iterator[Findin
         return
     if _has_dot_segment(path):
         yield place, f"{dotted(place)} has a segment '.' or '..'; write the path without it"
-    yield from _unfilled(provider, place, path)
 
 
 def _wildcard(place: Place, template: str, url: AddressTemplate) -> Iterator[Finding]:
@@ -90,7 +91,8 @@ def _wildcard(place: Place, template: str, url: AddressTemplate) -> Iterator[Fin
 
 
 def _has_dot_segment(template: str) -> bool:
-    """Return whether a path has dot segments that `/proxy` refuses: plain or percent-encoded, between any kind of slash."""
+    """Return whether a path has dot segments that `/proxy` refuses: plain or percent-encoded, between any kind of
+    slash."""
     path = template.partition("?")[0].rpartition("://")[2]
     steps = re.split(r"(?i)/|%2f|%5c", re.sub(r"(?i)%2e", ".", path))
     return any(step.partition(";")[0] in {".", ".."} for step in steps)

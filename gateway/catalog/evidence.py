@@ -96,10 +96,11 @@ def weakest(levels: Iterator[str]) -> str:
 
 
 def provenance_of(said: Mapping[str, Any]) -> str | None:
-    """Return `confirmed`, `sourced` or `unconfirmed` for an entry's values: the weakest level of the groups in `_DECIDING`.
+    """Return the provenance of an entry's values: the weakest level of the groups in `_DECIDING`.
 
-    If the entry has no evidence for these groups, return its own `provenance`, or None. The older value `reviewed` becomes
-    `unconfirmed`, since it comes without machine-readable evidence.
+    It is `confirmed`, `sourced` or `unconfirmed`. If the entry has no evidence for these groups, return its own
+    `provenance`, or None. The older value `reviewed` becomes `unconfirmed`, since it comes without machine-readable
+    evidence.
     """
     evidence: Mapping[str, Any] = said.get("evidence", {})
     levels = [evidence[name]["level"] for name in _DECIDING if name in evidence]

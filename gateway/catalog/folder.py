@@ -34,8 +34,8 @@ class CannotInherit(ValueError):
 class InheritedEntries:
     """The entries of one folder with everything that they inherit.
 
-    A base is searched in the same folder, then in the `earlier` folders. An entry that names itself as base inherits from the
-    earlier entry of the same name: this changes a shipped entry without repeating it.
+    A base is searched in the same folder, then in the `earlier` folders. An entry that names itself as base inherits
+    from the earlier entry of the same name: this changes a shipped entry without repeating it.
     """
 
     def __init__(self, own: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
@@ -135,8 +135,8 @@ def provider_in(name: str, values: Any, words: ExternalNames) -> tuple[Provider 
 def _sound_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
     """Return the valid part of a faulty entry, so that the later checks can run too.
 
-    Faulty fields are left out, and required ones get stand-ins. None if the later checks would report false faults, or if the
-    rest is not valid either.
+    Faulty fields are left out, and required ones get stand-ins. None if the later checks would report false faults, or
+    if the rest is not valid either.
     """
     if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
         return None
@@ -305,8 +305,8 @@ def _where(document: CatalogDocument, place: Sequence[str | int]) -> str:
 def state_of(folders: Sequence[Path]) -> int:
     """Return a number that changes when an entry file in `folders` is written, added, removed or replaced.
 
-    File contents are not read. Symbolic links are followed: a mounted ConfigMap changes by switching a link. Compare numbers
-    only within one process.
+    File contents are not read. Symbolic links are followed: a mounted ConfigMap changes by switching a link. Compare
+    numbers only within one process.
     """
     seen: list[tuple[object, ...]] = []
     for folder in folders:
@@ -326,8 +326,8 @@ def state_of(folders: Sequence[Path]) -> int:
 def files_in(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
     """Return the entry files of a folder, sorted by name, and the faults of the folder.
 
-    Files that begin with ``.`` or ``_`` or do not end in .yaml or .yml are not entries. If `folder` is a file, it is the only
-    entry, so that an author can check a single file.
+    Files that begin with ``.`` or ``_`` or do not end in .yaml or .yml are not entries. If `folder` is a file, it is
+    the only entry, so that an author can check a single file.
     """
     if folder.is_file():
         return [folder], []

@@ -1,8 +1,8 @@
 """Separates hosts that an entry fixes from hosts that a connection's setting chooses.
 
 An entry fixes a host if its text, or the rule of a setting, fixes the registered domain: ``api.example.com``,
-``${connectionConfig.subdomain}.example.com``, or a setting with an `enum` or `pattern` that ends in ``.example.com``. All other
-hosts are open: the person who enters the setting chooses the server.
+``${connectionConfig.subdomain}.example.com``, or a setting with an `enum` or `pattern` that ends in ``.example.com``.
+All other hosts are open: the person who enters the setting chooses the server.
 """
 
 import re
@@ -31,7 +31,8 @@ _PART: Final = re.compile(
     r"(?P<times>[*+?]|\{[^}]*\})?",
     re.DOTALL,
 )
-"""One piece of a regular expression with its repetition: a group of plain choices, a plain character, or anything else."""
+"""One piece of a regular expression with its repetition: a group of plain choices, a plain character, or anything
+else."""
 Ending = tuple[str, bool]
 """A possible ending of a text, and whether the ending is the whole text."""
 _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
@@ -39,7 +40,10 @@ _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """A host in lower case, or with `suffix` an ending of hosts. `port` None: the scheme's default port; `ANY_PORT`: any."""
+    """A host in lower case, or with `suffix` an ending of hosts.
+
+    `port` None: the scheme's default port; `ANY_PORT`: any.
+    """
 
     text: str
     suffix: bool = False
@@ -78,8 +82,8 @@ def open_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
 def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
     """Yield the open URLs to which a secret of the integration would be sent, as (field, setting).
 
-    These are all open URLs but `authorization_url`; those below `proxy` only if API calls carry the client secret or are
-    signed with it, or if the server at the base URL names the token URL.
+    These are all open URLs but `authorization_url`; those below `proxy` only if API calls carry the client secret or
+    are signed with it, or if the server at the base URL names the token URL.
     """
     proxied = provider.auth_mode in _PROXIED or any(
         "clientSecret" in text for at, text in texts(provider) if at[0] == "proxy"
@@ -116,7 +120,10 @@ def _rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple
 def _patterns(
     template: str, rules: tuple[tuple[str, str | None, tuple[str, ...] | None, str | None], ...]
 ) -> tuple[tuple[HostPattern, ...], str | None]:
-    """Return the fixed hosts that `template` can lead to, and the setting that chooses the host (None if all are fixed)."""
+    """Return the fixed hosts that `template` can lead to, and the setting that chooses the host; None if all are fixed.
+
+    `rules`: for each placeholder in the host, its name and the result of `_rule`.
+    """
     url = parse_address(template)
     known = {name: _values(pattern, enum) for name, pattern, enum, _ in rules}
     defaults: dict[str, Sequence[Ending]] = {name: ((value.lower(), True),) for name, *_, value in rules if value}
@@ -167,8 +174,8 @@ def _values(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Endin
 def _endings(pattern: str) -> Sequence[Ending]:
     """Return how texts that match `pattern` can end.
 
-    Only plain characters and groups of plain choices are analysed; all else counts as any text. A pattern with ``|`` outside a
-    group, or with nested groups, counts as any text as a whole.
+    Only plain characters and groups of plain choices are analysed; all else counts as any text. A pattern with ``|``
+    outside a group, or with nested groups, counts as any text as a whole.
     """
     parts: list[Sequence[Ending]] = []
     for found in _PART.finditer(pattern):

@@ -56,8 +56,8 @@ def lint(
 ) -> list[CatalogFault]:
     """Return the faults of every entry in `folders`, then the warnings, then the faults of the files of API operations.
 
-    The level of a finding is ``fault`` if the gateway would not start with the entry, and for files of API operations; else
-    ``warning``. `below`: folders from which entries may inherit. `scripts`, `modes`: see `load_catalog`.
+    The level of a finding is ``fault`` if the gateway would not start with the entry, and for files of API operations;
+    else ``warning``. `below`: folders from which entries may inherit. `scripts`, `modes`: see `load_catalog`.
     """
     entries, faults = read_folders(folders, scripts=scripts, modes=modes, below=below)
     for entry in entries:
@@ -168,7 +168,8 @@ def _credential(provider: Provider) -> Iterator[Finding]:
 
 
 def _open_hosts(provider: Provider) -> Iterator[Finding]:
-    """Yield the URLs with a host that ends in a setting without a rule: whoever enters it decides who gets the credential."""
+    """Yield the URLs with a host that ends in a setting without a rule: whoever enters it decides who gets the
+    credential."""
     for place, template in addresses(provider):
         url: AddressTemplate = parse_address(template)
         last = url.whole or (url.host[-1] if url.host else None)

@@ -1,4 +1,4 @@
-"""The list behind ``GET /providers``: each provider's JSON is built once per catalog; pages are joined from these parts."""
+"""The list behind ``GET /providers``: each provider's JSON is built once per catalog, and pages are joined from it."""
 
 import base64
 import binascii
@@ -24,7 +24,8 @@ class ListingBody:
 class Query:
     """A provider search. `search`: words, each of which must be in name, display name or categories.
 
-    At most `limit` results (None: all), of providers with a name after `after`. Search, category and auth mode ignore case.
+    At most `limit` results (None: all), of providers with a name after `after`. Search, category and auth mode ignore
+    case.
     """
 
     search: str = ""

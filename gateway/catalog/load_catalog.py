@@ -1,4 +1,4 @@
-"""Loads folders of YAML files into a catalog: entries of later folders add to, replace or inherit those of earlier folders."""
+"""Loads folders of YAML files into a catalog: later folders add, replace or inherit entries of earlier folders."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,8 +26,9 @@ _OUR_OWN = frozenset({"alias"})  # not shown: the inherited values are merged in
 def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     """Return an entry (parsed `CatalogEntry.content`) as the JSON that the API shows.
 
-    A field that the file leaves out is absent, never null. Without `logo_url` or `docs` in the entry, the gateway's own URLs
-    are shown. `connection_configuration` is an array of names: the entry's own, or the keys of `connection_config`.
+    A field that the file leaves out is absent, never null. Without `logo_url` or `docs` in the entry, the gateway's own
+    URLs are shown. `connection_configuration` is an array of names: the entry's own, or the keys of
+    `connection_config`.
     """
     shown = dict(said)
     shown.setdefault("logo_url", f"{public_url}{LOGOS}/{said['name']}.svg")
@@ -100,8 +101,8 @@ class Catalog:
     ) -> None:
         """Create the catalog.
 
-        `contents`: each entry as JSON. `paths`: the file of each entry. `faulty`: names of existing entries that cannot be
-        used. `seen`: the result of `folder.state_of` for the operator's folders, from just before they were read.
+        `contents`: each entry as JSON. `paths`: the file of each entry. `faulty`: names of existing entries that cannot
+        be used. `seen`: the result of `folder.state_of` for the operator's folders, from just before they were read.
         """
         self.providers = Providers(contents)
         self.faulty = frozenset(faulty)
@@ -123,7 +124,10 @@ class Catalog:
         return self.providers.get(name)
 
     def where(self, name: str, *path: str | int) -> str:
-        """Return file and line of `path` in a provider's file, for messages: ``catalog/jira.yaml:7``. Reads the file again."""
+        """Return file and line of `path` in a provider's file, for messages: ``catalog/jira.yaml:7``.
+
+        The file is read again.
+        """
         try:
             return read(Path(self._paths[name])).where(*path)
         except UnreadableFile as wrong:
@@ -155,8 +159,8 @@ def load_catalog(
 ) -> Catalog:
     """Load the catalog from `folders`; entries of later folders win.
 
-    `scripts` and `modes`: the names that an entry may use; None: scripts are not checked, and all of `AUTH_MODES` are allowed.
-    `seen`: passed to `Catalog`. Raises CatalogFaults with all faults of all files.
+    `scripts` and `modes`: the names that an entry may use; None: scripts are not checked, and all of `AUTH_MODES` are
+    allowed. `seen`: passed to `Catalog`. Raises CatalogFaults with all faults of all files.
     """
     words = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     contents: dict[str, bytes] = {}
@@ -216,8 +220,8 @@ def rows_of_folder(
 ) -> Iterator[Row]:
     """Yield name, path, content and faults of every entry, from the compiled file if it is up to date.
 
-    `earlier`: the content of the entries of the folders before. `keys`: `compiled.key_of` of these folders; this folder's key
-    is appended.
+    `earlier`: the content of the entries of the folders before. `keys`: `compiled.key_of` of these folders; this
+    folder's key is appended.
     """
     large = len(files) >= compiled.FEWEST
     try:

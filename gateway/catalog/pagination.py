@@ -56,12 +56,13 @@ def ways_of(
 ) -> list[PagingScheme]:
     """Return the possible pagination methods of the list, best first; at least one. Raises InvalidPagination.
 
-    The methods with an `applies_to` that covers the path are returned; else those with a parameter that the caller's query
-    has; else all of them, and the first page decides. The caller's fields are used alone if they are complete. Otherwise they
-    override the entry's fields (of the same `type`, if given), and an empty field removes one. Field names may be shortened at
-    an underscore.
+    The methods with an `applies_to` that covers the path are returned; else those with a parameter that the caller's
+    query has; else all of them, and the first page decides. The caller's fields are used alone if they are complete.
+    Otherwise they override the entry's fields (of the same `type`, if given), and an empty field removes one. Field
+    names may be shortened at an underscore.
 
-    A POST is sent once per page, so it must be known to be a list: by an `applies_to` path, or because the caller says so.
+    A POST is sent once per page, so it must be known to be a list: by an `applies_to` path, or because the caller says
+    so.
     """
     fields = _full_names(options.fields)
     kind = fields.get("type")

@@ -109,16 +109,16 @@ class Provider(Shape):
     family: str | None = None
     """Another entry of the same provider. An app registered at the provider for that entry also works for this one."""
     alternatives: dict[str, list[str]] = Field(default_factory=dict)
-    """Further forms of a URL, by field (`token_url`, `proxy.base_url` …). The first form whose settings all have a value is
-    used; else the field itself."""
+    """Further forms of a URL, by field (`token_url`, `proxy.base_url` …). The first form whose settings all have a
+    value is used; else the field itself."""
 
     authorization_params: dict[str, str] = Field(default_factory=dict)
     """Further parameters of the authorization request."""
     authorization_param_renames: dict[str, str] = Field(default_factory=dict)
     """Standard parameter of the authorization request ▸ the provider's name for it; an empty name leaves it out."""
     authorization_url_fragment: str | None = None
-    """For consent pages that are single-page apps: the client-side route after `#`. The query of the authorization request is
-    appended to it."""
+    """For consent pages that are single-page apps: the client-side route after `#`. The query of the authorization
+    request is appended to it."""
     authorization_code_param_in_callback: str | None = None
     """The callback's parameter that has the code; `code` if absent."""
     state_in_redirect_uri: bool | None = None
@@ -142,8 +142,8 @@ class Provider(Shape):
     signature_method: Literal["HMAC-SHA1", "HMAC-SHA256", "PLAINTEXT", "RSA-SHA1"] | None = None
     """OAUTH1 and TBA: how requests are signed; `HMAC-SHA1` if absent, for TBA `HMAC-SHA256`."""
     client_registration: Literal["static", "dynamic", "metadata_document"] | None = None
-    """MCP: how the client gets its ID: the operator registers it (`static`), the gateway registers it (`dynamic`, RFC 7591), or
-    the ID is the URL of the gateway's client metadata document (`metadata_document`)."""
+    """MCP: how the client gets its ID: the operator registers it (`static`), the gateway registers it (`dynamic`, RFC
+    7591), or the ID is the URL of the gateway's client metadata document (`metadata_document`)."""
     registration_url: str | None = None
     """URL at which clients register (RFC 7591). Absent: found by discovery."""
     installation_token_url: str | None = None
@@ -161,8 +161,9 @@ class Provider(Shape):
     token_request_method: Literal["POST", "GET", "PUT"] | None = None
     """Method of the token request; `POST` if absent."""
     token_request_auth_method: ClientAuth | None = None
-    """How the client authenticates: `basic`, `body` (the default; with MCP, what the server supports), `private_key_jwt`
-    (OAUTH2_CC, RFC 7523), `custom` (the entry's own templates with `${clientId}` and `${clientSecret}`), or `none`."""
+    """How the client authenticates: `basic`, `body` (the default; with MCP, what the server supports),
+    `private_key_jwt` (OAUTH2_CC, RFC 7523), `custom` (the entry's own templates with `${clientId}` and
+    `${clientSecret}`), or `none`."""
     body_format: Encoding | None = None
     """How token requests are encoded; `form` if absent."""
     token_response: TokenResponse | None = None
@@ -178,8 +179,8 @@ class Provider(Shape):
     token_response_metadata: list[str] | None = None
     """Dotted paths in the token response; their values are stored as settings with the path as name."""
     additional_steps: list[Step] | None = None
-    """OAUTH2 and TWO_STEP: requests after the token request, such as the exchange of a short-lived token for a long-lived
-    one. The response to the last request has the token. With OAUTH2, a refresh does not repeat them."""
+    """OAUTH2 and TWO_STEP: requests after the token request, such as the exchange of a short-lived token for a
+    long-lived one. The response to the last request has the token. With OAUTH2, a refresh does not repeat them."""
     require_client_certificate: bool | None = None
     """Whether the provider requires a client certificate (mutual TLS), which is part of the credential."""
 
@@ -215,8 +216,8 @@ class Provider(Shape):
     connection_config: Forms = Field(default_factory=dict)
     """Settings of a connection, by name."""
     credentials: Forms = Field(default_factory=dict)
-    """Fields that an end user fills in, for modes without a redirect, by name: the auth mode's own fields and others, such as a
-    signing secret (`${apiSecret}` in templates)."""
+    """Fields that an end user fills in, for modes without a redirect, by name: the auth mode's own fields and others,
+    such as a signing secret (`${apiSecret}` in templates)."""
     assertion_option: Forms = Field(default_factory=dict)
     """TWO_STEP: further fields that an end user fills in for the assertion, by name: `${assertionOption.name}`."""
     webhook_signature: WebhookSignature | None = None
@@ -224,11 +225,11 @@ class Provider(Shape):
     webhook_user_defined_secret: bool | None = None
     """Whether the operator chooses the webhook secret at the provider."""
     evidence: EntryEvidence | None = None
-    """The evidence for the entry's facts, by group of fields. An entry with `alias` inherits a group if the entry sets none of
-    the group's fields."""
+    """The evidence for the entry's facts, by group of fields. An entry with `alias` inherits a group if the entry sets
+    none of the group's fields."""
     provenance: Literal["confirmed", "sourced", "unconfirmed", "reviewed"] | None = None
-    """How well URLs and credential placement are confirmed; `evidence`, if present, overrides it. `reviewed` is an older word
-    for `unconfirmed`."""
+    """How well URLs and credential placement are confirmed; `evidence`, if present, overrides it. `reviewed` is an
+    older word for `unconfirmed`."""
     review: str | None = None
     """What a review was based on, in words."""
     sources: list[str] | None = None
@@ -247,7 +248,10 @@ class Provider(Shape):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a catalog file. Loading a file checks more, such as templates and names."""
+    """Return the JSON Schema (draft 2020-12) of a catalog file.
+
+    Loading a file checks more, such as templates and names.
+    """
     schema = Provider.model_json_schema()
     fields = schema["properties"]
     fields["auth_mode"]["enum"] = sorted(AUTH_MODES)

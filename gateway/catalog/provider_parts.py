@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 
 class Shape(BaseModel):
-    """Base class of all shapes. Unknown keys are a fault, since a misspelt key that is silently ignored is hard to find.
+    """Base class of all shapes. Unknown keys are a fault, since a misspelt key that is silently ignored is hard to
+    find.
 
     The docstring under a field is its description in the JSON Schema, which editors show.
     """
@@ -88,8 +89,8 @@ class Setting(Shape):
     enum: list[str] | None = None
     """The only values allowed."""
     format: Literal["hostname", "uri", "uuid", "email"] | None = None
-    """Kind of text. In a URL's host, only a `hostname`, or a value of an `enum`, may have dots; only a `uri` may be the whole
-    base URL."""
+    """Kind of text. In a URL's host, only a `hostname`, or a value of an `enum`, may have dots; only a `uri` may be the
+    whole base URL."""
     default_value: str | None = None
     """Used if the connection has no value."""
     prefix: str | None = None
@@ -139,11 +140,14 @@ def title_from(name: str) -> str:
 
 
 class AccountForm(Shape):
-    """How to read the account that authorized. An ID token or the post-connection script may provide what is missing."""
+    """How to read the account that authorized.
+
+    An ID token or the post-connection script may provide what is missing.
+    """
 
     endpoint: str | None = None
-    """Path below `proxy.base_url`, or a whole URL, that returns the account; called once with the new credential. Absent: the
-    token response has the account."""
+    """Path below `proxy.base_url`, or a whole URL, that returns the account; called once with the new credential.
+    Absent: the token response has the account."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields of that call, templates allowed; they replace those of `proxy.headers`."""
     method: Literal["GET", "POST"] | None = None
@@ -151,13 +155,13 @@ class AccountForm(Shape):
     data: dict[str, Any] | None = None
     """With POST: the call's JSON body, such as a GraphQL query. No templates."""
     id: str | None = None
-    """Dotted path to the account's permanent id. A reconnect with another account is refused. Absent: the `sub` claim of an
-    ID token."""
+    """Dotted path to the account's permanent id. A reconnect with another account is refused. Absent: the `sub` claim
+    of an ID token."""
     label: list[str] = Field(default_factory=list)
     """Dotted paths to a name for people, such as an e-mail address; the first path with a value is used."""
     settings: dict[str, str] = Field(default_factory=dict)
-    """Setting ▸ dotted path to its value in the same response; stored if the connection has no value yet. `[name=value]` in a
-    path selects the list item with that member."""
+    """Setting ▸ dotted path to its value in the same response; stored if the connection has no value yet.
+    `[name=value]` in a path selects the list item with that member."""
 
 
 # ── Signatures and their keys: JWTs, signed tokens, signed requests.
@@ -167,13 +171,15 @@ class Jwt(Shape):
     """The JSON Web Token (RFC 7519) that the mode signs.
 
     JWT sends it as the access token, TWO_STEP puts it into its token request as `${jwt}` (RFC 7523), APP requests an
-    installation's token with it, and with `token_request_auth_method: private_key_jwt` the client authenticates with it.
+    installation's token with it, and with `token_request_auth_method: private_key_jwt` the client authenticates with
+    it.
     """
 
     header: dict[str, str] = Field(default_factory=dict)
     """Header parameters; `alg` is RS256, PS256, ES256, EdDSA, HS256 or a longer variant. Templates allowed."""
     claims: dict[str, Any] = Field(default_factory=dict)
-    """Claims besides `iat` and `exp`, which the mode sets. Templates allowed; a claim with an unset value is left out."""
+    """Claims besides `iat` and `exp`, which the mode sets. Templates allowed; a claim with an unset value is left
+    out."""
     key: str
     """The signing key, as a template: a private key in PEM or JWK, or the secret of an HMAC."""
     key_encoding: Literal["utf8", "hex", "base64"] | None = None
@@ -244,7 +250,8 @@ class TokenCall(Shape):
     method: Literal["POST", "DELETE", "GET"] = "POST"
     """The request's method."""
     auth_method: Literal["basic", "body", "private_key_jwt", "custom", "bearer", "none"] | None = None
-    """How the client authenticates: as in token requests if absent; `bearer` sends the access token in `Authorization`."""
+    """How the client authenticates: as in token requests if absent; `bearer` sends the access token in
+    `Authorization`."""
     body_format: Encoding | None = None
     """How parameters are encoded; `form` if absent, as in the standards."""
     headers: dict[str, str] = Field(default_factory=dict)
@@ -252,8 +259,8 @@ class TokenCall(Shape):
     params: dict[str, str] = Field(default_factory=dict)
     """Further parameters."""
     param_renames: dict[str, str] = Field(default_factory=dict)
-    """Standard parameter (`token`, `token_type_hint`, `client_id` …) ▸ the provider's name for it; an empty name leaves it
-    out."""
+    """Standard parameter (`token`, `token_type_hint`, `client_id` …) ▸ the provider's name for it; an empty name leaves
+    it out."""
     tokens: Literal["access_token", "refresh_token", "both"] | None = None
     """Which tokens to send, one call per token; `both` if absent."""
 
@@ -264,8 +271,8 @@ class RefreshPolicy(Shape):
     rotating: bool | None = None
     """Whether each refresh returns a new refresh token and invalidates the old one."""
     reuse_grace_s: int | None = Field(default=None, gt=0, le=86_400)
-    """Seconds for which the provider still accepts the previous refresh token, in case its response got lost; the gateway keeps
-    that token equally long."""
+    """Seconds for which the provider still accepts the previous refresh token, in case its response got lost; the
+    gateway keeps that token equally long."""
     requires_scope: str | None = None
     """The scope without which the provider returns no refresh token."""
     expires_after_days: int | None = Field(default=None, gt=0)
@@ -281,7 +288,8 @@ class RefreshPolicy(Shape):
     by_access_token: bool | None = None
     """True if the provider has no refresh tokens and exchanges a valid access token for a newer one."""
     from_age_s: int | None = Field(default=None, gt=0)
-    """Minimum age of an access token in seconds before the provider renews it; the gateway does not refresh it earlier."""
+    """Minimum age of an access token in seconds before the provider renews it; the gateway does not refresh it
+    earlier."""
 
 
 # ── How a provider's API is called: base URL, additions to every request, pagination, retry, verification.
@@ -291,8 +299,8 @@ class Paginate(Shape):
     """How the provider paginates long lists."""
 
     type: Literal["cursor", "link", "offset", "graphql"]
-    """`cursor`: the response has a cursor for the next page; `link`: it has the next page's URL; `offset`: the caller counts;
-    `graphql`: a connection with `pageInfo { endCursor hasNextPage }`, by POST."""
+    """`cursor`: the response has a cursor for the next page; `link`: it has the next page's URL; `offset`: the caller
+    counts; `graphql`: a connection with `pageInfo { endCursor hasNextPage }`, by POST."""
     cursor_path_in_response: str | None = None
     """Dotted path in the response to the next page's cursor. `-1` is the last item of an array."""
     limit_name_in_request: str | None = None
@@ -359,8 +367,8 @@ class Verification(Shape):
     data: dict[str, Any] | str | None = None
     """Body: an object is sent as JSON, or as a form if `headers` say so; text is sent as it is. Templates allowed."""
     expect: dict[str, str | bool | int | float] | None = None
-    """Required members of a 2xx response's JSON, for a provider that responds with 2xx to a wrong credential too: dotted
-    path ▸ value. `"*"`: any value but null; `"-"`: absent or null. All must match."""
+    """Required members of a 2xx response's JSON, for a provider that responds with 2xx to a wrong credential too:
+    dotted path ▸ value. `"*"`: any value but null; `"-"`: absent or null. All must match."""
 
 
 class Proxy(Shape):
@@ -385,11 +393,11 @@ class Proxy(Shape):
     verification: Verification | None = None
     """A cheap call that verifies a credential."""
     allowed_origins: list[str] = Field(default_factory=list)
-    """Further origins that a `Base-Url-Override`, or the next page of a list, may name; the credential is sent there too.
-    `https://*.example.com` means all hosts one label below."""
+    """Further origins that a `Base-Url-Override`, or the next page of a list, may name; the credential is sent there
+    too. `https://*.example.com` means all hosts one label below."""
     scope_challenge: Literal["all", "any"] | None = None
-    """Which of the scopes that a 403 with `error="insufficient_scope"` names (RFC 6750) a token needs: `all`, the default, or
-    `any` one of them."""
+    """Which of the scopes that a 403 with `error="insufficient_scope"` names (RFC 6750) a token needs: `all`, the
+    default, or `any` one of them."""
     path_form: str | None = None
     """Example of a path on this provider, for people: `/ex/jira/${connectionConfig.cloudId}/…`."""
 
@@ -398,10 +406,14 @@ class Proxy(Shape):
 
 
 class WebhookKeys(Shape):
-    """The provider's public keys for verifying webhooks. They are fetched under the same egress rules as all requests."""
+    """The provider's public keys for verifying webhooks.
+
+    They are fetched under the same egress rules as all requests.
+    """
 
     url: str | None = None
-    """The key set's URL. `${kid}` is the key id in the token, `${name}` one of `secret_fields` (in the host, one label)."""
+    """The key set's URL. `${kid}` is the key id in the token, `${name}` one of `secret_fields` (in the host, one
+    label)."""
     url_header: str | None = None
     """Header field of the webhook that has the key's URL."""
     url_prefixes: list[str] = Field(default_factory=list)
@@ -409,16 +421,16 @@ class WebhookKeys(Shape):
     method: Literal["GET", "POST"] = "GET"
     """The request's method."""
     body: dict[str, str] | None = None
-    """The request's JSON body, with the same placeholders. The response is a key set (RFC 7517), one JWK under `key`, or
-    PEM."""
+    """The request's JSON body, with the same placeholders. The response is a key set (RFC 7517), one JWK under `key`,
+    or PEM."""
 
 
 class WebhookSignature(Shape):
     """How the provider signs the webhooks it sends."""
 
     scheme: str
-    """`hmac-sha256`, `hmac-sha1`, `standard-webhooks`, `ed25519`, `ecdsa-p256-sha256`, `rsa-sha256`, `jwt`, `shared-token`,
-    `basic` …"""
+    """`hmac-sha256`, `hmac-sha1`, `standard-webhooks`, `ed25519`, `ecdsa-p256-sha256`, `rsa-sha256`, `jwt`,
+    `shared-token`, `basic` …"""
     header: str | None = None
     """Header field with the signature. Absent only if `body_path` says where a shared token is."""
     body_path: str | None = None
@@ -436,7 +448,8 @@ class WebhookSignature(Shape):
     keys: WebhookKeys | None = None
     """Where the provider publishes its public keys. Absent: the integration's `webhook_secret` is the key."""
     secret_fields: list[str] = Field(default_factory=list)
-    """For `keys`: names of the parts of the integration's `webhook_secret`, separated by colons: `[client_id, secret]`."""
+    """For `keys`: names of the parts of the integration's `webhook_secret`, separated by colons: `[client_id,
+    secret]`."""
     encoding: Literal["hex", "base64"] | None = None
     """Encoding of the signature."""
     prefix: str | None = None
@@ -448,7 +461,8 @@ class WebhookSignature(Shape):
     tolerance_s: int | None = None
     """Maximum age of a message in seconds; 300 if absent."""
     key: str | None = None
-    """The secret with which the provider signs: `client secret`, `auth token`. Absent: a secret created for the webhook."""
+    """The secret with which the provider signs: `client secret`, `auth token`. Absent: a secret created for the
+    webhook."""
     key_suffix: str | None = None
     """Text that the provider appends to the client secret before it signs, for example `&`."""
     bodies_repeat: bool | None = None

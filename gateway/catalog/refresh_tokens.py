@@ -19,7 +19,10 @@ def refresh_scope(provider: Provider) -> str | None:
 
 
 def advice_on_refresh_token(provider: Provider, requested: Collection[str]) -> str:
-    """Return advice on how to get a refresh token with the next authorization. `requested`: the scopes requested so far."""
+    """Return advice on how to get a refresh token with the next authorization.
+
+    `requested`: the scopes requested so far.
+    """
     name, params = provider.display_name, provider.authorization_params
     scope = refresh_scope(provider)
     if scope is None and OFFLINE in (*requested, *(provider.available_scopes or ())):

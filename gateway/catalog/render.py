@@ -96,11 +96,11 @@ def render_url(
 ) -> str:
     """Return the URL that `template` makes for a connection.
 
-    `config`: the connection's settings by bare name (``subdomain``); `settings`: their rules. An unset or empty setting gets
-    its `default_value`. `values`: other values, such as ``apiKey`` and ``metadata.team``.
+    `config`: the connection's settings by bare name (``subdomain``); `settings`: their rules. An unset or empty setting
+    gets its `default_value`. `values`: other values, such as ``apiKey`` and ``metadata.team``.
 
-    Raises Unresolved with the names of all missing values, BadValue for a value that is not allowed in its position, and
-    TemplateError for an invalid template.
+    Raises Unresolved with the names of all missing values, BadValue for a value that is not allowed in its position,
+    and TemplateError for an invalid template.
     """
     url = parse_address(template)
     known = _Known(flat_values(config), settings, values)
@@ -136,7 +136,10 @@ class _Known:
         return value
 
     def folded(self, name: str) -> str:
-        """Return the value in lower case, for use in a host; the setting's rules may match either case. Raises BadValue."""
+        """Return the value in lower case, for use in a host; the setting's rules may match either case.
+
+        Raises BadValue.
+        """
         value = self._find(name) or ""
         if wrong := not_ascii(value):
             setting = self.setting(name)
@@ -265,13 +268,13 @@ class Moment:
 def render_text(template: str, values: Mapping[str, str], *, moment: Moment | None = None, breaks: bool = False) -> str:
     """Return `template` with `values` filled in.
 
-    `values` uses the names of templates: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``. The bare name of a
-    credential also stands for ``credentials.name``, and ``accessToken`` for ``access_token``. An empty value counts as present.
-    Pass the same `moment` for all templates of one request.
+    `values` uses the names of templates: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``. The bare
+    name of a credential also stands for ``credentials.name``, and ``accessToken`` for ``access_token``. An empty value
+    counts as present. Pass the same `moment` for all templates of one request.
 
-    Raises Unresolved with the names of all missing values; BadValue if the result has a control character, such as CR, LF or
-    NUL, or a function does not accept a value; TemplateError. `breaks` allows control characters: a PEM key has several lines,
-    and a body is not a header.
+    Raises Unresolved with the names of all missing values; BadValue if the result has a control character, such as CR,
+    LF or NUL, or a function does not accept a value; TemplateError. `breaks` allows control characters: a PEM key has
+    several lines, and a body is not a header.
     """
     parsed = parse(template)
     missing = [name for name in dict.fromkeys(parsed.names()) if find(values, name) is None]

@@ -161,7 +161,10 @@ _WRITE: Final[dict[str, Callable[[datetime], str]]] = {
 
 
 def write(at: datetime, format_: str | None) -> str:
-    """Return the aware time `at` in UTC, formatted by `format_`; ``[text]`` is literal. None: ISO 8601 with milliseconds."""
+    """Return the aware time `at` in UTC, formatted by `format_`; ``[text]`` is literal.
+
+    None: ISO 8601 with milliseconds.
+    """
     at = at.astimezone(UTC)
     if format_ is None:
         return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"
@@ -247,12 +250,16 @@ def parse(text: str) -> Template:
 
 
 def placeholders(template: str) -> frozenset[str]:
-    """Return the names of the values that `template` needs, such as ``connectionConfig.cloudId``. Raises TemplateError."""
+    """Return the names of the values that `template` needs, such as ``connectionConfig.cloudId``.
+
+    Raises TemplateError.
+    """
     return frozenset(parse(template).names())
 
 
 def _parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[Part, ...], int]:
-    """Parse from `at` to the end or, inside `call`, to its closing ``)}``; return the parts and the position after them."""
+    """Parse from `at` to the end or, inside `call`, to its closing ``)}``; return the parts and the position after
+    them."""
     if depth > DEEPEST:
         raise TemplateError(f"functions are nested more than {DEEPEST} levels deep")
     parts: list[Part] = []

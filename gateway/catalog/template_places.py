@@ -1,4 +1,7 @@
-"""Finds the templates of an entry and the names of its settings. Places are paths in the file, for messages with a line."""
+"""Finds the templates of an entry and the names of its settings.
+
+Places are paths in the file, for messages with a line.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -23,7 +23,10 @@ _INTEGER = re.compile(r"\s*[+-]?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
 
 
 class BadValue(ValueError):
-    """A value is not allowed. `name`: the setting's name. `why`: what is wrong or expected; it never contains the value."""
+    """A value is not allowed.
+
+    `name`: the setting's name. `why`: what is wrong or expected; it never contains the value.
+    """
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -100,7 +103,8 @@ def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -
 
 
 def flat_values(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts and numbers of `values` by dotted path; of ``{"a.b": …}`` and ``{"a": {"b": …}}``, the latter wins."""
+    """Return the texts and numbers of `values` by dotted path; of ``{"a.b": …}`` and ``{"a": {"b": …}}``, the latter
+    wins."""
     flat: dict[str, str] = {}
     nested: dict[str, str] = {}
     for name, value in values.items():

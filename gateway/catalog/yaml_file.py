@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CatalogFault(config_faults.Fault):
-    """A fault at `where`: ``file:line`` or a folder. A ``fault`` fails the loading; a ``warning`` is only reported by `lint`."""
+    """A fault at `where`: ``file:line`` or a folder.
+
+    `level`: a ``fault`` fails the loading; a ``warning`` is only reported by `lint`.
+    """
 
     level: Literal["fault", "warning"] = "fault"
 

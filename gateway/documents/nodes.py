@@ -2,9 +2,9 @@
 
 YAML is read from PyYAML's events, so that lines, repeated keys and aliases stay visible.
 
-Plain scalars have their value in YAML 1.2: ``0123`` and ``12:30``, which YAML 1.1 reads as octal and as base 60, stay text, since
-they may be keys and times. Exceptions: ``yes`` and ``off`` are booleans as in YAML 1.1, since people write them, and ``0x10`` is
-text.
+Plain scalars have their value in YAML 1.2: ``0123`` and ``12:30``, which YAML 1.1 reads as octal and as base 60, stay
+text, since they may be keys and times. Exceptions: ``yes`` and ``off`` are booleans as in YAML 1.1, since people write
+them, and ``0x10`` is text.
 """
 
 import json
@@ -50,7 +50,10 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 class UnreadableText(Exception):
-    """The text is neither YAML nor JSON, has YAML that is not allowed here, or exceeds a limit. `line` counts from 1."""
+    """The text is neither YAML nor JSON, has YAML that is not allowed here, or exceeds a limit.
+
+    `line` counts from 1.
+    """
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -209,7 +212,10 @@ _WORD: Final = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1
 
 
 def read_json(text: str) -> Node | None:
-    """Return the node that `text` describes; None if `text` is not JSON or nested too deep. The caller then tries YAML."""
+    """Return the node that `text` describes; None if `text` is not JSON or nested too deep.
+
+    The caller then tries YAML.
+    """
     try:
         reader = _Reader(text)
         node = reader.value(0)

@@ -18,8 +18,9 @@ Place: TypeAlias = tuple[str, ...]  # keys, and list indices as text
 class Dialect:
     """How one kind of file is read.
 
-    `most_values`: maximum number of values; an aliased value counts each time it is used. `yes_is_true`: ``yes``, ``no``, ``on``
-    and ``off`` are booleans as in YAML 1.1, else text. `merges`: ``<<`` merges other mappings, else it is an ordinary key.
+    `most_values`: maximum number of values; an aliased value counts each time it is used. `yes_is_true`: ``yes``,
+    ``no``, ``on`` and ``off`` are booleans as in YAML 1.1, else text. `merges`: ``<<`` merges other mappings, else it
+    is an ordinary key.
     """
 
     most_values: int
@@ -40,7 +41,8 @@ class TextFault:
 class Document:
     """The values of a text.
 
-    `tree`: the values; None if the text is empty. `lines`: the line of each place (in a mapping, the line of its key), from 1.
+    `tree`: the values; None if the text is empty. `lines`: the line of each place (in a mapping, the line of its key),
+    from 1.
     """
 
     tree: Any = field(repr=False)
@@ -71,7 +73,8 @@ def decoded(content: bytes) -> str:
 def read_document(text: str, dialect: Dialect) -> Document:
     """Read `text`, YAML or JSON; faults that do not prevent reading are in `Document.faults`.
 
-    Raises UnreadableText if `text` is neither, has tags or several documents, or exceeds the limits on depth and values.
+    Raises UnreadableText if `text` is neither, has tags or several documents, or exceeds the limits on depth and
+    values.
     """
     root = (nodes.read_json(text) if text.lstrip()[:1] == "{" else None) or nodes.read_yaml(text)
     if root is None:
@@ -122,7 +125,10 @@ class _Walk:
         return values
 
     def _entries(self, node: Mapping, place: Place, merging: tuple[Mapping, ...]) -> Iterator[tuple[Scalar, Node]]:
-        """Yield own entries, then merged ones (``<<``); the caller keeps the first of a name. Repeated own keys are faults."""
+        """Yield own entries, then merged ones (``<<``); the caller keeps the first of a name.
+
+        Repeated own keys are faults.
+        """
         seen: dict[str, int] = {}
         bases: list[Node] = []
         for key, inner in node.entries:

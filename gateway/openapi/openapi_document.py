@@ -235,7 +235,10 @@ def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]
 
 
 def _proxied(operation: Endpoint) -> Iterator[tuple[str, Any]]:
-    """Yield the responses of a proxied call. The provider may return anything with any status, so no status has a schema."""
+    """Yield the responses of a proxied call.
+
+    The provider may return anything with any status, so no status has a schema.
+    """
     ours = "; ".join(f"{status} {_named(codes)}" for status, codes in status_codes(operation).items())
     yield "2XX", {"description": "The provider's response.", "content": ANYTHING}
     yield (

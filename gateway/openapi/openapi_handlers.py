@@ -1,5 +1,8 @@
-"""``GET /openapi.json`` and ``GET /docs``. No key is needed: they show what docs/http-api.md shows, and of this installation
-only the public URL. They are built at the first request."""
+"""``GET /openapi.json`` and ``GET /docs``.
+
+No key is needed: they show what docs/http-api.md shows, and of this installation only the public URL. They are built at
+the first request.
+"""
 
 from aiohttp import web
 

@@ -43,8 +43,9 @@ class Endpoint:
 
     `who` may call it: the holder of a secret key with `scope`, an end user's browser with a connect session, or anyone.
     `errors`: the codes of this route, besides those that every route has; with a status if it is not the code's usual
-    one. `also`: other success statuses, without a body. `content`: the media type of the response. `more`: a description.
-    `example` and `response_example`: example bodies of request and response. `internal`: not shown on ``/docs``.
+    one. `also`: other success statuses, without a body. `content`: the media type of the response. `more`: a
+    description. `example` and `response_example`: example bodies of request and response. `internal`: not shown on
+    ``/docs``.
     """
 
     method: str

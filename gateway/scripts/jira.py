@@ -1,8 +1,8 @@
 """Jira: chooses the site that a token is used for, and finds the connections that a webhook is for.
 
-One OAuth grant may give access to several sites (docs/http-api.md#jiras-sites). The script runs before the connection is
-stored, after an authorization and for an import. It fetches all sites that the token can access. A `subdomain` or `cloudId`
-selects one site; without them, the end user chooses if the integration says so, else the first site is used.
+One OAuth grant may give access to several sites (docs/http-api.md#jiras-sites). The script runs before the connection
+is stored, after an authorization and for an import. It fetches all sites that the token can access. A `subdomain` or
+`cloudId` selects one site; without them, the end user chooses if the integration says so, else the first site is used.
 """
 
 import codecs
@@ -59,10 +59,11 @@ async def jira_post_connection(context: ScriptContext) -> None:
 def choose(
     sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any], suffix: str = ""
 ) -> Sequence[Mapping[str, Any]]:
-    """Return the sites that match the settings `cloudId` and `subdomain`; all if neither is set. Raises Refused with the sites.
+    """Return the sites that match the settings `cloudId` and `subdomain`; all if neither is set. Raises Refused with
+    the sites.
 
-    `suffix`: the text that the entry shows after `subdomain`, such as ``.atlassian.net``. It is not used with a `cloudId`,
-    which identifies one site already.
+    `suffix`: the text that the entry shows after `subdomain`, such as ``.atlassian.net``. It is not used with a
+    `cloudId`, which identifies one site already.
     """
     cloud_id, subdomain = _setting_text(config, "cloudId"), _setting_text(config, "subdomain")
     fitting = [
@@ -98,8 +99,10 @@ def _choice(site: Mapping[str, Any]) -> Site:
 
 
 def _is_called(site: Mapping[str, Any], wanted: str, suffix: str) -> bool:
-    """Return whether `wanted` is the site's label or host. Compares whole names: ``acme`` does not match ``xacme`` or, with a
-    `suffix`, the label ``acme`` on another domain."""
+    """Return whether `wanted` is the site's label or host.
+
+    Compares whole names: ``acme`` does not match ``xacme`` or, with a `suffix`, the label ``acme`` on another domain.
+    """
     wanted = wanted.casefold().rstrip(".")
     if "." not in wanted and suffix:
         wanted += suffix
@@ -188,7 +191,10 @@ def _origin(body: bytes) -> str | None:
 
 
 def _subjects(body: bytes) -> dict[str, str]:
-    """Return the URL (member ``self``) of each subject. Nothing else is parsed into objects: the body may have 5 MiB."""
+    """Return the URL (member ``self``) of each subject.
+
+    Nothing else is parsed into objects: the body may have 5 MiB.
+    """
     text = body.decode("latin-1")
     found: dict[str, str] = {}
     try:

@@ -14,7 +14,10 @@ from gateway.secret import Secret
 
 
 class Refused(Exception):
-    """The script refuses this connection. `message`: for the end user, why and what to do. `payload`: details for programs."""
+    """The script refuses this connection.
+
+    `message`: for the end user, why and what to do. `payload`: details for programs.
+    """
 
     def __init__(self, message: str, payload: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -82,8 +85,8 @@ CANNOT_CHECK: Final = (
 class SignatureRefused(Exception):
     """It is not proven that the webhook comes from the provider.
 
-    `missing`: the webhook has no signature. `no_secret`: the integration has no secret to verify it with. `why`: the reason for
-    the log.
+    `missing`: the webhook has no signature. `no_secret`: the integration has no secret to verify it with. `why`: the
+    reason for the log.
     """
 
     def __init__(self, message: str, *, missing: bool = False, no_secret: bool = False) -> None:
@@ -94,7 +97,8 @@ class SignatureRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IncomingWebhook:
-    """A provider's request. `url`: the webhook URL, without the query. `headers`: with lower-case names. `body`: as received.
+    """A provider's request. `url`: the webhook URL, without the query. `headers`: with lower-case names. `body`: as
+    received.
 
     `public_keys`: the provider's keys that may have signed it, if the entry says where they are published.
     """
@@ -111,9 +115,9 @@ class IncomingWebhook:
 class Routing:
     """The result of a routing script.
 
-    `origins`: the sites of the connections that the webhook is for; empty: no connection in particular. `seen`: a unique name
-    of the webhook, for replay detection; None: replays are not detected. `reply`: a JSON response for the provider; the webhook
-    is then not forwarded.
+    `origins`: the sites of the connections that the webhook is for; empty: no connection in particular. `seen`: a
+    unique name of the webhook, for replay detection; None: replays are not detected. `reply`: a JSON response for the
+    provider; the webhook is then not forwarded.
     """
 
     origins: Sequence[str] = ()
@@ -121,6 +125,6 @@ class Routing:
     reply: Mapping[str, Any] | None = None
 
 
-# Raises SignatureRefused. The third argument: the integration's secrets. There are several during a rotation, and none if
-# the integration allows unsigned webhooks or forwards no webhooks (`events.receive`).
+# Raises SignatureRefused. The third argument: the integration's secrets. There are several during a rotation, and none
+# if the integration allows unsigned webhooks or forwards no webhooks (`events.receive`).
 WebhookRouting = Callable[[IncomingWebhook, WebhookSignature | None, Sequence[Secret]], Routing]

@@ -1,6 +1,7 @@
 """Verifies a webhook's signature as its provider's entry describes, on the received bytes.
 
-Comparisons take constant time, and a webhook with a timestamp must be recent. An unknown signature scheme is never accepted.
+Comparisons take constant time, and a webhook with a timestamp must be recent. An unknown signature scheme is never
+accepted.
 """
 
 import base64
@@ -173,7 +174,10 @@ class _Values:
             yield from self._parts
 
     def signed(self) -> bytes:
-        """Return the signed bytes, and set `time` if they include a timestamp. Raises SignatureRefused if a part is missing."""
+        """Return the signed bytes, and set `time` if they include a timestamp.
+
+        Raises SignatureRefused if a part is missing.
+        """
         if self._form == RAW:
             return self._message.body
         if self._form == FORM:

@@ -25,8 +25,8 @@ MERGE = "<<"  # YAML 1.1's merge key, which some files use instead
 class Expanded:
     """An entry with its inherited fields.
 
-    `values`: without ``alias``. `owner`: by field, the entry that sets it, for messages. `unknown`: a base that is not in the
-    file. `circle`: the entry inherits from itself.
+    `values`: without ``alias``. `owner`: by field, the entry that sets it, for messages. `unknown`: a base that is not
+    in the file. `circle`: the entry inherits from itself.
     """
 
     values: dict[str, Any]
@@ -95,8 +95,8 @@ class Converted:
 def converted(path: Path, words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]) -> list[Converted]:
     """Convert every entry of `path`, in the order of the file. Raises UnreadableFile, NotACatalog.
 
-    `words`: the auth modes and scripts that exist here. `shipped`: the shipped entries by name, which an ``alias`` may also
-    name.
+    `words`: the auth modes and scripts that exist here. `shipped`: the shipped entries by name, which an ``alias`` may
+    also name.
     """
     document = read(path, largest_bytes=LARGEST_BYTES, most_values=MOST_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}

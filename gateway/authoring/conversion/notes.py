@@ -83,7 +83,10 @@ _ONE_NAME: Final = re.compile(r"\$\{(connectionConfig|credentials)\.([A-Za-z0-9_
 
 @dataclass(slots=True)
 class FallbackTemplates:
-    """Converts ``A || B``. `defaults`: by form (``connection_config``, ``credentials``) and setting, the default value."""
+    """Converts ``A || B``.
+
+    `defaults`: by form (``connection_config``, ``credentials``) and setting, the default value.
+    """
 
     notes: Notes
     defaults: dict[tuple[str, str], str] = field(default_factory=dict)

@@ -151,7 +151,10 @@ _OURS: Final = frozenset(
 def proxy(
     given: Mapping[str, Any], notes: Notes, fallbacks: FallbackTemplates, alternatives: dict[str, list[str]]
 ) -> dict[str, Any]:
-    """Convert ``proxy``; alternative base URLs are added to `alternatives`. The caller converts ``connection_config``."""
+    """Convert ``proxy``; alternative base URLs are added to `alternatives`.
+
+    The caller converts ``connection_config``.
+    """
     out: dict[str, Any] = {}
     for key, value in given.items():
         at: Place = ("proxy", key)

@@ -111,9 +111,9 @@ SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 class PlayedProvider:
     """The provider that the sandbox plays.
 
-    `arrivals`: received requests, in order. `refusing`: the provider refuses every credential. `tokens`, `refresh_tokens`: all
-    issued tokens, in order. `raw`: the last token response. `steps`: the token responses by step (``step1``). `registered`: the
-    last dynamically registered client.
+    `arrivals`: received requests, in order. `refusing`: the provider refuses every credential. `tokens`,
+    `refresh_tokens`: all issued tokens, in order. `raw`: the last token response. `steps`: the token responses by step
+    (``step1``). `registered`: the last dynamically registered client.
     """
 
     stage: Stage

@@ -43,8 +43,8 @@ class Check:
 class KnownValues:
     """The values that a rehearsal knows for the placeholders of templates.
 
-    `config`: the connection's settings. `values`: all other values, by their name in templates. `registered`: the dynamically
-    registered client.
+    `config`: the connection's settings. `values`: all other values, by their name in templates. `registered`: the
+    dynamically registered client.
     """
 
     provider: Provider
@@ -131,7 +131,10 @@ def params(
 
 
 def header_fields(arrival: Arrival, templates: Mapping[str, str], known: KnownValues, place: Place) -> Iterator[Check]:
-    """Check each header field of the entry. If the value cannot be predicted, check only that the template was filled in."""
+    """Check each header field of the entry.
+
+    If the value cannot be predicted, check only that the template was filled in.
+    """
     for name, template in templates.items():
         if name.lower() == "content-type" and not arrival.body:
             continue  # sent only with a body
@@ -154,7 +157,8 @@ def client_proof(
 ) -> Iterator[Check]:
     """Check that the client authenticates with the entry's method and no other (RFC 6749 §2.3).
 
-    `client`: ID and secret. `renames`: the provider's names of the parameters. `default`: the method if the entry names none.
+    `client`: ID and secret. `renames`: the provider's names of the parameters. `default`: the method if the entry names
+    none.
     """
     method = provider.token_request_auth_method or default
     place: Place = ("token_request_auth_method",)
@@ -202,7 +206,8 @@ def proxied(
 ) -> Iterator[Check]:
     """Check an API call: its path, headers and query. `below`: its path below the base URL.
 
-    `default`: the Authorization that the auth mode writes if no template has a credential, or its beginning; None: none.
+    `default`: the Authorization that the auth mode writes if no template has a credential, or its beginning; None:
+    none.
     """
     proxy = known.provider.proxy
     base = known.path(entry["proxy"]["base_url"])

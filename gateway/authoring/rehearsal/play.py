@@ -47,7 +47,8 @@ TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
 class Knowledge:
     """The state of a rehearsal: the connection, and the values issued so far.
 
-    `entry`: the rewritten entry. `config`: the connection's settings. `shown`: the connection as the gateway's API shows it.
+    `entry`: the rewritten entry. `config`: the connection's settings. `shown`: the connection as the gateway's API
+    shows it.
     """
 
     gateway: Gateway
@@ -146,7 +147,8 @@ def call_checks(
 
 
 def _default(known: KnownValues) -> str | None:
-    """Return the Authorization that the auth mode writes if the entry has no template: the whole field or its beginning."""
+    """Return the Authorization that the auth mode writes if the entry has no template: the whole field or its
+    beginning."""
     match known.provider.auth_mode:
         case "BASIC" | "INSTALL_PLUGIN":
             pair = f"{known.values.get('username', '')}:{known.values.get('password', '')}"
@@ -229,7 +231,10 @@ NO_REFRESH: Final = {
 
 @dataclass(slots=True)
 class RehearsedStep:
-    """A step of a rehearsal. `sent`: the masked lines of each request to the provider. `skipped`: why it was skipped."""
+    """A step of a rehearsal.
+
+    `sent`: the masked lines of each request to the provider. `skipped`: why it was skipped.
+    """
 
     name: str
     sent: list[list[str]] = field(default_factory=list)

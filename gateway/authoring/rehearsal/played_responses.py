@@ -106,7 +106,10 @@ def _is_index(step: str) -> bool:
 
 
 def page(way: Paginate, query: dict[str, str], url: str) -> tuple[Any, dict[str, str]]:
-    """Return one page of a list of `RECORDS` records, and its header fields. `url`: the list's URL without its query."""
+    """Return one page of a list of `RECORDS` records, and its header fields.
+
+    `url`: the list's URL without its query.
+    """
     start = _start(way, query)
     records = [{"id": f"r{number}"} for number in range(start, min(start + PAGE, RECORDS))]
     more = start + PAGE < RECORDS

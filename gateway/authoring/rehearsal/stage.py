@@ -26,8 +26,8 @@ ROLES: Final = (
 class Stage:
     """An entry for a rehearsal.
 
-    `new_origins`: yields a new origin of the sandbox each time. `origins`: the provider's origin (a template) ▸ the sandbox's
-    origin.
+    `new_origins`: yields a new origin of the sandbox each time. `origins`: the provider's origin (a template) ▸ the
+    sandbox's origin.
     """
 
     provider: Provider

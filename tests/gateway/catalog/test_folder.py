@@ -109,7 +109,6 @@ CASES = [
         "6: proxy.base_url has a '*' in its host, which only proxy.allowed_",
     ),
     (PLAIN + "account: {endpoint: me}\n", "9: account.endpoint: a URL must begin with https://"),
-    (PLAIN + "account: {endpoint: '/${connectionConfig.x}/me'}\n", "9: ${connectionConfig.x} has no setting; add 'x'"),
     (PLAIN + "account: {endpoint: '/me/${'}\n", "9: account.endpoint: '${' is not closed"),
     (PLAIN + "account: {endpoint: /a/../me}\n", "9: account.endpoint has a segment '.' or '..'"),
     (

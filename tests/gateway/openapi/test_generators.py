@@ -41,8 +41,10 @@ CLASS = re.compile(r"\[\^?(?:[^\\\]]|" + ESCAPE.pattern + r")*\]")
 
 
 def legal_in_ecma_262(pattern: str) -> bool:
-    """Return whether the pattern is legal. May return False for an unusual legal pattern, but never returns True for one
-    that `new RegExp(pattern, "u")` rejects.
+    """Return whether the pattern is legal.
+
+    May return False for an unusual legal pattern, but never returns True for one that `new RegExp(pattern, "u")`
+    rejects.
     """
     at = 0
     while at < len(pattern):

@@ -1,4 +1,7 @@
-"""A rehearsal of an entry passes if the gateway sends what the entry says. If not, it fails and names the entry's field."""
+"""A rehearsal of an entry passes if the gateway sends what the entry says.
+
+If not, it fails and names the entry's field.
+"""
 
 from collections.abc import Mapping
 from typing import Any
