@@ -18,6 +18,7 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.template import Name
 from gateway.catalog.template_places import addresses, texts
+from gateway.catalog.value import compiled
 from gateway.documents.read_document import dotted
 
 ANY_PORT: Final = 0
@@ -33,6 +34,7 @@ _PART: Final = re.compile(
 )
 """One piece of a regular expression with its repetition: a group of plain choices, a plain character, or anything
 else."""
+_SCHEME: Final = re.compile(r"\^?https?\??:(?:\\?/){2}")
 Ending = tuple[str, bool]
 """A possible ending of a text, and whether the ending is the whole text."""
 _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
@@ -126,6 +128,10 @@ def _patterns(
     """
     url = parse_address(template)
     known = {name: _values(pattern, enum) for name, pattern, enum, _ in rules}
+    if url.whole is not None and any(
+        pattern and not enum and _may_leave_host(pattern) for _, pattern, enum, _ in rules
+    ):
+        known = {}
     defaults: dict[str, Sequence[Ending]] = {name: ((value.lower(), True),) for name, *_, value in rules if value}
     found: list[HostPattern] = []
     is_open = False
@@ -188,6 +194,32 @@ def _endings(pattern: str) -> Sequence[Ending]:
         texts = plain.replace("\\", "").lower().split("|")
         parts.append([(text, True) for text in (*texts, *([""] if found["times"] else []))])
     return tuple(_sequence(parts))
+
+
+@lru_cache(maxsize=1024)
+def _may_leave_host(pattern: str) -> bool:
+    """Return whether a URL that matches `pattern` may have a ``/`` after its scheme and before its known ending.
+
+    ``https://.+\\.example\\.com`` matches ``https://attacker.test/.example.com``.
+    """
+    scheme = _SCHEME.match(pattern)
+    may_leave, slash = False, False
+    for found in _PART.finditer(pattern, scheme.end() if scheme else 0):
+        plain = found["choices"] if found["char"] is None else found["char"]
+        slash = slash or (
+            "/" in plain if plain is not None else _matches_slash(found[0].removesuffix(found["times"] or ""))
+        )
+        # As in `_endings`: the known ending begins after this part.
+        if plain is None or found["times"] not in {None, "?"}:
+            may_leave = may_leave or slash
+    return may_leave
+
+
+def _matches_slash(part: str) -> bool:
+    try:
+        return compiled(part).fullmatch("/") is not None
+    except re.error:
+        return True
 
 
 def _sequence(parts: Sequence[Sequence[Ending]]) -> list[Ending]:

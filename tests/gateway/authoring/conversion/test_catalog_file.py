@@ -190,11 +190,11 @@ def test_entry_that_still_has_faults_after_the_repairs_is_refused(
         "proxy": {"base_url": "https://far.test", "paginate": paginate},
     }
     source = tmp_path / "theirs.yaml"
-    source.write_text(yaml.safe_dump({"../far": entry}))
+    source.write_text(yaml.safe_dump({"a/far": entry}))
     (found,) = converted(source, ExternalNames(known_modes(), SCRIPTS), {})
     assert found.values is None
     assert fields_noted(found, "lost") == {"proxy.paginate.offset_calculation_method"}
-    assert "'../far' cannot name a provider" in found.notes[-1].message
+    assert "'a/far' cannot name a provider" in found.notes[-1].message
 
 
 def test_an_alias_becomes_an_entry_of_its_own(imported: Imported) -> None:
