@@ -1,6 +1,7 @@
-"""Parses addresses with placeholders into scheme, host, port, path and query, each a sequence of literal text and names.
+"""Parses URL templates into scheme, host, port, path and query; each part keeps literal text and placeholders apart.
 
-Literal text stays unchanged, so a host always ends as the entry says. `catalog.render` decides which values may be filled in.
+Literal text stays unchanged, so a host always ends as the entry says. `catalog.render` decides which values may be
+filled in.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,11 @@ Piece = str | Name
 
 @dataclass(frozen=True, slots=True)
 class AddressTemplate:
-    """A parsed URL template. `whole`: the setting that holds the whole base address; scheme and host are then empty."""
+    """A parsed URL template. `query` begins with ``?``.
+
+    `whole`: the placeholder of the whole base URL, if the template begins with one; scheme, host and port are then
+    empty.
+    """
 
     scheme: str
     whole: Name | None
@@ -31,11 +36,11 @@ def parse_address(template: str) -> AddressTemplate:
     if pieces and isinstance(pieces[0], Name):
         path, query = _cut(pieces[1:], "?")
         if path and not str(path[0]).startswith("/"):
-            raise TemplateError("after a placeholder for the whole address, the path begins with '/'")
+            raise TemplateError("after a placeholder for the whole base URL, the path must begin with '/'")
         return AddressTemplate("", pieces[0], (), None, path, query)
     scheme, separator, rest = str(pieces[0] if pieces else "").partition("://")
     if scheme.lower() not in {"http", "https"} or not separator:
-        raise TemplateError("an address begins with https:// (or http:// on a network that egress.allow names)")
+        raise TemplateError("a URL must begin with https://, or with http:// if egress.allow names its network")
     authority, tail = _cut((rest, *pieces[1:]) if rest else pieces[1:], "/?")
     host, port = _host_and_port(authority)
     path, query = _cut(tail, "?")
@@ -46,9 +51,9 @@ def _pieces(template: str) -> tuple[Piece, ...]:
     pieces: list[Piece] = []
     for part in parse(template).parts:
         if not isinstance(part, (str, Name)):
-            raise TemplateError("functions, ${now} and ${random} have no place in an address")
+            raise TemplateError("functions, ${now} and ${random} are not allowed in a URL")
         if isinstance(part, str) and (wrong := next((c for c in part if not _fits_url(c)), None)):
-            raise TemplateError(f"{wrong!r} may not stand in an address")
+            raise TemplateError(f"{wrong!r} is not allowed in a URL")
         pieces.append(part)
     return tuple(pieces)
 
@@ -69,11 +74,11 @@ def _cut(pieces: tuple[Piece, ...], at: str) -> tuple[tuple[Piece, ...], tuple[P
 
 def _host_and_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Piece | None]:
     if any(isinstance(piece, str) and "@" in piece for piece in authority):
-        raise TemplateError("user information ('name@') may not stand in an address; use proxy.headers")
+        raise TemplateError("user information ('name@') is not allowed in a URL; use proxy.headers")
     host, port = _split_port(authority)
     if not host:
-        raise TemplateError("the address has no host")
-    # The sample label stands for each placeholder, so that the literal text around it is checked.
+        raise TemplateError("the URL has no host")
+    # Each placeholder is replaced by a sample label, to check the literal text around it.
     sample = "".join(piece if isinstance(piece, str) else "x" for piece in host).lower()
     if sample.startswith("*."):  # `catalog.checks` decides where a wildcard is allowed
         sample = f"x{sample[1:]}"

@@ -31,11 +31,12 @@ MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
 
 @dataclass(frozen=True, slots=True)
 class ApiOperation:
-    """An operation of a provider's API. `path`: below base address and prefix, with ``{places}``; for GraphQL, the endpoint.
+    """An operation of a provider's API.
 
-    `scopes`: in full, as the provider's documentation states them; empty if it states none. `query`: names of some URL
-    parameters; for GraphQL, of the arguments. `origin`: set if the host is not the base address's host; no prefix then.
-    `graphql`: ``query`` or ``mutation``; `field`: the field of the root type.
+    `path`: below base URL and prefix, with ``{parameters}``; for GraphQL, the path of the endpoint. `scopes`: their
+    full names, as the provider's documentation states them; empty if it states none. `query`: names of some query
+    parameters; for GraphQL, of the arguments. `origin`: the origin of the URL if it is not the base URL's; `path` is
+    then used without prefix. `graphql`: ``query`` or ``mutation``; `field`: the field of the root type.
     """
 
     id: str
@@ -62,9 +63,9 @@ class ApiOperation:
 class ProviderOperations:
     """The operations of `provider`. `listed_for`: the entry whose file has them; another one if ``same_as`` names it.
 
-    The address of an operation is the entry's `proxy.base_url` + `prefix` + `path`. `header`: the file's own data, with keys
-    of `HEADER`: source, version, date, licence and cautions. `every_scope`: an operation needs all of its scopes; else any
-    one of them.
+    The URL of an operation is the entry's `proxy.base_url` + `prefix` + `path`. `header`: the header lines of the file,
+    with the keys in `HEADER`: source, version, date, licence, notes. `every_scope`: an operation needs all of its
+    scopes; else any one of them is enough.
     """
 
     provider: str
@@ -84,16 +85,16 @@ class ProviderOperations:
     def find(
         self, search: str = "", risk: str | None = None, scope: str | None = None, *, starter: bool = False
     ) -> list[ApiOperation]:
-        """Return the operations that contain all words of `search` and have the given risk and scope, if any; with `starter`,
-        only starters."""
+        """Return the operations that contain all words of `search` and have the given risk and scope, if any; with
+        `starter`, only starters."""
         words = search.casefold().split()
         return [
-            one
-            for one in self.operations
-            if (risk is None or one.risk == risk)
-            and (scope is None or scope in one.scopes)
-            and (one.starter or not starter)
-            and one.matches(words)
+            operation
+            for operation in self.operations
+            if (risk is None or operation.risk == risk)
+            and (scope is None or scope in operation.scopes)
+            and (operation.starter or not starter)
+            and operation.matches(words)
         ]
 
 
@@ -107,6 +108,8 @@ class OperationLine:
 
 @dataclass(frozen=True, slots=True)
 class OperationFile:
+    """A file of operations after reading: its header lines by key, and its operations."""
+
     path: Path
     header: Mapping[str, str]
     lines: tuple[OperationLine, ...]
@@ -120,7 +123,7 @@ def file_of(folder: Path, provider: str) -> Path:
 def read_operations(folders: Sequence[Path], provider: str) -> ProviderOperations | None:
     """Read the operations of `provider` from the first catalog folder that has its file; None if no folder has it.
 
-    Raises UnreadableFile.
+    Raises UnreadableFile, also if ``same_as`` names an entry without operations of its own.
     """
     found = next((path for folder in folders if (path := file_of(folder, provider)).is_file()), None)
     if found is None:
@@ -128,23 +131,25 @@ def read_operations(folders: Sequence[Path], provider: str) -> ProviderOperation
     own = read_file(found)
     other = own.header.get("same_as")
     if other is None:
-        return _made(provider, provider, own, own)
+        return _provider_operations(provider, provider, own, own)
     base = next((path for folder in folders if (path := file_of(folder, other)).is_file()), None)
     if base is None:
         raise unreadable(found, 1, f"same_as names {other!r}, which has no file of operations")
     listed = read_file(base)
     if "same_as" in listed.header:
         raise unreadable(
-            found, 1, f"same_as names {other!r}, which has no operations of its own; name the one that has"
+            found, 1, f"same_as names {other!r}, which has no operations of its own; name the entry that has them"
         )
-    return _made(provider, other, own, listed)
+    return _provider_operations(provider, other, own, listed)
 
 
-def _made(provider: str, listed_for: str, own: OperationFile, listed: OperationFile) -> ProviderOperations:
+def _provider_operations(
+    provider: str, listed_for: str, own: OperationFile, listed: OperationFile
+) -> ProviderOperations:
     header = {**listed.header, **own.header}
     prefix = own.header.get("prefix", "")
-    endpoint, before = header.get("graphql_endpoint", ""), header.get("scope_prefix", "")
-    operations = tuple(_operation(line.values, endpoint, before) for line in listed.lines)
+    endpoint, scope_prefix = header.get("graphql_endpoint", ""), header.get("scope_prefix", "")
+    operations = tuple(_operation(line.values, endpoint, scope_prefix) for line in listed.lines)
     return ProviderOperations(provider, listed_for, prefix, header, operations)
 
 
@@ -155,7 +160,7 @@ def _operation(values: Mapping[str, str], endpoint: str, scope_prefix: str) -> A
     if path.startswith("https://"):
         host, slash, rest = path.removeprefix("https://").partition("/")
         origin, path = f"https://{host}", slash + rest
-    scopes = (one if one.startswith("http") else scope_prefix + one for one in values["scopes"].split())
+    scopes = (scope if scope.startswith("http") else scope_prefix + scope for scope in values["scopes"].split())
     return ApiOperation(
         id=values["id"],
         method="POST" if graphql else method,
@@ -176,12 +181,12 @@ def _operation(values: Mapping[str, str], endpoint: str, scope_prefix: str) -> A
 def read_file(path: Path) -> OperationFile:
     """Read the operations in `path`; `catalog.operation_checks` validates them.
 
-    Raises UnreadableFile if the file is not UTF-8 or too large, or has an unknown header, column or risk.
+    Raises UnreadableFile if the file is missing, not UTF-8, too large, or has an unknown header, column or risk.
     """
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise unreadable(path, 1, f"has more than {LARGEST_BYTES} bytes")
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as wrong:
         raise unreadable(path, 1, f"cannot be read: {wrong.strerror}") from wrong
     except UnicodeDecodeError as wrong:
@@ -194,7 +199,9 @@ def read_file(path: Path) -> OperationFile:
             key, colon, value = line.removeprefix("# ").partition(": ")
             if not colon or key not in HEADER or key in header or lines:
                 known = ", ".join(sorted(HEADER))
-                raise unreadable(path, number, f"must be '# key: value' above the operations, once, key one of {known}")
+                raise unreadable(
+                    path, number, f"must be '# key: value' above the operations, once per key; the keys are {known}"
+                )
             header[key] = value
         elif not columns and line:
             columns = line.split("\t")
@@ -211,7 +218,7 @@ def _values(path: Path, number: int, line: str) -> dict[str, str]:
     fields = line.split("\t")
     if not 4 <= len(fields) <= len(COLUMNS):
         raise unreadable(
-            path, number, f"must have from 4 to {len(COLUMNS)} fields with tabs between them, not {len(fields)}"
+            path, number, f"must have 4 to {len(COLUMNS)} fields with tabs between them, not {len(fields)}"
         )
     values = dict(zip(COLUMNS, [*fields, *[""] * (len(COLUMNS) - len(fields))], strict=True))
     if values["risk"] not in RISKS:
@@ -220,6 +227,7 @@ def _values(path: Path, number: int, line: str) -> dict[str, str]:
 
 
 def unreadable(path: Path, number: int, message: str) -> UnreadableFile:
+    """Return the error for line `number` of `path`."""
     return UnreadableFile(CatalogFault(f"{shown_path(path)}:{number}", message))
 
 
@@ -228,8 +236,11 @@ def unreadable(path: Path, number: int, message: str) -> UnreadableFile:
 
 @dataclass(frozen=True, slots=True)
 class ScopesNeeded:
-    """The scopes that a set of operations needs. `all_of`: every one is required. `any_of`: one scope of each group is required;
-    groups that another requirement covers are left out. `unstated`: ids of operations whose scopes are unknown."""
+    """The scopes that a set of operations needs.
+
+    `all_of`: every one is required. `any_of`: one scope of each group is required; groups that another requirement
+    covers are left out. `unstated`: ids of operations without stated scopes.
+    """
 
     all_of: tuple[str, ...]
     any_of: tuple[tuple[str, ...], ...]
@@ -238,7 +249,8 @@ class ScopesNeeded:
     def missing(self, granted: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return the groups of scopes of which `granted` has none; one scope of each group must be added."""
         held = set(granted)
-        return tuple(one for one in (*((scope,) for scope in self.all_of), *self.any_of) if not held.intersection(one))
+        groups = (*((scope,) for scope in self.all_of), *self.any_of)
+        return tuple(group for group in groups if not held.intersection(group))
 
     def unneeded(self, granted: Sequence[str]) -> tuple[str, ...]:
         """Return the `granted` scopes that no operation names. If `unstated` is not empty, they may still be needed."""
@@ -249,10 +261,10 @@ class ScopesNeeded:
 def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperation]) -> ScopesNeeded:
     """Return the scopes that these operations of `provider` need, as stated in the operations' sources.
 
-    If one of several scopes is enough (`ProviderOperations.every_scope` is false), the first is the least privileged only for
-    Microsoft; the reader chooses which one to request. `missing` and `unneeded` compare the result with a connection's granted
-    scopes. Scopes without an API operation, such as ``offline_access`` or ``openid``, count as unneeded. Scopes that include
-    others (``repo``, ``Mail.ReadWrite``) are not known: scopes are compared as text.
+    If one of several scopes is enough (`ProviderOperations.every_scope` is false), the reader chooses which one to
+    request: only for Microsoft is the first one in the file the least privileged. `missing` and `unneeded` compare the
+    result with granted scopes. Scopes without an API operation, such as ``offline_access`` or ``openid``, count as
+    unneeded. Scopes are compared as text: that ``repo`` or ``Mail.ReadWrite`` includes other scopes is not known.
     """
     all_of: dict[str, None] = {}
     any_of: dict[tuple[str, ...], None] = {}
@@ -273,15 +285,17 @@ _PROVENANCE: Final = ("source", "version", "date", "licence", "note", "left_out"
 
 
 def provenance(provider: ProviderOperations) -> dict[str, str]:
-    """Return the source of the operations, with the cautions that the file states."""
+    """Return the source of the operations, with the notes in the file's header."""
     return {key: provider.header[key] for key in _PROVENANCE if key in provider.header}
 
 
 def shown_scopes(
     provider: ProviderOperations, operations: Sequence[ApiOperation], granted: str | None = None
 ) -> dict[str, Any]:
-    """Return `scopes_needed` in the form that the API and the CLI show. `granted`: scopes to compare with, separated by spaces
-    or commas; None: no comparison."""
+    """Return `scopes_needed` in the form that the API and the CLI show.
+
+    `granted`: scopes to compare with, separated by spaces or commas; None: no comparison.
+    """
     needed = scopes_needed(provider, operations)
     shown: dict[str, Any] = {
         "all_of": list(needed.all_of),
@@ -296,7 +310,10 @@ def shown_scopes(
 
 
 def shown_operation(one: ApiOperation, prefix: str) -> dict[str, Any]:
-    """Return an operation in the form that the API and the CLI show. `path`: below the entry's base URL, with the prefix."""
+    """Return an operation in the form that the API and the CLI show.
+
+    `path`: below the entry's base URL, with the prefix.
+    """
     return dict(_shown(one, prefix))
 
 

@@ -1,4 +1,4 @@
-"""The auth modes from the catalog's view: which fields of an entry each mode reads, and which placeholders it fills.
+"""The auth modes as the catalog sees them: which fields of an entry each mode reads, and which placeholders it fills.
 
 `gateway.auth`, one layer above, implements the modes; plugin packages may add more modes.
 """
@@ -22,7 +22,7 @@ REQUEST: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ModeFormat:
-    """An auth mode from the view of an entry's author."""
+    """An auth mode as the author of an entry sees it."""
 
     summary: str
     """What the mode does, in one sentence."""
@@ -41,7 +41,8 @@ class ModeFormat:
     integration: tuple[str, ...] = ()
     """Keys of the integration with the values of the operator's registration at the provider."""
     also_used: tuple[str, ...] = ()
-    """Further optional keys of the integration: for placeholders, to assume a role, or instead of dynamic registration."""
+    """Further optional keys of the integration: for placeholders, to assume a role, or instead of dynamic
+    registration."""
     needs_client: bool = False
     """Whether an integration must have the operator's own client before anyone can connect."""
     needs_app: bool = False
@@ -67,7 +68,7 @@ _REFRESH: Final = ("refresh_url", "refresh_params", "refresh_param_renames", "re
 _RESPONSE: Final = ("alternate_access_token_response_path", "token_response_metadata")
 _BY_ID_OR_SECRET: Final = ("basic", "body", "none")
 _GRANT: Final = (*_AUTHORIZATION, *_TOKEN_REQUEST, *_CLIENT_AUTH, *_REFRESH)
-# MCP servers name their own addresses, and PKCE is not optional.
+# An MCP server's metadata has its URLs, and PKCE is required.
 _DISCOVERED: Final = tuple(
     key
     for key in (*_GRANT, *_RESPONSE)
@@ -107,17 +108,17 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             needs_client=True,
         ),
         "API_KEY": ModeFormat(
-            "One long-lived key. The entry says where it goes: a header field, a query parameter, the address.",
+            "One long-lived key. The entry says where it goes: a header field, a query parameter or the URL.",
             fills=("apiKey",),
             asks=("apiKey",),
         ),
         "BASIC": ModeFormat(
-            "A user name and a password, sent as RFC 7617 has it unless the entry says otherwise.",
+            "A user name and a password, sent in the Authorization header (RFC 7617) unless the entry says otherwise.",
             fills=LOGIN,
             asks=LOGIN,
         ),
         "JWT": ModeFormat(
-            "A signed JWT is the access token; it is made again from the key before it ends (RFC 7519).",
+            "The gateway signs a JWT and sends it as access token; it signs a new one before the old one expires (RFC 7519).",
             fills=TOKEN,
             needs=("jwt",),
         ),
@@ -132,7 +133,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             needs_app=True,
         ),
         "CUSTOM": ModeFormat(
-            "An app's installation and the end user's own OAuth grant, side by side.",
+            "The end user installs the operator's app, and also grants access with OAuth 2.0.",
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url", "installation_token_url"),
             reads=(*_GRANT, "jwt"),
@@ -143,7 +144,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             exchanges_code=True,
         ),
         "TBA": ModeFormat(
-            "Token-based authentication: every request is signed with a token that an administrator made (RFC 5849 §3).",
+            "Token-based authentication: every request is signed with a token that an administrator created (RFC 5849 §3).",
             fills=CLIENT,
             members=("token_id", "token_secret"),
             reads=("signature_method",),
@@ -151,14 +152,14 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             integration=_OWN_CLIENT,
         ),
         "TWO_STEP": ModeFormat(
-            "What the end user typed in is exchanged for a token, in one request or in several.",
+            "What the end user enters is exchanged for a token, in one request or in several.",
             fills=(*TOKEN, *CLIENT, *LOGIN, "apiKey", "jwt"),
             needs=("token_url",),
             reads=(*_TOKEN_REQUEST, "additional_steps", "assertion_option", "jwt", "refresh_url", "refresh_params"),
             also_used=_OWN_CLIENT,
         ),
         "SIGNATURE": ModeFormat(
-            "A short-lived token is made from user name and password for each stretch of requests.",
+            "The gateway builds a short-lived token from user name and password, and a new one when it has expired.",
             fills=(*TOKEN, *LOGIN),
             needs=("signature",),
             asks=LOGIN,
@@ -172,7 +173,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             asks=(*LOGIN, "organization_id", "dev_key"),
         ),
         "AWS_SIGV4": ModeFormat(
-            "Every request is signed with an AWS access key, or with a temporary one of a role (AWS Signature Version 4).",
+            "Every request is signed with an AWS access key, or with a temporary key of a role (AWS Signature Version 4).",
             members=(
                 "access_key_id",
                 "secret_access_key",
@@ -187,7 +188,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             also_used=_OWN_CLIENT,
         ),
         "INSTALL_PLUGIN": ModeFormat(
-            "The end user installs the operator's plugin at the provider, whose own key then serves every installation.",
+            "The end user installs the operator's plugin at the provider; the plugin's own key works for every installation.",
             fills=LOGIN,
             reads=("redirect_uri_metadata",),
             integration=("app_link", *_OWN_CLIENT),
@@ -205,7 +206,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             exchanges_code=True,
         ),
         "MCP_OAUTH2_GENERIC": ModeFormat(
-            "Any MCP server: the end user enters its address, and the server describes the rest (RFC 9728, RFC 8414, RFC 7591).",
+            "Any MCP server: the end user enters its URL, and the server describes the rest (RFC 9728, RFC 8414, RFC 7591).",
             fills=(*TOKEN, *CLIENT),
             reads=("client_registration", *_DISCOVERED),
             proofs=_BY_ID_OR_SECRET,

@@ -1,7 +1,7 @@
 """Brand icons of providers: one packed file in the catalog folder, read when a page shows an icon.
 
-`_brand_icons.tsv` has one line per icon, with tabs between its fields: names of entries, colour, SVG path in a 24 × 24 box.
-`python -m tools.brand_icons` builds the file from CC0 icons. Each brand belongs to its owner (NOTICE).
+`_brand_icons.tsv` has one line per icon, with tabs between its fields: names of entries, colour, SVG path in a 24 × 24
+box. `python -m tools.brand_icons` builds the file from CC0 icons. Each brand belongs to its owner (NOTICE).
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class OwnLogo:
 
 @lru_cache(maxsize=64)
 def brand_icon(name: str) -> BrandIcon | None:
-    """Return the icon of the shipped entry `name`, or None. Reads the file on each call; caches the latest names."""
+    """Return the icon of the shipped entry `name`, or None. The results for the last 64 names are cached."""
     path = resources.folder("catalog") / FILE
     if not path.is_file():
         return None
@@ -49,7 +49,10 @@ def brand_icon(name: str) -> BrandIcon | None:
 
 
 def own_logo(folders: tuple[Path, ...], name: str) -> OwnLogo | None:
-    """Return ``logos/NAME.svg`` (or .png, .webp, .jpg) from the operator's catalog folders; the last folder wins."""
+    """Return ``logos/NAME.svg`` (or .png, .webp, .jpg) from the operator's catalog folders; the last folder wins.
+
+    None if no folder has such a file of at most `OWN_BYTES` bytes.
+    """
     for folder in reversed(folders):
         for ending, media_type in OWN_KINDS.items():
             path = folder / OWN_FOLDER / f"{name}{ending}"

@@ -1,6 +1,6 @@
 """Checks of an entry and its templates that a pydantic shape cannot express.
 
-Each check yields the place and the fault.
+Each check yields faults, as (path in the file, message).
 """
 
 import re
@@ -33,7 +33,7 @@ _NOT_FOR_ENTRIES: Final = frozenset(
 
 
 def template_faults(provider: Provider) -> Iterator[Finding]:
-    """Yield the faults of an entry's templates, as (path in the file, message)."""
+    """Yield the faults of an entry's templates and header names."""
     yield from _addresses(provider)
     yield from _texts(provider)
     for place, fields in header_maps(provider):
@@ -43,46 +43,56 @@ def template_faults(provider: Provider) -> Iterator[Finding]:
 def _addresses(provider: Provider) -> Iterator[Finding]:
     for place, template in addresses(provider):
         try:
-            address = parse_address(template)
+            url = parse_address(template)
         except TemplateError as wrong:
             yield place, f"{dotted(place)}: {wrong}"
             continue
         if _has_dot_segment(template):
-            yield place, f"{dotted(place)} has a segment '.' or '..' in its path; write the address it leads to"
-        if place[:2] == ("proxy", "allowed_origins") and (address.query or address.path not in {(), ("/",)}):
+            yield place, f"{dotted(place)} has a segment '.' or '..' in its path; write the URL without it"
+        if place[:2] == ("proxy", "allowed_origins") and (url.query or url.path not in {(), ("/",)}):
             yield place, "an allowed origin is scheme, host and port only, such as https://uploads.example.com"
-        if any(isinstance(piece, str) and "*" in piece for piece in address.host):
-            yield from _wildcard(place, template, address)
-        if place == ("proxy", "base_url") and address.query:
-            yield place, "a base address has no query; put it in proxy.query"
+        if any(isinstance(piece, str) and "*" in piece for piece in url.host):
+            yield from _wildcard(place, template, url)
+        if place == ("proxy", "base_url") and url.query:
+            yield place, "a base URL has no query; move the query to proxy.query"
         yield from _unfilled(provider, place, template)
     for index, path in enumerate((provider.proxy.verification and provider.proxy.verification.endpoints) or ()):
         place = ("proxy", "verification", "endpoints", index)
         if not path.startswith("/"):
-            yield place, "an endpoint is a path below the base address and begins with '/'"
-            continue
-        try:
-            parse_address(f"https://host{path}")
-        except TemplateError as wrong:
-            yield place, f"{dotted(place)}: {wrong}"
+            yield place, "an endpoint must be a path below the base URL and begin with '/'"
+        elif faults := list(_path_faults(place, path)):
+            yield from faults
         else:
-            if _has_dot_segment(path):
-                yield place, f"{dotted(place)} has a segment '.' or '..'; write the path it leads to"
             yield from _unfilled(provider, place, path)
+    account = provider.account
+    if account is not None and account.endpoint is not None and account.endpoint.startswith("/"):
+        yield from _path_faults(("account", "endpoint"), account.endpoint)
 
 
-def _wildcard(place: Place, template: str, address: AddressTemplate) -> Iterator[Finding]:
+def _path_faults(place: Place, path: str) -> Iterator[Finding]:
+    """Yield the faults of the template of a path below the base URL, without those of its placeholders."""
+    try:
+        parse_address(f"https://host{path}")
+    except TemplateError as wrong:
+        yield place, f"{dotted(place)}: {wrong}"
+        return
+    if _has_dot_segment(path):
+        yield place, f"{dotted(place)} has a segment '.' or '..'; write the path without it"
+
+
+def _wildcard(place: Place, template: str, url: AddressTemplate) -> Iterator[Finding]:
     if place[:2] != ("proxy", "allowed_origins"):
         yield place, f"{dotted(place)} has a '*' in its host, which only proxy.allowed_origins may have"
-    elif "${" in template or len(str(address.host[0]).split(".")) < 3:
+    elif "${" in template or len(str(url.host[0]).split(".")) < 3:
         yield (
             place,
-            "'*' stands for one label below a domain of the provider: https://*.example.com, without placeholders",
+            "'*' stands for one label below a domain of the provider, without placeholders: https://*.example.com",
         )
 
 
 def _has_dot_segment(template: str) -> bool:
-    """Return whether a path has dot segments that `/proxy` refuses: plain or percent-encoded, between any kind of slash."""
+    """Return whether a path has dot segments that `/proxy` refuses: plain or percent-encoded, between any kind of
+    slash."""
     path = template.partition("?")[0].rpartition("://")[2]
     steps = re.split(r"(?i)/|%2f|%5c", re.sub(r"(?i)%2e", ".", path))
     return any(step.partition(";")[0] in {".", ".."} for step in steps)
@@ -98,7 +108,7 @@ def _texts(provider: Provider) -> Iterator[Finding]:
         if names and re.search(r"\}\s*\|\|", template):
             yield place, "templates have no '||'; give the setting a default_value instead"
         if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", template):
-            yield place, "holds a line break or another control character"
+            yield place, "contains a line break or another control character"
         yield from _unfilled(provider, place, template)
 
 
@@ -107,11 +117,14 @@ def _field_names(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
     for name in fields:
         folded = name.lower()
         if not _FIELD_NAME.fullmatch(name):
-            yield (*place, name), f"{name!r} cannot name a header field"
+            yield (*place, name), f"{name!r} is not a valid name of a header field"
         elif folded in _NOT_FOR_ENTRIES:
-            yield (*place, name), f"{name} belongs to the connection, not to the entry; leave it out"
+            yield (
+                (*place, name),
+                f"{name} cannot be set by an entry, since the gateway writes or drops it; leave it out",
+            )
         elif folded in seen:
-            yield (*place, name), f"{name} is given twice in different case; keep one"
+            yield (*place, name), f"{name} is given twice, in different case; keep one"
         seen.add(folded)
 
 
@@ -130,24 +143,29 @@ def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Findi
         elif namespace == "connectionConfig" and rest not in settings:
             yield place, f"${{{name}}} has no setting; add {rest!r} to connection_config"
         elif namespace == "callback" and (place[0] != "token_params" or not _exchanges_code(provider)):
-            yield place, f"${{{name}}} is known only where the code of a callback is exchanged; use it in token_params"
+            yield place, f"${{{name}}} is only available when a callback's code is exchanged; use it in token_params"
         elif namespace == "assertionOption" and rest not in provider.assertion_option:
             yield place, f"${{{name}}} has no field; add {rest!r} to assertion_option"
         elif namespace.startswith("step") and rest and not _is_earlier_step(provider, place, namespace):
-            yield place, f"${{{name}}} is not known here; the token request is step1, additional_steps are step2 and on"
+            yield (
+                place,
+                f"${{{name}}} is not known here; the token request is step1, additional_steps are step2 and following",
+            )
         elif not _is_filled(provider, name):
             mode = AUTH_MODES[provider.auth_mode]
             known = sorted({*mode.fills, *mode.members, *provider.credentials})
-            filled = ", ".join(f"${{{one}}}" for one in known) or "none"
+            filled = ", ".join(f"${{{filled_name}}}" for filled_name in known) or "none"
             yield place, f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {filled}"
 
 
 def _is_earlier_step(provider: Provider, place: Place, namespace: str) -> bool:
-    asked = int(namespace.removeprefix("step"))
+    """Return whether the response of step `namespace` (``step1``) is available at `place`."""
+    number = int(namespace.removeprefix("step"))
     if place[0] == "additional_steps":
-        return asked < int(place[1]) + 2
-    in_use = place[0] == "proxy" and not _exchanges_code(provider)  # with a code exchange, only the last answer is kept
-    return in_use and asked <= len(provider.additional_steps or ()) + 1
+        return number < int(place[1]) + 2
+    # With a code exchange, only the last response is stored.
+    is_stored = place[0] == "proxy" and not _exchanges_code(provider)
+    return is_stored and number <= len(provider.additional_steps or ()) + 1
 
 
 def _is_filled(provider: Provider, name: str) -> bool:
@@ -157,11 +175,11 @@ def _is_filled(provider: Provider, name: str) -> bool:
         return True
     known = {*mode.fills, *provider.credentials}
     if dot:
-        return rest.startswith("raw.") or rest in mode.members or any(one in known for one in spellings(name))
-    return any(one in known for one in spellings(name))
+        return rest.startswith("raw.") or rest in mode.members or any(spelling in known for spelling in spellings(name))
+    return any(spelling in known for spelling in spellings(name))
 
 
-# ── Checks of the entry as a whole. Each check yields the place and the fault.
+# ── Checks of the entry as a whole.
 
 PROVIDER_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,255}")
 _SETTING_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9_])?")
@@ -176,7 +194,7 @@ SCRIPT_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ExternalNames:
-    """Names that are defined outside the catalog. None: unknown, so not checked."""
+    """Names that are defined outside the catalog: auth modes and scripts. `scripts` None: unknown, so not checked."""
 
     modes: Collection[str]
     scripts: Collection[str] | None
@@ -185,7 +203,7 @@ class ExternalNames:
 def check(provider: Provider, words: ExternalNames) -> Iterator[Finding]:
     """Yield all faults of `provider`, as (path in the file, message)."""
     if not PROVIDER_NAME.fullmatch(provider.name):
-        yield (), f"{provider.name!r} cannot name a provider; call the file by letters, digits, '_' and '-'"
+        yield (), f"{provider.name!r} cannot name a provider; use only letters, digits, '_' and '-' in the file's name"
     yield from _modes_and_scripts(provider, words)
     yield from _pages(provider)
     yield from _settings(provider)
@@ -210,7 +228,10 @@ def _modes_and_scripts(provider: Provider, words: ExternalNames) -> Iterator[Fin
         proof = provider.token_request_auth_method
         if proof is not None and proof not in mode.proofs:
             known = ", ".join(mode.proofs)
-            yield ("token_request_auth_method",), f"auth_mode {provider.auth_mode} knows no {proof}; it knows {known}"
+            yield (
+                ("token_request_auth_method",),
+                f"auth_mode {provider.auth_mode} does not support {proof}; it supports {known}",
+            )
     for key in SCRIPT_FIELDS:
         script = getattr(provider, key)
         if script is None:
@@ -218,16 +239,16 @@ def _modes_and_scripts(provider: Provider, words: ExternalNames) -> Iterator[Fin
         if words.scripts is not None and script not in words.scripts:
             yield (key,), f"there is no script {script!r}; there are {', '.join(sorted(words.scripts)) or 'none'}"
         elif not _SCRIPT_NAME.fullmatch(script):
-            yield (key,), f"{script!r} cannot name a script; write it in snake_case"
+            yield (key,), f"{script!r} is not a script name; write it in snake_case"
 
 
 def _pages(provider: Provider) -> Iterator[Finding]:
     for key in ("docs", "docs_connect", "homepage", "setup_guide_url", "logo_url"):
         page = getattr(provider, key)
         if page is not None and not is_web_address(page):
-            yield (key,), f"{key} must be an address such as https://docs.example.com"
+            yield (key,), f"{key} must be a URL such as https://docs.example.com"
     if provider.issuer is not None and not is_web_address(provider.issuer):
-        yield ("issuer",), "issuer must be the address that the provider sends as `iss`"
+        yield ("issuer",), "issuer must be the URL that the provider sends as `iss`"
     for index, category in enumerate(provider.categories):
         if not category.strip():
             yield ("categories", index), "a category must not be empty"
@@ -235,12 +256,12 @@ def _pages(provider: Provider) -> Iterator[Finding]:
 
 def _settings(provider: Provider) -> Iterator[Finding]:
     if "type" in provider.credentials:
-        yield ("credentials", "type"), "'type' is the credential's own; call the field otherwise"
+        yield ("credentials", "type"), "'type' is reserved for the auth mode; give the field another name"
     for key in FORMS:
         forms: Mapping[str, Setting] = getattr(provider, key)
         for name, setting in forms.items():
             if not _SETTING_NAME.fullmatch(name):
-                yield (key, name), f"{name!r} cannot name a setting; use letters, digits, '_', '.' and '-'"
+                yield (key, name), f"{name!r} cannot name a setting; use only letters, digits, '_', '.' and '-'"
             yield from (((key, name, *place), message) for place, message in _setting(name, setting))
     names = provider.connection_configuration or []
     for index, name in enumerate(names):
@@ -274,7 +295,7 @@ def _account(provider: Provider) -> Iterator[Finding]:
         if name not in provider.connection_config:
             yield (
                 ("account", "settings", name),
-                f"there is no setting {name!r}; add it to connection_config, as automated",
+                f"there is no setting {name!r}; add it to connection_config, with `automated: true`",
             )
 
 
@@ -283,6 +304,6 @@ def _alternatives(provider: Provider) -> Iterator[Finding]:
     for key in provider.alternatives:
         main = provider.proxy.base_url if key == "proxy.base_url" else getattr(provider, key, None)
         if key not in known:
-            yield ("alternatives", key), f"there is no address {key!r}; there are {', '.join(known)}"
+            yield ("alternatives", key), f"there is no URL field {key!r}; there are {', '.join(known)}"
         elif main is None:
-            yield ("alternatives", key), f"{key} itself is missing; an alternative stands beside it"
+            yield ("alternatives", key), f"{key} itself is missing; alternatives need it"

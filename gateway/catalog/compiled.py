@@ -1,8 +1,9 @@
 """A cache file with the checked entries of a large folder: it loads in milliseconds, a thousand YAML files in a second.
 
-The first line holds a digest of the sources: every YAML file, the folders before, and the code that checks entries. If one of
-them changes, the digest differs and the file is rebuilt; its age does not matter. The first line also names the auth modes and
-scripts that the entries use, and the reading process must have them. The file holds only JSON, nothing executable.
+The first line holds a digest of the sources: every YAML file, the folders before, and the code that checks entries. If
+one of them changes, the digest differs and the file is rebuilt; its age does not matter. The first line also names the
+auth modes and scripts that the entries use, and the reading process must have them. The file holds only JSON, nothing
+executable.
 """
 
 import hashlib
@@ -46,8 +47,11 @@ def code_digest() -> str:
 
 
 def load(folder: Path, key: str, words: ExternalNames) -> dict[str, bytes] | None:
-    """Return the entries by name, as `CatalogEntry.content`; None if no file matches `key`, the file is incomplete, or an
-    entry uses an auth mode or script that is not in `words`."""
+    """Return the entries by name, as `CatalogEntry.content`.
+
+    None if no cache file matches `key`, it is incomplete or writable by others, or an entry uses an auth mode or script
+    that is not in `words`.
+    """
     for place in _places(folder):
         try:
             if not _trusted(place):
@@ -64,7 +68,10 @@ def load(folder: Path, key: str, words: ExternalNames) -> dict[str, bytes] | Non
 
 
 def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
-    """Save `entries` for the next start: in the folder, or else in the user's cache folder. Ignores write errors."""
+    """Save `entries` for the next start: in the folder, or else in the user's cache folder.
+
+    Write errors are ignored.
+    """
     body = b"".join(name.encode() + b"\t" + content + b"\n" for name, content in entries.items())
     head = {"key": key, "sha256": hashlib.sha256(body).hexdigest(), **_used(entries)}
     text = json.dumps(head).encode() + b"\n" + body
@@ -79,9 +86,9 @@ def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
 
 def _used(entries: Mapping[str, bytes]) -> dict[str, list[str]]:
     """Return the auth modes and scripts that the entries use."""
-    said = [json.loads(content) for content in entries.values()]
-    scripts = {one[field] for one in said for field in SCRIPT_FIELDS if field in one}
-    return {"modes": sorted({one["auth_mode"] for one in said}), "scripts": sorted(scripts)}
+    parsed = [json.loads(content) for content in entries.values()]
+    scripts = {entry[field] for entry in parsed for field in SCRIPT_FIELDS if field in entry}
+    return {"modes": sorted({entry["auth_mode"] for entry in parsed}), "scripts": sorted(scripts)}
 
 
 def _known(head: Mapping[str, Sequence[str]], words: ExternalNames) -> bool:

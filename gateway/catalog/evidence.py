@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from gateway.catalog.provider_parts import Shape
+from gateway.catalog.provider_parts import Date, Shape
 
 Level = Literal["confirmed", "sourced", "unconfirmed", "assumed"]
 # The strongest first.
@@ -20,13 +20,13 @@ class GroupEvidence(Shape):
     """`confirmed`: two independent sources, or the vendor's own document. `sourced`: one source. `unconfirmed`: general
     knowledge, without a source. `assumed`: a default, without a source."""
     sources: list[str] = Field(default_factory=list)
-    """The sources: names from the list in docs/catalog.md, or page addresses."""
-    date: str | None = Field(default=None, pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    """The sources: names from the list in docs/catalog.md, or page URLs."""
+    date: Date | None = None
     """When the sources were read."""
     fields: dict[str, Level] = Field(default_factory=dict)
     """The level of each field, if the fields' levels differ."""
     differs: dict[str, str] = Field(default_factory=dict)
-    """For each field that differs from most sources: why."""
+    """For each field whose value differs from most sources: why."""
 
 
 class EntryEvidence(Shape):
@@ -41,28 +41,28 @@ class EntryEvidence(Shape):
     refresh: GroupEvidence | None = None
     """How tokens are refreshed, how long they live, how they are revoked."""
     account: GroupEvidence | None = None
-    """The call that verifies a credential, and where its answer names the account."""
+    """The call that verifies a credential, and where its response names the account."""
     paging: GroupEvidence | None = None
-    """How lists are paginated."""
+    """How the provider paginates lists."""
     webhooks: GroupEvidence | None = None
     """How webhooks are signed."""
 
     def groups(self) -> Iterator[tuple[str, GroupEvidence]]:
         """Yield the groups that are present, with their names."""
         for name in GROUPS:
-            one: GroupEvidence | None = getattr(self, name)
-            if one is not None:
-                yield name, one
+            group: GroupEvidence | None = getattr(self, name)
+            if group is not None:
+                yield name, group
 
 
 # The title of each group, and the fields of an entry that belong to it; fields below `proxy` begin with ``proxy.``.
 GROUPS: Final[Mapping[str, str]] = {
-    "addresses": "Addresses",
+    "addresses": "URLs",
     "client": "Client authentication and scopes",
     "placement": "Where the credential goes",
     "refresh": "Refresh and revocation",
     "account": "Verification and account",
-    "paging": "Paging",
+    "paging": "Pagination",
     "webhooks": "Webhook signatures",
 }
 FIELDS: Final[Mapping[str, frozenset[str]]] = {
@@ -83,8 +83,8 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
 SENTENCES: Final[Mapping[str, str]] = {
     "confirmed": "confirmed by two independent sources or by the vendor's own document",
     "sourced": "stated by one source",
-    "unconfirmed": "general knowledge that nobody looked up: check it before you rely on it",
-    "assumed": "a default that nobody stated: check it before you rely on it",
+    "unconfirmed": "general knowledge without a source: check it before you rely on it",
+    "assumed": "a default without a source: check it before you rely on it",
 }
 # The groups that decide whether a call works at all.
 _DECIDING: Final = ("addresses", "placement")
@@ -96,10 +96,11 @@ def weakest(levels: Iterator[str]) -> str:
 
 
 def provenance_of(said: Mapping[str, Any]) -> str | None:
-    """Return `confirmed`, `sourced` or `unconfirmed` for an entry's values: the weakest level of the groups in `_DECIDING`.
+    """Return the provenance of an entry's values: the weakest level of the groups in `_DECIDING`.
 
-    Without `evidence`, return the file's own `provenance`. The older value `reviewed` becomes `unconfirmed`, since it comes
-    without machine-readable evidence.
+    It is `confirmed`, `sourced` or `unconfirmed`. If the entry has no evidence for these groups, return its own
+    `provenance`, or None. The older value `reviewed` becomes `unconfirmed`, since it comes without machine-readable
+    evidence.
     """
     evidence: Mapping[str, Any] = said.get("evidence", {})
     levels = [evidence[name]["level"] for name in _DECIDING if name in evidence]
@@ -111,41 +112,44 @@ def provenance_of(said: Mapping[str, Any]) -> str | None:
 
 def sources_of(said: Mapping[str, Any]) -> list[str]:
     """Return all sources of an entry, sorted by name."""
-    named = [source for one in said.get("evidence", {}).values() for source in one.get("sources", ())]
-    return sorted({*named, *said.get("sources", ())})
+    of_groups = [source for group in said.get("evidence", {}).values() for source in group.get("sources", ())]
+    return sorted({*of_groups, *said.get("sources", ())})
 
 
 def inheritable_evidence(inherited: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inherited evidence without the groups that have a field in `said`, the heir's own values."""
-    touched = {*said, *(f"proxy.{key}" for key in said.get("proxy") or {})}
-    return {name: one for name, one in inherited.items() if not FIELDS.get(name, frozenset()) & touched}
+    own = {*said, *(f"proxy.{key}" for key in said.get("proxy") or {})}
+    return {name: group for name, group in inherited.items() if not FIELDS.get(name, frozenset()) & own}
 
 
-def is_old(one: GroupEvidence, today: dt.date) -> bool:
-    """Return whether the sources were read more than twelve months ago."""
-    return one.date is not None and dt.date.fromisoformat(one.date) < today - dt.timedelta(days=365)
+def is_old(group: GroupEvidence, today: dt.date) -> bool:
+    """Return whether the sources were read more than 365 days ago; False without a date."""
+    return group.date is not None and dt.date.fromisoformat(group.date) < today - dt.timedelta(days=365)
 
 
 def in_words(evidence: EntryEvidence | None) -> list[tuple[str, str]]:
-    """Return a title and a sentence for each group of fields, as text for readers."""
-    return [(GROUPS[name], _sentence(one)) for name, one in evidence.groups()] if evidence else []
+    """Return the title and a sentence for each group of fields, as text for readers."""
+    return [(GROUPS[name], _sentence(group)) for name, group in evidence.groups()] if evidence else []
 
 
-def _sentence(one: GroupEvidence) -> str:
-    said = SENTENCES[one.level]
-    if weak := [field for field, level in one.fields.items() if level == one.level]:
-        said = f"{', '.join(weak)}: {said}"
-    if better := [f"{field} {level}" for field, level in one.fields.items() if level != one.level]:
-        said += f"; {', '.join(better)}"
-    if one.sources:
-        said += f" ({', '.join(one.sources)}" + (f"; read {one.date})" if one.date else ")")
-    differs = "".join(f" {field} is not as most sources have it: {why}." for field, why in one.differs.items())
-    return f"{said if weak else said[:1].upper() + said[1:]}.{differs}"
+def _sentence(group: GroupEvidence) -> str:
+    text = SENTENCES[group.level]
+    if weak := [field for field, level in group.fields.items() if level == group.level]:
+        text = f"{', '.join(weak)}: {text}"
+    if better := [f"{field} {level}" for field, level in group.fields.items() if level != group.level]:
+        text += f"; {', '.join(better)}"
+    if group.sources:
+        text += f" ({', '.join(group.sources)}" + (f"; read {group.date})" if group.date else ")")
+    differs = "".join(f" {field} differs from most sources: {why}." for field, why in group.differs.items())
+    return f"{text if weak else text[:1].upper() + text[1:]}.{differs}"
 
 
 def open_fields(evidence: EntryEvidence | None) -> Iterator[tuple[str, str, str]]:
-    """Yield group, field and level of each `unconfirmed` or `assumed` field; the group's name stands for all its fields."""
-    for name, one in evidence.groups() if evidence else ():
-        for field, level in (one.fields or {name: one.level}).items():
+    """Yield group, field and level of each `unconfirmed` or `assumed` field.
+
+    If a group has one level for all its fields, its name is yielded as the field.
+    """
+    for name, group in evidence.groups() if evidence else ():
+        for field, level in (group.fields or {name: group.level}).items():
             if level in {"unconfirmed", "assumed"}:
                 yield name, field, level

@@ -28,14 +28,14 @@ Values = Mapping[str, Any]
 
 
 class CannotInherit(ValueError):
-    """The base entry does not exist or cannot be used; the message says why and what to do."""
+    """The base entry does not exist or cannot be used. The message says why and what to do."""
 
 
 class InheritedEntries:
     """The entries of one folder with everything that they inherit.
 
-    A base is searched in the same folder, then in the `earlier` folders. An entry that names itself as base inherits from the
-    earlier entry of the same name: this changes a shipped entry without repeating it.
+    A base is searched in the same folder, then in the `earlier` folders. An entry that names itself as base inherits
+    from the earlier entry of the same name: this changes a shipped entry without repeating it.
     """
 
     def __init__(self, own: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
@@ -72,15 +72,17 @@ class InheritedEntries:
 
 
 def _override_base(base: Values, said: Values) -> dict[str, Any]:
-    """Return `base` overridden by the heir's values. A group of evidence is inherited whole, and only if the heir sets none of
-    its fields."""
+    """Return `base` overridden by the heir's values `said`.
+
+    A group of evidence is inherited unchanged, and only if the heir sets none of the fields that belong to it.
+    """
     whole = merged(base, {key: value for key, value in said.items() if key != EVIDENCE})
     own = said.get(EVIDENCE)
     if isinstance(inherited := base.get(EVIDENCE), Mapping):
         whole[EVIDENCE] = inheritable_evidence(inherited, said)
     if isinstance(own, Mapping):
         groups = {**whole.get(EVIDENCE, {}), **own}
-        whole[EVIDENCE] = {name: one for name, one in groups.items() if one is not None}
+        whole[EVIDENCE] = {name: group for name, group in groups.items() if group is not None}
     elif own is not None:
         whole[EVIDENCE] = own
     return whole
@@ -100,7 +102,7 @@ def merged(base: Values, heir: Values) -> dict[str, Any]:
     return result
 
 
-# ── One entry's values ▸ a provider: pydantic checks the shape, then `checks` the meaning; each fault is (place, message).
+# ── One entry's values ▸ a provider: pydantic checks the shape, then `checks` does the rest. A fault is (place, message).
 
 # A fault in one of these fields, or a misspelt name, would make the later checks report correct placeholders as faults.
 _READ_BY_CHECKS: Final = frozenset(
@@ -133,7 +135,8 @@ def provider_in(name: str, values: Any, words: ExternalNames) -> tuple[Provider 
 def _sound_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
     """Return the valid part of a faulty entry, so that the later checks can run too.
 
-    Faulty fields are left out, and required ones get stand-ins. None if the checks would only report the same faults again.
+    Faulty fields are left out, and required ones get stand-ins. None if the later checks would report false faults, or
+    if the rest is not valid either.
     """
     if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
         return None
@@ -178,7 +181,7 @@ def _why_missing(path: Sequence[int | str]) -> str:
 
 def _did_you_mean(key: str, known: Collection[str]) -> str:
     if key == "<<":
-        return "; merge keys are not read, write the values out"
+        return "; merge keys are not supported, write the values out"
     return did_you_mean(key, known)
 
 
@@ -208,7 +211,7 @@ ENDINGS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """A file after reading: its complete entry, or its faults."""
+    """A file after reading: its entry with everything that it inherits, or its faults."""
 
     name: str
     path: Path
@@ -218,9 +221,9 @@ class CatalogEntry:
 
 
 def read_entries(files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, Values]) -> list[CatalogEntry]:
-    """Return the entry of each of `files`, in their order. `earlier`: the complete entries of the folders before this one.
+    """Return the entry of each of `files`, in their order. `earlier`: the entries of the folders before this one.
 
-    Only the values of a file are kept; to find the line of a fault, the file is read again.
+    Only the values of a file are kept in memory; to find the line of a fault, the file is read again.
     """
     values: dict[str, Any] = {}
     faults: dict[Path, tuple[CatalogFault, ...]] = {}
@@ -244,7 +247,10 @@ def read_entries(files: Sequence[Path], words: ExternalNames, earlier: Mapping[s
 
 
 def _generation(name: str, own: Mapping[str, Values]) -> int:
-    """Return the length of an entry's chain of bases in its folder; sorting by it puts bases before their heirs."""
+    """Return the number of entries in an entry's chain of bases in its folder, itself included.
+
+    Sorting by it puts bases before their heirs.
+    """
     chain: list[str] = []
     while name in own and name not in chain:
         chain.append(name)
@@ -263,11 +269,13 @@ class _FolderReading:
         if provider is not None and not known:
             return CatalogEntry(path.stem, path, content_of(provider), ())
         self.broken.add(path.stem)
-        document = read(path) if found else None
+        try:
+            document = read(path) if found else None
+        except UnreadableFile as wrong:  # the file was changed or removed since its values were read
+            return CatalogEntry(path.stem, path, None, (wrong.fault,))
         faults = {CatalogFault(_where(document, place), message) for place, message in found if document is not None}
-        return CatalogEntry(
-            path.stem, path, None, tuple(sorted({*faults, *known}, key=lambda fault: (fault.line, fault.message)))
-        )
+        in_order = sorted({*faults, *known}, key=lambda fault: (fault.line, fault.message))
+        return CatalogEntry(path.stem, path, None, tuple(in_order))
 
     def _whole(self, name: str, value: Any) -> tuple[Provider | None, Sequence[Finding]]:
         if not isinstance(value, Mapping) or value.get(KEY) is None:
@@ -278,7 +286,7 @@ class _FolderReading:
             return None, [((KEY,), f"{KEY}: {wrong}")]
         provider, found = provider_in(name, whole, self.words)
         if found and value[KEY] in self.broken:
-            return None, [((KEY,), f"the entry {value[KEY]!r}, which this one inherits from, has faults of its own")]
+            return None, [((KEY,), f"the entry {value[KEY]!r}, from which this one inherits, has faults of its own")]
         return provider, found
 
 
@@ -295,9 +303,10 @@ def _where(document: CatalogDocument, place: Sequence[str | int]) -> str:
 
 
 def state_of(folders: Sequence[Path]) -> int:
-    """Return a number that changes when a file in `folders` is written, added, removed or replaced. Reads no content.
+    """Return a number that changes when an entry file in `folders` is written, added, removed or replaced.
 
-    Symbolic links are followed: a mounted ConfigMap changes by switching a link. Compare only within one process.
+    File contents are not read. Symbolic links are followed: a mounted ConfigMap changes by switching a link. Compare
+    numbers only within one process.
     """
     seen: list[tuple[object, ...]] = []
     for folder in folders:
@@ -315,10 +324,10 @@ def state_of(folders: Sequence[Path]) -> int:
 
 
 def files_in(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
-    """Return the entry files of a folder, and faults. Names that begin with ``.`` or ``_`` and files other than YAML are not
-    entries.
+    """Return the entry files of a folder, sorted by name, and the faults of the folder.
 
-    If the path is a file, it is the only entry, so that an author can check a single file.
+    Files that begin with ``.`` or ``_`` or do not end in .yaml or .yml are not entries. If `folder` is a file, it is
+    the only entry, so that an author can check a single file.
     """
     if folder.is_file():
         return [folder], []

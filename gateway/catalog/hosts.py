@@ -1,8 +1,8 @@
 """Separates hosts that an entry fixes from hosts that a connection's setting chooses.
 
 An entry fixes a host if its text, or the rule of a setting, fixes the registered domain: ``api.example.com``,
-``${connectionConfig.subdomain}.example.com``, or a setting with an `enum` or `pattern` that ends in ``.example.com``. All other
-hosts are open: the person who enters the setting chooses the server.
+``${connectionConfig.subdomain}.example.com``, or a setting with an `enum` or `pattern` that ends in ``.example.com``.
+All other hosts are open: the person who enters the setting chooses the server.
 """
 
 import re
@@ -18,11 +18,13 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.template import Name
 from gateway.catalog.template_places import addresses, texts
+from gateway.catalog.value import compiled
 from gateway.documents.read_document import dotted
 
 ANY_PORT: Final = 0
+# Modes that sign proxied requests with a secret of the integration, or whose base URL's server names the token URL.
 _PROXIED: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
-_MOST: Final = 512  # maximum endings of one pattern; a pattern with more counts as open
+_MOST: Final = 512  # maximum number of endings of one pattern; a pattern with more counts as open
 
 _CHAR: Final = r"[A-Za-z0-9_:/-]|\\[^A-Za-z0-9|]"
 _PART: Final = re.compile(
@@ -30,7 +32,9 @@ _PART: Final = re.compile(
     r"(?P<times>[*+?]|\{[^}]*\})?",
     re.DOTALL,
 )
-"""One piece of a regular expression with its repetition: a group of plain choices, a plain character, or anything else."""
+"""One piece of a regular expression with its repetition: a group of plain choices, a plain character, or anything
+else."""
+_SCHEME: Final = re.compile(r"\^?https?\??:(?:\\?/){2}")
 Ending = tuple[str, bool]
 """A possible ending of a text, and whether the ending is the whole text."""
 _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
@@ -38,13 +42,17 @@ _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """A host in lower case, or with `suffix` an ending of hosts. `port` None: the scheme's default port."""
+    """A host in lower case, or with `suffix` an ending of hosts.
+
+    `port` None: the scheme's default port; `ANY_PORT`: any.
+    """
 
     text: str
     suffix: bool = False
     port: int | None = None
 
     def fits(self, host: str, port: int, scheme: str) -> bool:
+        """Return whether the pattern matches this host and port. `scheme`: ``http`` or ``https``."""
         if self.port != ANY_PORT and port != (self.port or DEFAULT_PORTS[scheme]):
             return False
         return (host.endswith(self.text) and len(host) > len(self.text)) if self.suffix else host == self.text
@@ -58,24 +66,27 @@ def parse_pattern(text: str) -> HostPattern:
 
 
 def named(provider: Provider, scheme: str, host: str, port: int) -> bool:
-    """Return whether one of the entry's addresses fixes this host."""
+    """Return whether one of the entry's URLs fixes this host."""
     return any(
-        one.fits(host, port, scheme)
+        pattern.fits(host, port, scheme)
         for _, template in addresses(provider)
-        for one in _fixed_hosts_and_setting(provider, template)[0]
+        for pattern in _fixed_hosts_and_setting(provider, template)[0]
     )
 
 
 def open_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yield the addresses with a host that a setting chooses, as (field, setting), for example ``token_url``."""
+    """Yield the URLs with a host that a setting chooses, as (field, setting): ``("token_url", "domain")``."""
     for place, template in addresses(provider):
         if (setting := open_setting(provider, template)) is not None:
             yield dotted(place), setting
 
 
 def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yield the open addresses that would get a secret of the integration: token addresses, and the base address if proxied
-    requests carry the client's secret or are signed with it, or if that server names the token address."""
+    """Yield the open URLs to which a secret of the integration would be sent, as (field, setting).
+
+    These are all open URLs but `authorization_url`; those below `proxy` only if API calls carry the client secret or
+    are signed with it, or if the server at the base URL names the token URL.
+    """
     proxied = provider.auth_mode in _PROXIED or any(
         "clientSecret" in text for at, text in texts(provider) if at[0] == "proxy"
     )
@@ -86,19 +97,20 @@ def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
 
 
 def open_setting(provider: Provider, template: str) -> str | None:
-    """Return the setting that chooses the host of this address; None if the entry fixes the host."""
+    """Return the setting that chooses the host of this URL template; None if the entry fixes the host."""
     return _fixed_hosts_and_setting(provider, template)[1]
 
 
 def _fixed_hosts_and_setting(provider: Provider, template: str) -> tuple[tuple[HostPattern, ...], str | None]:
     if "${" not in template:
         return _patterns(template, ())
-    address = parse_address(template)
-    names = [piece.name for piece in (address.whole, *address.host) if isinstance(piece, Name)]
+    url = parse_address(template)
+    names = [piece.name for piece in (url.whole, *url.host) if isinstance(piece, Name)]
     return _patterns(template, tuple((name, *_rule(provider.connection_config, name)) for name in names))
 
 
 def _rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple[str, ...] | None, str | None]:
+    """Return pattern, enum and default value of the setting that a placeholder names; None if there is none."""
     setting = settings.get(name.removeprefix("connectionConfig.")) if name.startswith("connectionConfig.") else None
     if setting is None:
         return None, None, None
@@ -110,17 +122,25 @@ def _rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple
 def _patterns(
     template: str, rules: tuple[tuple[str, str | None, tuple[str, ...] | None, str | None], ...]
 ) -> tuple[tuple[HostPattern, ...], str | None]:
-    """Return the fixed hosts that `template` can lead to, and the setting that chooses the host (None if all are fixed)."""
-    address = parse_address(template)
+    """Return the fixed hosts that `template` can lead to, and the setting that chooses the host; None if all are fixed.
+
+    `rules`: for each placeholder in the host, its name and the result of `_rule`.
+    """
+    url = parse_address(template)
     known = {name: _values(pattern, enum) for name, pattern, enum, _ in rules}
+    if url.whole is not None and any(
+        pattern and not enum and _may_leave_host(pattern) for _, pattern, enum, _ in rules
+    ):
+        known = {}
     defaults: dict[str, Sequence[Ending]] = {name: ((value.lower(), True),) for name, *_, value in rules if value}
     found: list[HostPattern] = []
     is_open = False
-    port = ANY_PORT if isinstance(address.port, Name) else int(address.port) if address.port else None
-    pieces: tuple[Piece, ...] = (address.whole,) if address.whole is not None else address.host
-    for end, whole in (*_joined(pieces, known), *(one for one in _joined(pieces, {**known, **defaults}) if one[1])):
+    port = ANY_PORT if isinstance(url.port, Name) else int(url.port) if url.port else None
+    pieces: tuple[Piece, ...] = (url.whole,) if url.whole is not None else url.host
+    with_defaults = [ending for ending in _joined(pieces, {**known, **defaults}) if ending[1]]
+    for end, whole in (*_joined(pieces, known), *with_defaults):
         text = end
-        if address.whole is not None:
+        if url.whole is not None:
             text, port = _authority(end)
         if text.startswith("*."):
             found.append(HostPattern(text[1:], True, port))
@@ -132,7 +152,7 @@ def _patterns(
 
 
 def _authority(text: str) -> tuple[str, int | None]:
-    """Return the host (or its ending) and the port of a base address (or its ending)."""
+    """Return the host (or its ending) and the port of a base URL (or its ending)."""
     authority = text.rpartition("://")[2].partition("/")[0]
     host, colon, port = authority.rpartition(":")
     return (host, int(port)) if colon and port.isdigit() else (authority, None)
@@ -158,8 +178,11 @@ def _values(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Endin
 
 @lru_cache(maxsize=1024)
 def _endings(pattern: str) -> Sequence[Ending]:
-    """Return how texts that match `pattern` can end. Only plain characters and groups of plain choices are analysed; all else
-    counts as any text, and so does a whole pattern with ``|`` outside a group or with nested groups."""
+    """Return how texts that match `pattern` can end.
+
+    Only plain characters and groups of plain choices are analysed; all else counts as any text. A pattern with ``|``
+    outside a group, or with nested groups, counts as any text as a whole.
+    """
     parts: list[Sequence[Ending]] = []
     for found in _PART.finditer(pattern):
         if found["odd"]:
@@ -173,12 +196,38 @@ def _endings(pattern: str) -> Sequence[Ending]:
     return tuple(_sequence(parts))
 
 
+@lru_cache(maxsize=1024)
+def _may_leave_host(pattern: str) -> bool:
+    """Return whether a URL that matches `pattern` may have a ``/`` after its scheme and before its known ending.
+
+    ``https://.+\\.example\\.com`` matches ``https://attacker.test/.example.com``.
+    """
+    scheme = _SCHEME.match(pattern)
+    may_leave, slash = False, False
+    for found in _PART.finditer(pattern, scheme.end() if scheme else 0):
+        plain = found["choices"] if found["char"] is None else found["char"]
+        slash = slash or (
+            "/" in plain if plain is not None else _matches_slash(found[0].removesuffix(found["times"] or ""))
+        )
+        # As in `_endings`: the known ending begins after this part.
+        if plain is None or found["times"] not in {None, "?"}:
+            may_leave = may_leave or slash
+    return may_leave
+
+
+def _matches_slash(part: str) -> bool:
+    try:
+        return compiled(part).fullmatch("/") is not None
+    except re.error:
+        return True
+
+
 def _sequence(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
     """Return the possible endings of the concatenated `parts`, built from the last part backwards."""
     found: list[Ending] = [("", True)]
     for part in reversed(parts):
         further = [(text + end, whole) for end, done in found if done for text, whole in part]
-        found = list(dict.fromkeys([*(one for one in found if not one[1]), *further]))
+        found = list(dict.fromkeys([*(ending for ending in found if not ending[1]), *further]))
         if len(found) > _MOST:
             return list(_UNKNOWN)
     return found

@@ -24,12 +24,12 @@ from gateway.catalog.value import BadValue
 from gateway.catalog.yaml_file import CatalogFault, read
 
 # Secrets with a common name; any other secret needs its own title or description.
-_SPEAKING: Final = frozenset(
+_COMMON_NAMES: Final = frozenset(
     {"apiKey", "password", "client_secret", "clientSecret", "client_certificate", "client_private_key"}
     | {"secret_access_key", "token_secret"}
 )
-# A repetition inside a repeated group: on text that almost matches, the time doubles with every character.
-_RUNAWAY = re.compile(r"\((?:\?:)?[^()]*[*+]\)[*+{]")
+# A repetition inside a repeated group: on text that almost matches, the matching time doubles with every character.
+_EXPONENTIAL = re.compile(r"\((?:\?:)?[^()]*[*+]\)[*+{]")
 
 # Requests to these hosts stay on this machine, so plain http is allowed.
 _LOOPBACK = {("127.0.0.1",), ("localhost",), ("[::1]",)}
@@ -54,10 +54,10 @@ def lint(
     modes: Collection[str] | None = None,
     below: Sequence[Path] = (),
 ) -> list[CatalogFault]:
-    """Return the faults and warnings of every entry in `folders`, in the order of files and lines.
+    """Return the faults of every entry in `folders`, then the warnings, then the faults of the files of API operations.
 
-    The level is ``fault`` if the gateway would not start with the entry, else ``warning``. `below`: folders that entries may
-    inherit from.
+    The level of a finding is ``fault`` if the gateway would not start with the entry, and for files of API operations;
+    else ``warning``. `below`: folders from which entries may inherit. `scripts`, `modes`: see `load_catalog`.
     """
     entries, faults = read_folders(folders, scripts=scripts, modes=modes, below=below)
     for entry in entries:
@@ -114,14 +114,14 @@ def _evidence(provider: Provider, today: dt.date) -> Iterator[Finding]:
     if provider.provenance == "reviewed":
         yield (
             ("provenance",),
-            "'reviewed' is shown as unconfirmed, since nothing bears it out; say in `evidence` what does",
+            "'reviewed' is shown as unconfirmed, since it comes without evidence; add `evidence` with the sources",
         )
-    for name, one in provider.evidence.groups() if provider.evidence else ():
+    for name, group in provider.evidence.groups() if provider.evidence else ():
         place, title = ("evidence", name), GROUPS[name]
-        if one.level == "assumed":
-            yield place, f"{title}: rests on a default that nobody stated; `gateway catalog evidence` lists the fields"
-        if is_old(one, today):
-            yield place, f"{title}: its sources were read more than 12 months ago, on {one.date}; read them again"
+        if group.level == "assumed":
+            yield place, f"{title}: a field has a default without a source; `gateway catalog evidence` lists the fields"
+        if is_old(group, today):
+            yield place, f"{title}: its sources were read more than 12 months ago, on {group.date}; read them again"
 
 
 def _without_effect(provider: Provider) -> Iterator[Finding]:
@@ -148,12 +148,12 @@ def _own_fields(provider: Provider) -> Iterator[Finding]:
 
 def _plain_http(provider: Provider) -> Iterator[Finding]:
     for place, template in addresses(provider):
-        address = parse_address(template)
-        if address.scheme == "http" and address.host not in _LOOPBACK:
+        url = parse_address(template)
+        if url.scheme == "http" and url.host not in _LOOPBACK:
             yield place, "is plain http, which only networks in egress.allow may use"
     for key in ("docs", "docs_connect", "homepage", "setup_guide_url"):
         if str(getattr(provider, key)).lower().startswith("http://"):
-            yield (key,), "is plain http; name the page's https address"
+            yield (key,), "is plain http; use the page's https URL"
 
 
 def _credential(provider: Provider) -> Iterator[Finding]:
@@ -164,24 +164,25 @@ def _credential(provider: Provider) -> Iterator[Finding]:
     templates = [template for place, template in (*texts(provider), *addresses(provider)) if place[0] == "proxy"]
     # BASIC has a default place, the Authorization header; an API key has none.
     if provider.auth_mode == "API_KEY" and not any(map(carries_credential, templates)):
-        yield ("proxy",), "puts the key nowhere; give proxy.headers or proxy.query an entry with ${apiKey}"
+        yield ("proxy",), "does not send the key; add a field with ${apiKey} to proxy.headers or proxy.query"
 
 
 def _open_hosts(provider: Provider) -> Iterator[Finding]:
-    """Yield the hosts that a connection's setting decides: the person who enters it decides who gets the credential."""
+    """Yield the URLs with a host that ends in a setting without a rule: whoever enters it decides who gets the
+    credential."""
     for place, template in addresses(provider):
-        address: AddressTemplate = parse_address(template)
-        last = address.whole or (address.host[-1] if address.host else None)
+        url: AddressTemplate = parse_address(template)
+        last = url.whole or (url.host[-1] if url.host else None)
         if not isinstance(last, Name):
             continue
         setting = provider.connection_config.get(last.name.removeprefix("connectionConfig."))
         if setting is None or not (setting.pattern or setting.enum or setting.automated or setting.any_host):
-            remedy = "give the setting a pattern or an enum, or any_host if people run it themselves"
-            yield place, f"${{{last.name}}} decides the host's end; {remedy}"
+            remedy = "give the setting a pattern or an enum, or `any_host: true` if the software is self-hosted"
+            yield place, f"${{{last.name}}} decides the end of the host; {remedy}"
 
 
 def _examples(provider: Provider) -> Iterator[Finding]:
-    """Yield the addresses that cannot be built from the settings' own examples: then no user's values would fit."""
+    """Yield the URLs that cannot be built from the settings' own examples: the values of a user would not fit either."""
     forms = provider.connection_config
     config = {
         name: form.example or form.default_value or next(iter(form.enum or ()), "") for name, form in forms.items()
@@ -192,24 +193,24 @@ def _examples(provider: Provider) -> Iterator[Finding]:
         try:
             render_url(template, {name: value for name, value in config.items() if value}, forms, others)
         except Unresolved:
-            continue  # a setting without an example, or one that the provider returns
+            continue  # a setting has no example, or the provider returns it
         except BadValue as wrong:
             yield place, f"cannot be built from the example of {wrong.name!r}: it {wrong.why}"
 
 
 def _calls(provider: Provider) -> Iterator[Finding]:
-    """Check the calls that verify a credential and name its account."""
+    """Check the calls that verify a credential and that read its account."""
     proof, account = provider.proxy.verification, provider.account
     if proof is not None and proof.expect is not None:
         if not proof.expect:
-            yield ("proxy", "verification", "expect"), "expects nothing; name a member of the answer, or leave it out"
+            yield ("proxy", "verification", "expect"), "is empty; name a member of the response, or leave expect out"
         if proof.method == "HEAD":
-            yield ("proxy", "verification", "expect"), "looks into an answer to HEAD, which has no body; use GET"
+            yield ("proxy", "verification", "expect"), "needs a body, which a response to HEAD does not have; use GET"
         for path in proof.expect:
             if not path or "" in path.split("."):
                 yield ("proxy", "verification", "expect"), f"{path!r} is not a dotted path, such as user.id"
     if account is not None and account.data is not None and account.method != "POST":
-        yield ("account", "data"), "is a body, which only a POST has; add method: POST"
+        yield ("account", "data"), "is a body, which only a POST has; add `method: POST`"
     if account is not None and account.method is not None and account.endpoint is None:
         yield ("account", "method"), "has no effect without endpoint"
 
@@ -224,9 +225,9 @@ def _paging(provider: Provider) -> Iterator[Finding]:
     for place, way in ways:
         for key in _NEEDED[way.type]:
             if getattr(way, key) is None:
-                yield place, f"paging by {way.type} cannot work without {key}"
+                yield place, f"pagination of type {way.type} needs {key}"
         if way.type == "link" and way.link_rel_in_response_header is None and way.link_path_in_response_body is None:
-            yield place, "paging by link needs link_rel_in_response_header or link_path_in_response_body"
+            yield place, "pagination of type link needs link_rel_in_response_header or link_path_in_response_body"
         if (fault := misplaced(way)) is not None:
             yield place, f"has {fault}"
         if in_body(way.type, way.in_body) and not (way.applies_to or "").startswith("/"):
@@ -234,8 +235,9 @@ def _paging(provider: Provider) -> Iterator[Finding]:
 
 
 def _setting(name: str, setting: Setting) -> Iterator[Finding]:
-    if setting.pattern is not None and _RUNAWAY.search(setting.pattern):
-        yield ("pattern",), "repeats a repetition, which can take for ever; say it without nesting"
-    described = setting.description or (setting.secret and (name in _SPEAKING or setting.title != title_from(name)))
+    if setting.pattern is not None and _EXPONENTIAL.search(setting.pattern):
+        yield ("pattern",), "repeats a repetition, which can take forever to match; write it without nesting"
+    has_own_name = name in _COMMON_NAMES or setting.title != title_from(name)
+    described = setting.description or (setting.secret and has_own_name)
     if not described and not setting.automated and not setting.hidden:
         yield (), f"setting '{name}' has no description, so the end user must guess where to find it"

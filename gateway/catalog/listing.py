@@ -22,7 +22,11 @@ class ListingBody:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A provider search: words in name, display name and categories; at most `limit` results, after the name `after`."""
+    """A provider search. `search`: words, each of which must be in name, display name or categories.
+
+    At most `limit` results (None: all), of providers with a name after `after`. Search, category and auth mode ignore
+    case.
+    """
 
     search: str = ""
     category: str | None = None
@@ -49,7 +53,7 @@ class _Row:
 
 
 class Listing:
-    """The providers of one catalog as JSON; the gateway's own addresses in it begin with `public_url`."""
+    """The providers of one catalog as JSON; the gateway's own URLs in it begin with `public_url`."""
 
     def __init__(self, catalog: Catalog, public_url: str) -> None:
         self._rows = [_row(catalog.provider_json(name, public_url)) for name in catalog.providers]
@@ -88,7 +92,7 @@ class Listing:
 
 
 def cursor_after(name: str) -> str:
-    """Return an opaque cursor for the providers after `name`. It stays valid after a reload, without repeated providers."""
+    """Return an opaque cursor for the providers after `name`. It stays valid after a reload and repeats no provider."""
     return base64.urlsafe_b64encode(b"after:" + name.encode()).decode().rstrip("=")
 
 
@@ -106,13 +110,13 @@ def name_in(cursor: str) -> str:
 
 def listing_of(catalog: Catalog, public_url: str) -> Listing:
     """Return the listing of `catalog`, built on the first call and cached as long as the catalog exists."""
-    made = _MADE.setdefault(catalog, {})
-    if public_url not in made:
-        made[public_url] = Listing(catalog, public_url)
-    return made[public_url]
+    listings = _LISTINGS.setdefault(catalog, {})
+    if public_url not in listings:
+        listings[public_url] = Listing(catalog, public_url)
+    return listings[public_url]
 
 
-_MADE: WeakKeyDictionary[Catalog, dict[str, Listing]] = WeakKeyDictionary()
+_LISTINGS: WeakKeyDictionary[Catalog, dict[str, Listing]] = WeakKeyDictionary()
 
 
 def _row(shown: dict[str, Any]) -> _Row:

@@ -1,4 +1,4 @@
-"""Loads folders of YAML files into a catalog: the shipped folder first; later folders add, replace or inherit entries."""
+"""Loads folders of YAML files into a catalog: later folders add, replace or inherit entries of earlier folders."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,15 +27,16 @@ def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     """Return an entry (parsed `CatalogEntry.content`) as the JSON that the API shows.
 
     A field that the file leaves out is absent, never null. Without `logo_url` or `docs` in the entry, the gateway's own
-    addresses are shown; `connection_configuration` is always an array of names.
+    URLs are shown. `connection_configuration` is an array of names: the entry's own, or the keys of
+    `connection_config`.
     """
     shown = dict(said)
     shown.setdefault("logo_url", f"{public_url}{LOGOS}/{said['name']}.svg")
     shown.setdefault("docs", f"{public_url}/providers/{said['name']}/guide")
     if names := said.get("connection_configuration", list(said.get("connection_config", ()))):
         shown["connection_configuration"] = names
-    found = {"provenance": provenance_of(said), "sources": sources_of(said)}
-    shown |= {key: value for key, value in found.items() if value}
+    derived = {"provenance": provenance_of(said), "sources": sources_of(said)}
+    shown |= {key: value for key, value in derived.items() if value}
     for key in _FORMS:
         if key in said:
             # Clients that build forms read `type`.
@@ -43,7 +44,7 @@ def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     return {key: shown[key] for key in Provider.model_fields if key in shown and key not in _OUR_OWN}
 
 
-MOST_BUILT: Final = 200  # a gateway uses few providers; iterating over all of them must not keep all in memory
+MOST_BUILT: Final = 200  # a gateway uses few providers; an iteration over all of them must not keep all in memory
 
 
 class Providers(Mapping[str, Provider]):
@@ -98,15 +99,18 @@ class Catalog:
     def __init__(
         self, contents: Mapping[str, bytes], paths: Mapping[str, str], faulty: Collection[str] = (), seen: int = 0
     ) -> None:
-        """`contents`: each entry as JSON; `faulty`: names of existing entries that cannot be used; `seen`: the result of
-        `folder.state_of` for the operator's folders, taken just before they were read."""
+        """Create the catalog.
+
+        `contents`: each entry as JSON. `paths`: the file of each entry. `faulty`: names of existing entries that cannot
+        be used. `seen`: the result of `folder.state_of` for the operator's folders, from just before they were read.
+        """
         self.providers = Providers(contents)
         self.faulty = frozenset(faulty)
         self.seen = seen
         self._paths = dict(paths)
 
     def keeping(self, names: Collection[str], of: "Catalog") -> "Catalog":
-        """Return this catalog, with the entries called `names` replaced by those in `of`, if `of` has them."""
+        """Return this catalog, with the entries called `names` taken from the catalog `of`, as far as `of` has them."""
         kept = {name: of.providers.contents[name] for name in names if name in of.providers}
         paths = {name: of._paths[name] for name in kept}
         return Catalog(self.providers.contents | kept, paths | self._paths, self.faulty - set(kept), self.seen)
@@ -120,15 +124,21 @@ class Catalog:
         return self.providers.get(name)
 
     def where(self, name: str, *path: str | int) -> str:
-        """Return file and line of `path` in a provider's file, for messages: ``catalog/jira.yaml:7``. Reads the file again."""
+        """Return file and line of `path` in a provider's file, for messages: ``catalog/jira.yaml:7``.
+
+        The file is read again.
+        """
         try:
             return read(Path(self._paths[name])).where(*path)
         except UnreadableFile as wrong:
             return wrong.fault.where
 
     def operations(self, name: str) -> ProviderOperations | None:
-        """Return the API operations of a provider, read from the folder of its entry or else from the shipped folder; None if
-        neither has them. Reads up to 100 kB on each call and caches nothing. Raises UnreadableFile."""
+        """Return the API operations of a provider, read from the folder of its entry or else from the shipped folder.
+
+        None if neither has them. Reads up to two files of at most 512 KiB on each call and caches nothing. Raises
+        UnreadableFile.
+        """
         path = self._paths.get(name)
         if path is None or name not in self.providers:
             return None
@@ -136,7 +146,7 @@ class Catalog:
         return read_operations(tuple(dict.fromkeys(folders)), name)
 
     def provider_json(self, name: str, public_url: str) -> dict[str, Any]:
-        """Return the JSON of ``/providers/{name}``. Raises KeyError."""
+        """Return the provider's JSON in ``GET /providers/{name}``. Raises KeyError."""
         return show(json.loads(self.providers.contents[name]), public_url)
 
 
@@ -149,8 +159,8 @@ def load_catalog(
 ) -> Catalog:
     """Load the catalog from `folders`; entries of later folders win.
 
-    `scripts` and `modes`: the names that an entry may use; None: scripts are not checked, and all of `AUTH_MODES` are allowed.
-    `seen`: passed to `Catalog`. Raises CatalogFaults with all faults of all files.
+    `scripts` and `modes`: the names that an entry may use; None: scripts are not checked, and all of `AUTH_MODES` are
+    allowed. `seen`: passed to `Catalog`. Raises CatalogFaults with all faults of all files.
     """
     words = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     contents: dict[str, bytes] = {}
@@ -183,8 +193,10 @@ def read_folders(
     modes: Collection[str] | None = None,
     below: Sequence[Path] = (),
 ) -> tuple[list[CatalogEntry], list[CatalogFault]]:
-    """Return every entry of `folders` in reading order, and all their faults. Entries may inherit from entries in the folders
-    `below`, whose own faults are not reported."""
+    """Return every entry of `folders` in reading order, and all their faults.
+
+    Entries may inherit from entries in the folders `below`, whose own faults are not reported.
+    """
     words = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     whole: dict[str, bytes] = {}
     entries: list[CatalogEntry] = []
@@ -206,7 +218,11 @@ Row = tuple[str, str, bytes | None, tuple[CatalogFault, ...]]
 def rows_of_folder(
     folder: Path, files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
 ) -> Iterator[Row]:
-    """Yield name, path, content and faults of every entry, from the compiled file if it is up to date."""
+    """Yield name, path, content and faults of every entry, from the compiled file if it is up to date.
+
+    `earlier`: the content of the entries of the folders before. `keys`: `compiled.key_of` of these folders; this
+    folder's key is appended.
+    """
     large = len(files) >= compiled.FEWEST
     try:
         keys.append(compiled.key_of(files, tuple(keys)))

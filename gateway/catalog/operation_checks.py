@@ -37,8 +37,10 @@ _ANY: Final = "{}"
 def operation_faults(
     folder: Path, providers: Mapping[str, Provider], shipped: Path | None = None
 ) -> list[CatalogFault]:
-    """Return the faults of the files in ``operations/`` of the catalog folder `folder`. `providers`: all known entries;
-    `shipped`: another catalog folder with files that ``same_as`` may name."""
+    """Return the faults of the files in ``operations/`` of the catalog folder `folder`.
+
+    `providers`: all known entries. `shipped`: another catalog folder with files that ``same_as`` may name.
+    """
     place = folder / FOLDER
     if not place.is_dir():
         return []
@@ -75,14 +77,14 @@ def _of_header(name: str, file: OperationFile, provider: Provider | None, known:
         if file.lines:
             yield (
                 file.lines[0].number,
-                f"has operations of its own, and those of {other!r} by same_as; keep one of the two",
+                f"has operations of its own and also same_as: {other}; keep one of the two",
             )
         return
     for key in ("source", "version", "date", "licence"):
         if not header.get(key):
             yield 1, f"does not say its {key}"
     if header.get("scopes_mode", "any") not in ("any", "all"):
-        yield 1, "scopes_mode is any or all"
+        yield 1, "scopes_mode must be any or all"
     if not file.lines:
         yield 1, "has no operations"
     if sum("starter" in line.values["marks"].split() for line in file.lines) > MOST_STARTERS:
@@ -90,21 +92,22 @@ def _of_header(name: str, file: OperationFile, provider: Provider | None, known:
 
 
 def _join(name: str, provider: Provider, header: Mapping[str, str]) -> Iterator[str]:
-    """Check that the entry's base address plus the prefix equals the base address of the source."""
+    """Check that the entry's base URL plus the prefix equals the base URL of the source."""
     stated = header.get("base_url")
     if not stated:
         yield "does not say the base_url of its source"
         return
-    host, path = _taken_apart(provider.proxy.base_url)
-    their_host, their_path = _taken_apart(stated)
-    if not (_may_be(host, their_host) or _may_be(their_host, host) or OTHER_HOST.get(name) == their_host):
+    host, path = _host_and_path(provider.proxy.base_url)
+    their_host, their_path = _host_and_path(stated)
+    if not (_matches(host, their_host) or _matches(their_host, host) or OTHER_HOST.get(name) == their_host):
         yield f"base_url has the host {their_host}, the entry has {host}"
     joined = (path + _SETTING.sub(_ANY, header.get("prefix", ""))).rstrip("/")
     if joined != their_path:
-        yield f"the entry's base address and the prefix make the path {joined or '/'}, base_url has {their_path or '/'}"
+        yield f"the entry's base URL and the prefix make the path {joined or '/'}, base_url has {their_path or '/'}"
 
 
-def _taken_apart(url: str) -> tuple[str, str]:
+def _host_and_path(url: str) -> tuple[str, str]:
+    """Return host and path of a URL, with ``{}`` for each placeholder."""
     text = _SETTING.sub(_ANY, url)
     if text.startswith(_ANY):
         return _ANY, text.removeprefix(_ANY).rstrip("/")
@@ -112,7 +115,8 @@ def _taken_apart(url: str) -> tuple[str, str]:
     return parts.netloc.replace("__any__", _ANY), parts.path.replace("__any__", _ANY).rstrip("/")
 
 
-def _may_be(pattern: str, host: str) -> bool:
+def _matches(pattern: str, host: str) -> bool:
+    """Return whether `host` equals `pattern`, in which ``{}`` stands for any text."""
     return fnmatchcase(host, pattern.replace(_ANY, "?*"))
 
 
@@ -122,8 +126,11 @@ def _of_lines(file: OperationFile) -> Iterator[tuple[int, str]]:
     for line in file.lines:
         values = line.values
         if not _ID.fullmatch(values["id"]) or values["id"] in RESERVED_IDS:
-            taken = ", ".join(sorted(RESERVED_IDS))
-            yield line.number, f"{values['id']!r} is not an id: 2 to 60 small letters, digits and '_', none of {taken}"
+            reserved = ", ".join(sorted(RESERVED_IDS))
+            yield (
+                line.number,
+                f"{values['id']!r} is not an id: use 2 to 60 lower-case letters, digits and '_', not {reserved}",
+            )
         if values["id"] in ids:
             yield line.number, f"there are two operations {values['id']!r}"
         ids.add(values["id"])
@@ -139,7 +146,7 @@ def _of_line(line: OperationLine, header: Mapping[str, str]) -> Iterator[str]:
     method, path, risk = values["method"], values["path"], values["risk"]
     if method in GRAPHQL:
         if not header.get("graphql_endpoint"):
-            yield f"is a {method}, and the file says no graphql_endpoint"
+            yield f"is a {method}, but the file has no graphql_endpoint"
         if not _FIELD.fullmatch(path):
             yield f"{path!r} is not a field of a GraphQL type"
     elif method not in METHODS:
@@ -147,9 +154,9 @@ def _of_line(line: OperationLine, header: Mapping[str, str]) -> Iterator[str]:
     else:
         yield from _of_path(path)
     if method in ("GET", "query") and risk != "read":
-        yield f"a {method} is of risk read, not {risk}"
+        yield f"a {method} must have the risk read, not {risk}"
     if (method == "DELETE" and risk in ("read", "write")) or (method == "mutation" and risk == "read"):
-        yield f"a {method} is not of risk {risk}"
+        yield f"a {method} cannot have the risk {risk}"
     marks = values["marks"].split()
     if unknown := sorted(set(marks).difference(MARKS)):
         yield f"the mark {unknown[0]!r} is none of {', '.join(MARKS)}"
@@ -164,6 +171,6 @@ def _of_path(path: str) -> Iterator[str]:
         origin, rest = (found[0], path[found.end() :]) if found else ("", "")
     bare = _PLACE.sub("x", rest)
     if not _PATH.fullmatch(bare) or "{" in bare or "}" in bare or "//" in rest or "}{" in rest:
-        yield f"{path!r} is not a path template of an https address"
+        yield f"{path!r} is not a path template, such as /users/{{id}} or https://upload.example.com/files"
     elif any(segment.strip(".") == "" and segment for segment in bare.split("/")):
         yield f"{path!r} has a '.' or '..' segment{' at ' + origin if origin else ''}"

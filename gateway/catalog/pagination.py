@@ -40,9 +40,9 @@ class InvalidPagination(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PaginationOptions:
-    """The paginated call: its path below the base address, the names in its query, and the fields in its header.
+    """The paginated call: its path below the base URL, the names in its query, and the fields in its header.
 
-    `posted`: the call is a POST.
+    `fields`: the parameters of ``Gateway-Paginate``, as text. `posted`: the call is a POST.
     """
 
     path: str
@@ -52,27 +52,29 @@ class PaginationOptions:
 
 
 def ways_of(
-    paginate: Paginate | None, alternatives: Sequence[Paginate], asked: PaginationOptions
+    paginate: Paginate | None, alternatives: Sequence[Paginate], options: PaginationOptions
 ) -> list[PagingScheme]:
     """Return the possible pagination methods of the list, best first; at least one. Raises InvalidPagination.
 
-    A method with an `applies_to` that covers the path comes first, then a method with a parameter that the caller's query has;
-    else the first page decides. The caller's fields are used alone if they are complete. Otherwise they override the entry's
-    fields (of the same `type`, if given), and an empty field removes one. Field names may be shortened at an underscore.
+    The methods with an `applies_to` that covers the path are returned; else those with a parameter that the caller's
+    query has; else all of them, and the first page decides. The caller's fields are used alone if they are complete.
+    Otherwise they override the entry's fields (of the same `type`, if given), and an empty field removes one. Field
+    names may be shortened at an underscore.
 
-    A POST is sent once per page, so it must be known to be a list: by an `applies_to` path, or because the caller says so.
+    A POST is sent once per page, so it must be known to be a list: by an `applies_to` path, or because the caller says
+    so.
     """
-    fields = _spelled_out(asked.fields)
+    fields = _full_names(options.fields)
     kind = fields.get("type")
     by_post = in_body(kind, fields.get("in_body"))
-    if by_post and not asked.posted:
+    if by_post and not options.posted:
         raise InvalidPagination("says that the list is requested by POST, but this request has another method")
-    known = [way for way in (paginate, *alternatives) if way is not None and _may_be(way, asked, by_post=by_post)]
+    known = [way for way in (paginate, *alternatives) if way is not None and _may_apply(way, options, by_post=by_post)]
     fitting = [way for way in known if kind is None or way.type == kind]
-    if kind is not None and not _missing(kind, fields) and by_post == asked.posted:
+    if kind is not None and not _missing(kind, fields) and by_post == options.posted:
         return [_way(fields)]
     if not fitting:
-        if asked.posted and not by_post:
+        if options.posted and not by_post:
             raise InvalidPagination(
                 "works for a POST only if the provider's catalog entry describes this path as a list. If this POST only "
                 "reads, describe the list in the header, as in 'all; in_body; type=cursor; cursor_path_in_response=next; "
@@ -86,23 +88,28 @@ def ways_of(
             )
         return [_way(fields)]
     chosen = (
-        [way for way in fitting if way.applies_to is not None and applies(way.applies_to, asked.path or "/")]
-        or [way for way in fitting if _moving_parts(way) & set(asked.query_names)]
+        [way for way in fitting if way.applies_to is not None and applies(way.applies_to, options.path or "/")]
+        or [way for way in fitting if _page_parameters(way) & set(options.query_names)]
         or fitting
     )
     return _complete([{**way.model_dump(include=set(FIELDS), exclude_none=True), **fields} for way in chosen])
 
 
 def in_body(kind: str | None, declared: str | bool | None) -> bool:
-    """Return whether lists of this kind are requested by POST; GraphQL lists always are."""
+    """Return whether lists of this kind are requested by POST; GraphQL lists always are.
+
+    `declared`: the field `in_body`, of an entry or as text from the header.
+    """
     return kind == "graphql" or declared in (True, "true")
 
 
-def _may_be(way: Paginate, asked: PaginationOptions, *, by_post: bool) -> bool:
-    """Return whether `way` pages requests of this method, and, for a POST, is known to page this list."""
-    if in_body(way.type, way.in_body) != asked.posted:
+def _may_apply(way: Paginate, options: PaginationOptions, *, by_post: bool) -> bool:
+    """Return whether `way` paginates requests of this method and, for a POST, is known to paginate this list."""
+    if in_body(way.type, way.in_body) != options.posted:
         return False
-    return not asked.posted or by_post or (way.applies_to is not None and applies(way.applies_to, asked.path or "/"))
+    if not options.posted or by_post:
+        return True
+    return way.applies_to is not None and applies(way.applies_to, options.path or "/")
 
 
 def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[PagingScheme]:
@@ -132,7 +139,8 @@ def applies(applies_to: str, path: str) -> bool:
     return re.fullmatch(pattern + (".*" if exact != text else "/?"), path, re.DOTALL) is not None
 
 
-def _moving_parts(way: Paginate) -> set[str]:
+def _page_parameters(way: Paginate) -> set[str]:
+    """Return the names of the parameters that differ from page to page."""
     return {name for name in (way.cursor_name_in_request, way.offset_name_in_request) if name}
 
 
@@ -141,7 +149,7 @@ def _way(fields: Mapping[str, Any]) -> PagingScheme:
     if given.get("type") == "graphql":
         given = {"cursor_name_in_request": AFTER, **given, "in_body": True}
     if "type" not in given:
-        raise InvalidPagination("has fields but no type, which is cursor, link or offset")
+        raise InvalidPagination("has fields but no type; add type=cursor, link, offset or graphql")
     try:
         model = Paginate.model_validate(given)
     except ValidationError as wrong:
@@ -159,7 +167,7 @@ def _way(fields: Mapping[str, Any]) -> PagingScheme:
 def misplaced(way: Paginate) -> str | None:
     """Return which fields of `way` cannot be combined, as text; None if all can."""
     if way.type == "link" and way.in_body:
-        return "in_body with type=link, whose next page is an address"
+        return "in_body with type=link, whose next page is a URL"
     if way.next_path_in_request is None:
         return None
     if way.type != "cursor" or not way.in_body:
@@ -174,8 +182,11 @@ def _missing(kind: str, given: Collection[str]) -> list[str]:
     return [" or ".join(names) for names in _NEEDS.get(kind, ()) if not any(name in given for name in names)]
 
 
-def _spelled_out(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields under their full names: ``cursor_path`` stands for ``cursor_path_in_response``. Raises BadWay."""
+def _full_names(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields under their full names: ``cursor_path`` stands for ``cursor_path_in_response``.
+
+    Raises InvalidPagination.
+    """
     fields: dict[str, str] = {}
     faults: list[str] = []
     for name, value in given.items():

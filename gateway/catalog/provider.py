@@ -60,6 +60,7 @@ __all__ = [
 
 
 def _our_spelling(script: Any) -> Any:
+    """Return the gateway's name of a script that is written with Nango's name."""
     return SCRIPT_ALIASES.get(script, script) if isinstance(script, str) else script
 
 
@@ -68,22 +69,22 @@ Forms = Annotated[dict[str, Setting], BeforeValidator(with_titles)]
 
 
 class Provider(Shape):
-    """A catalog entry. A field that the file leaves out is absent in answers, never null."""
+    """A catalog entry. A field that the file leaves out is absent in responses, never null."""
 
     name: str
     """The provider's id: the file's name without its ending. May be left out of the file."""
     display_name: str = Field(min_length=1)
     """The provider's name for people."""
     logo_url: str | None = None
-    """Address of a logo. Absent: a neutral image that the gateway serves."""
+    """URL of a logo. Absent: an image that the gateway serves."""
     categories: list[str] = Field(min_length=1)
     """Categories, from the vocabulary in docs/catalog.md."""
     auth_mode: str
     """How a connection authenticates; [Auth modes](auth-modes.md) shows what each mode needs."""
     authorization_url: str | None = None
-    """Where the end user is sent to consent. Placeholders allowed."""
+    """URL to which the end user is sent to consent. Placeholders allowed."""
     token_url: str | None = None
-    """Where a code or a refresh token is exchanged. Placeholders allowed."""
+    """URL at which a code or a refresh token is exchanged. Placeholders allowed."""
     connection_configuration: list[str] | None = None
     """Names of a connection's settings. By default the keys of `connection_config`."""
     post_connection_script: Script | None = None
@@ -106,52 +107,53 @@ class Provider(Shape):
     alias: str | None = None
     """Another entry that this one inherits from, field by field; `null` removes an inherited field."""
     family: str | None = None
-    """Another entry: an app registered at the provider for that entry also works for this one."""
+    """Another entry of the same provider. An app registered at the provider for that entry also works for this one."""
     alternatives: dict[str, list[str]] = Field(default_factory=dict)
-    """Further forms of an address, by field (`token_url`, `proxy.base_url` …): the first form with all its settings is used."""
+    """Further forms of a URL, by field (`token_url`, `proxy.base_url` …). The first form whose settings all have a
+    value is used; else the field itself."""
 
     authorization_params: dict[str, str] = Field(default_factory=dict)
     """Further parameters of the authorization request."""
     authorization_param_renames: dict[str, str] = Field(default_factory=dict)
-    """Standard parameter of the authorization request ▸ the provider's name for it; empty leaves it out."""
+    """Standard parameter of the authorization request ▸ the provider's name for it; an empty name leaves it out."""
     authorization_url_fragment: str | None = None
-    """For consent pages that are single-page apps: the client-side route after `#`. The query of the authorization request is
-    appended to it."""
+    """For consent pages that are single-page apps: the client-side route after `#`. The query of the authorization
+    request is appended to it."""
     authorization_code_param_in_callback: str | None = None
-    """The callback's parameter that holds the code; `code` if absent."""
+    """The callback's parameter that has the code; `code` if absent."""
     state_in_redirect_uri: bool | None = None
-    """True for a provider that does not send `state` back: `state` is then in the query of the callback address."""
+    """True for a provider that does not send `state` back: `state` is then in the query of the callback URL."""
     redirect_uri_metadata: list[str] | None = None
     """Parameters of the callback that are stored as settings."""
     issuer: str | None = None
     """Compared exactly with `iss` in the callback (RFC 9207). Absent: `iss` must have `authorization_url`'s origin."""
     disable_pkce: bool | None = None
-    """True for a provider that breaks on PKCE parameters; all others get S256."""
+    """True for a provider that fails on PKCE parameters; all others get an S256 challenge."""
     scope_separator: str | None = None
-    """Separator between scopes; a blank if absent. `+` is not encoded in the address."""
+    """Separator between scopes; a space if absent. `+` is not encoded in the URL."""
     default_scopes: list[str] | None = None
-    """Scopes requested when the integration names none."""
+    """Scopes that are requested if the integration sets none."""
     available_scopes: list[str] | None = None
     """All scopes that the provider offers, to choose from."""
     request_url: str | None = None
-    """OAUTH1: where a request token is requested (RFC 5849 §2.1)."""
+    """OAUTH1: URL at which a request token is requested (RFC 5849 §2.1)."""
     request_params: dict[str, str] = Field(default_factory=dict)
     """OAUTH1: further parameters of the request for a request token."""
     signature_method: Literal["HMAC-SHA1", "HMAC-SHA256", "PLAINTEXT", "RSA-SHA1"] | None = None
     """OAUTH1 and TBA: how requests are signed; `HMAC-SHA1` if absent, for TBA `HMAC-SHA256`."""
     client_registration: Literal["static", "dynamic", "metadata_document"] | None = None
-    """MCP: how the client gets its ID: registered by hand, by request (RFC 7591), or the address of the gateway's metadata
-    document."""
+    """MCP: how the client gets its ID: the operator registers it (`static`), the gateway registers it (`dynamic`, RFC
+    7591), or the ID is the URL of the gateway's client metadata document (`metadata_document`)."""
     registration_url: str | None = None
-    """Where clients register (RFC 7591). Absent: found by discovery."""
+    """URL at which clients register (RFC 7591). Absent: found by discovery."""
     installation_token_url: str | None = None
-    """CUSTOM: where the app requests an installation's token; `token_url` is for the end user's token."""
+    """CUSTOM: URL at which the app requests an installation's token; `token_url` is for the end user's token."""
 
     token_params: dict[str, str] = Field(default_factory=dict)
     """Further parameters of the token request; for grants outside OAuth, all of them. In the exchange of a code,
     `${callback.name}` is a parameter of the callback."""
     token_param_renames: dict[str, str] = Field(default_factory=dict)
-    """Standard parameter of token requests ▸ the provider's name for it; empty leaves it out."""
+    """Standard parameter of token requests ▸ the provider's name for it; an empty name leaves it out."""
     token_body: dict[str, Any] | None = None
     """JSON body of the token request, if it is not a flat list of parameters. Templates allowed in its texts."""
     token_headers: dict[str, str] = Field(default_factory=dict)
@@ -159,42 +161,43 @@ class Provider(Shape):
     token_request_method: Literal["POST", "GET", "PUT"] | None = None
     """Method of the token request; `POST` if absent."""
     token_request_auth_method: ClientAuth | None = None
-    """How the client authenticates: `basic`, `body` (the default; with MCP, what the server supports), `private_key_jwt`
-    (OAUTH2_CC, RFC 7523), `custom` (the entry's own templates with `${clientId}` and `${clientSecret}`), or `none`."""
+    """How the client authenticates: `basic`, `body` (the default; with MCP, what the server supports),
+    `private_key_jwt` (OAUTH2_CC, RFC 7523), `custom` (the entry's own templates with `${clientId}` and
+    `${clientSecret}`), or `none`."""
     body_format: Encoding | None = None
     """How token requests are encoded; `form` if absent."""
     token_response: TokenResponse | None = None
-    """Where the answer has the token, its expiry and the refresh token."""
+    """Where the token response has the token, its expiry and the refresh token."""
     alternate_access_token_response_path: str | None = None
-    """Dotted path in the token answer to the object that holds `access_token`, if the top level has none."""
+    """Dotted path in the token response to the object that has `access_token`, if the top level has none."""
     expires_in_unit: Literal["seconds", "milliseconds"] | None = None
-    """Unit of a lifetime in the token answer; `seconds` if absent."""
+    """Unit of a lifetime in the token response; `seconds` if absent."""
     token_ttl: int | None = Field(default=None, gt=0)
-    """Lifetime of a token in seconds, if the token answer does not say."""
+    """Lifetime of a token in seconds, if the token response has none."""
     token_expiration_buffer: int | None = Field(default=None, ge=0)
     """Seconds before expiry at which a token is refreshed; at most half its lifetime counts."""
     token_response_metadata: list[str] | None = None
-    """Dotted paths in the token answer; their values are stored as settings with the path as name."""
+    """Dotted paths in the token response; their values are stored as settings with the path as name."""
     additional_steps: list[Step] | None = None
-    """OAUTH2 and TWO_STEP: requests after the token request, such as the exchange of a short-lived token for a long-lived
-    one. The answer of the last request holds the token. With OAUTH2, a refresh does not repeat them."""
+    """OAUTH2 and TWO_STEP: requests after the token request, such as the exchange of a short-lived token for a
+    long-lived one. The response to the last request has the token. With OAUTH2, a refresh does not repeat them."""
     require_client_certificate: bool | None = None
     """Whether the provider requires a client certificate (mutual TLS), which is part of the credential."""
 
     refresh_url: str | None = None
-    """Where tokens are refreshed, if not at `token_url`."""
+    """URL at which tokens are refreshed; `token_url` if absent."""
     refresh_params: dict[str, str] = Field(default_factory=dict)
     """Further parameters of a refresh; those of the token request if absent."""
     refresh_param_renames: dict[str, str] = Field(default_factory=dict)
-    """Standard parameter of a refresh ▸ the provider's name for it; `token_param_renames` if absent."""
+    """Standard parameter of a refresh ▸ the provider's name for it; as `token_param_renames` if absent."""
     refresh: RefreshPolicy | None = None
     """How the provider handles refresh tokens."""
     revocation_url: str | None = None
-    """Where tokens are revoked (RFC 7009). Placeholders allowed."""
+    """URL at which tokens are revoked (RFC 7009). Placeholders allowed."""
     revocation: TokenCall | None = None
     """How the provider's revocation differs from RFC 7009."""
     introspection_url: str | None = None
-    """Where tokens are introspected (RFC 7662)."""
+    """URL at which tokens are introspected (RFC 7662)."""
     introspection: TokenCall | None = None
     """How the provider's introspection differs from RFC 7662."""
 
@@ -213,8 +216,8 @@ class Provider(Shape):
     connection_config: Forms = Field(default_factory=dict)
     """Settings of a connection, by name."""
     credentials: Forms = Field(default_factory=dict)
-    """Fields that an end user fills in if the mode has no redirect, by name: the auth mode's own fields and others, such as a
-    signing secret (`${apiSecret}` in templates)."""
+    """Fields that an end user fills in, for modes without a redirect, by name: the auth mode's own fields and others,
+    such as a signing secret (`${apiSecret}` in templates)."""
     assertion_option: Forms = Field(default_factory=dict)
     """TWO_STEP: further fields that an end user fills in for the assertion, by name: `${assertionOption.name}`."""
     webhook_signature: WebhookSignature | None = None
@@ -222,11 +225,11 @@ class Provider(Shape):
     webhook_user_defined_secret: bool | None = None
     """Whether the operator chooses the webhook secret at the provider."""
     evidence: EntryEvidence | None = None
-    """The evidence for the entry's facts, by group of fields. An entry with `alias` inherits each group if it sets none of its
-    fields."""
+    """The evidence for the entry's facts, by group of fields. An entry with `alias` inherits a group if the entry sets
+    none of the group's fields."""
     provenance: Literal["confirmed", "sourced", "unconfirmed", "reviewed"] | None = None
-    """How well addresses and credential placement are confirmed; `evidence`, if present, overrides it. `reviewed` is an older
-    word for `unconfirmed`."""
+    """How well URLs and credential placement are confirmed; `evidence`, if present, overrides it. `reviewed` is an
+    older word for `unconfirmed`."""
     review: str | None = None
     """What a review was based on, in words."""
     sources: list[str] | None = None
@@ -235,8 +238,9 @@ class Provider(Shape):
     """The announced end of this API; `lint`, `check` and the guide warn about it."""
 
     def trust(self) -> str | None:
-        """Return `provenance` as `/providers` shows it."""
-        levels = {} if self.evidence is None else {name: {"level": one.level} for name, one in self.evidence.groups()}
+        """Return `provenance` as ``GET /providers`` shows it; None if it is unknown."""
+        groups = () if self.evidence is None else self.evidence.groups()
+        levels = {name: {"level": group.level} for name, group in groups}
         return provenance_of({"provenance": self.provenance, "evidence": levels})
 
 
@@ -244,7 +248,10 @@ class Provider(Shape):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a catalog file. Loading checks more: templates and names."""
+    """Return the JSON Schema (draft 2020-12) of a catalog file.
+
+    Loading a file checks more, such as templates and names.
+    """
     schema = Provider.model_json_schema()
     fields = schema["properties"]
     fields["auth_mode"]["enum"] = sorted(AUTH_MODES)

@@ -1,15 +1,17 @@
 """The parts of an entry: settings, token requests, signing, API calls, webhooks; and the fixed vocabularies."""
 
+import datetime as dt
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 # ── The base class of all shapes of the catalog.
 
 
 class Shape(BaseModel):
-    """Base class of all shapes. Unknown keys are a fault, since a misspelt key that is silently ignored is hard to find.
+    """Base class of all shapes. Unknown keys are a fault, since a misspelt key that is silently ignored is hard to
+    find.
 
     The docstring under a field is its description in the JSON Schema, which editors show.
     """
@@ -23,6 +25,18 @@ def _number_as_text(value: Any) -> Any:
 
 # A status or a status range: YAML reads 429 as a number, 5xx as text.
 Status = Annotated[str, BeforeValidator(_number_as_text)]
+
+
+def _is_date(text: str) -> str:
+    try:
+        dt.date.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be a date such as 2026-08-31") from None
+    return text
+
+
+# A day of the calendar, as ``2026-08-31``.
+Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_is_date)]
 
 
 # ── The fixed vocabularies of the catalog: categories, and aliases of script names. Auth modes: `auth_modes`.
@@ -51,12 +65,12 @@ SCRIPT_ALIASES: Final = MappingProxyType(
 
 
 class VisibleWhen(Shape):
-    """Show a field only while another one has a certain value."""
+    """A condition for showing a form field: another field has a certain value."""
 
     field: str
     """Name of the other setting."""
     equals: str
-    """The value of that setting at which this field is shown."""
+    """The value that the other setting must have."""
 
 
 class Setting(Shape):
@@ -75,7 +89,8 @@ class Setting(Shape):
     enum: list[str] | None = None
     """The only values allowed."""
     format: Literal["hostname", "uri", "uuid", "email"] | None = None
-    """Kind of text. Only a `hostname` may add dots to a host; only a `uri` may be a whole address."""
+    """Kind of text. In a URL's host, only a `hostname`, or a value of an `enum`, may have dots; only a `uri` may be the
+    whole base URL."""
     default_value: str | None = None
     """Used if the connection has no value."""
     prefix: str | None = None
@@ -95,7 +110,7 @@ class Setting(Shape):
     any_host: bool = False
     """Whether the value may name any host, as for self-hosted software. The credential is sent to that host."""
     automated: bool = False
-    """Whether the gateway sets the value, so that the end user is not asked."""
+    """Whether the gateway sets the value: the form leaves the setting out."""
     visible_when: VisibleWhen | None = None
     """Show the field only while another setting has a certain value."""
 
@@ -125,24 +140,27 @@ def title_from(name: str) -> str:
 
 
 class AccountForm(Shape):
-    """How to read the account that authorized. An `id_token` or the post-connection script may provide values not set here."""
+    """How to read the account that authorized.
+
+    An ID token or the post-connection script may provide what is missing.
+    """
 
     endpoint: str | None = None
-    """Path below `proxy.base_url`, or a whole address, that returns the account; called once with the new credential. Absent:
-    the token answer holds it."""
+    """Path below `proxy.base_url`, or a whole URL, that returns the account; called once with the new credential.
+    Absent: the token response has the account."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields of that call, templates allowed; they replace those of `proxy.headers`."""
     method: Literal["GET", "POST"] | None = None
-    """The call's method, `GET` if absent."""
+    """The call's method; `GET` if absent."""
     data: dict[str, Any] | None = None
-    """With POST: the call's JSON body, such as a GraphQL query."""
+    """With POST: the call's JSON body, such as a GraphQL query. No templates."""
     id: str | None = None
-    """Dotted path to the account's permanent id. A reconnect with another account is refused. Absent: the subject of an
-    `id_token`."""
+    """Dotted path to the account's permanent id. A reconnect with another account is refused. Absent: the `sub` claim
+    of an ID token."""
     label: list[str] = Field(default_factory=list)
-    """Dotted paths to a name that people know the account by; the first one present is used."""
+    """Dotted paths to a name for people, such as an e-mail address; the first path with a value is used."""
     settings: dict[str, str] = Field(default_factory=dict)
-    """Setting ▸ dotted path to its value in the same answer; stored if the connection has no value yet and the answer has one.
+    """Setting ▸ dotted path to its value in the same response; stored if the connection has no value yet.
     `[name=value]` in a path selects the list item with that member."""
 
 
@@ -153,23 +171,25 @@ class Jwt(Shape):
     """The JSON Web Token (RFC 7519) that the mode signs.
 
     JWT sends it as the access token, TWO_STEP puts it into its token request as `${jwt}` (RFC 7523), APP requests an
-    installation's token with it, and with `token_request_auth_method: private_key_jwt` the client authenticates with it.
+    installation's token with it, and with `token_request_auth_method: private_key_jwt` the client authenticates with
+    it.
     """
 
     header: dict[str, str] = Field(default_factory=dict)
     """Header parameters; `alg` is RS256, PS256, ES256, EdDSA, HS256 or a longer variant. Templates allowed."""
     claims: dict[str, Any] = Field(default_factory=dict)
-    """Claims besides `iat` and `exp`, which the mode sets. Templates allowed; a claim with an unset value is left out."""
+    """Claims besides `iat` and `exp`, which the mode sets. Templates allowed; a claim with an unset value is left
+    out."""
     key: str
     """The signing key, as a template: a private key in PEM or JWK, or the secret of an HMAC."""
     key_encoding: Literal["utf8", "hex", "base64"] | None = None
-    """Encoding of the HMAC secret; `utf8` if absent."""
+    """How an HMAC secret is encoded; `utf8` if absent."""
     lifetime_s: int = Field(default=300, gt=0)
     """Seconds from `iat` to `exp`."""
 
 
 class Signature(Shape):
-    """The token that SIGNATURE builds from user name and password, again when it has expired."""
+    """The token that SIGNATURE builds from user name and password, and builds again when it has expired."""
 
     scheme: Literal["wsse"]
     """`wsse`: a WS-Security UsernameToken."""
@@ -195,7 +215,7 @@ ClientAuth = Literal["basic", "body", "private_key_jwt", "custom", "none"]
 
 
 class TokenResponse(Shape):
-    """Where the token answer has its values, if not where RFC 6749 §5.1 puts them."""
+    """Where the token response has its values, if not where RFC 6749 §5.1 puts them."""
 
     token_path: str | None = None
     """Dotted path to the token; `access_token` if absent."""
@@ -208,14 +228,14 @@ class TokenResponse(Shape):
 
 
 class Step(Shape):
-    """A further request after the token request, which is step 1. Later steps use its answer as `${stepN.…}`."""
+    """A further request after the token request, which is step 1. Later steps use its response as `${stepN.…}`."""
 
     url: str
-    """The request's address. Placeholders allowed, those of earlier steps too."""
+    """The request's URL. Placeholders allowed, also for responses of earlier steps."""
     method: Literal["GET", "POST", "PUT"] = "POST"
     """The request's method."""
     params: dict[str, str] = Field(default_factory=dict)
-    """Form or JSON parameters of the request."""
+    """Parameters of the request, encoded as `body_format` says."""
     body: dict[str, Any] | None = None
     """A JSON body that is not a flat list of parameters. Templates allowed in its texts."""
     body_format: Encoding | None = None
@@ -230,7 +250,8 @@ class TokenCall(Shape):
     method: Literal["POST", "DELETE", "GET"] = "POST"
     """The request's method."""
     auth_method: Literal["basic", "body", "private_key_jwt", "custom", "bearer", "none"] | None = None
-    """How the client authenticates: as in token requests if absent; `bearer` sends the access token in `Authorization`."""
+    """How the client authenticates: as in token requests if absent; `bearer` sends the access token in
+    `Authorization`."""
     body_format: Encoding | None = None
     """How parameters are encoded; `form` if absent, as in the standards."""
     headers: dict[str, str] = Field(default_factory=dict)
@@ -238,21 +259,22 @@ class TokenCall(Shape):
     params: dict[str, str] = Field(default_factory=dict)
     """Further parameters."""
     param_renames: dict[str, str] = Field(default_factory=dict)
-    """Standard parameter (`token`, `token_type_hint`, `client_id` …) ▸ the provider's name for it; empty leaves it out."""
+    """Standard parameter (`token`, `token_type_hint`, `client_id` …) ▸ the provider's name for it; an empty name leaves
+    it out."""
     tokens: Literal["access_token", "refresh_token", "both"] | None = None
     """Which tokens to send, one call per token; `both` if absent."""
 
 
 class RefreshPolicy(Shape):
-    """How the provider handles refresh tokens; the limits for unused tokens drive the keep-alive refreshes."""
+    """How the provider handles refresh tokens. The gateway refreshes unused tokens before they expire (keep-alive)."""
 
     rotating: bool | None = None
     """Whether each refresh returns a new refresh token and invalidates the old one."""
     reuse_grace_s: int | None = Field(default=None, gt=0, le=86_400)
-    """Seconds for which the provider still accepts the previous refresh token, in case its answer got lost; the gateway keeps
-    that token equally long."""
+    """Seconds for which the provider still accepts the previous refresh token, in case its response got lost; the
+    gateway keeps that token equally long."""
     requires_scope: str | None = None
-    """The scope that is required for a refresh token."""
+    """The scope without which the provider returns no refresh token."""
     expires_after_days: int | None = Field(default=None, gt=0)
     """Days after which a refresh token expires, even if it is used."""
     expires_after_days_unused: int | None = Field(default=None, gt=0)
@@ -260,46 +282,47 @@ class RefreshPolicy(Shape):
     expires_after_days_owner_inactive: int | None = Field(default=None, gt=0)
     """Days after which a refresh token expires if its owner does not use the provider."""
     access_token_lifetime_s: int | None = Field(default=None, gt=0)
-    """Usual lifetime of access tokens in seconds; for information only, since the token answer decides."""
+    """Usual lifetime of access tokens in seconds; for information only, since the token response decides."""
     method: Literal["POST", "GET"] | None = None
-    """Method of the refresh request, `POST` if absent."""
+    """Method of the refresh request; `POST` if absent."""
     by_access_token: bool | None = None
     """True if the provider has no refresh tokens and exchanges a valid access token for a newer one."""
     from_age_s: int | None = Field(default=None, gt=0)
-    """Minimum age of an access token in seconds before the provider renews it; the gateway does not refresh it earlier."""
+    """Minimum age of an access token in seconds before the provider renews it; the gateway does not refresh it
+    earlier."""
 
 
-# ── How a provider's API is called: base address, additions to every request, paging, retry, verification.
+# ── How a provider's API is called: base URL, additions to every request, pagination, retry, verification.
 
 
 class Paginate(Shape):
     """How the provider paginates long lists."""
 
     type: Literal["cursor", "link", "offset", "graphql"]
-    """`cursor`: the answer has a cursor for the next page; `link`: it has the next address; `offset`: the caller counts;
-    `graphql`: a connection with `pageInfo { endCursor hasNextPage }`, by POST."""
+    """`cursor`: the response has a cursor for the next page; `link`: it has the next page's URL; `offset`: the caller
+    counts; `graphql`: a connection with `pageInfo { endCursor hasNextPage }`, by POST."""
     cursor_path_in_response: str | None = None
-    """Dotted path in the answer to the next page's cursor. `-1` is the last item of an array."""
+    """Dotted path in the response to the next page's cursor. `-1` is the last item of an array."""
     limit_name_in_request: str | None = None
     """Query parameter that carries the page size; with `in_body` a dotted path in the body."""
     cursor_name_in_request: str | None = None
     """Query parameter that carries the cursor; with `in_body` a dotted path in the body; for
     `graphql` `variables.after` if absent."""
     response_path: str | None = None
-    """Dotted path in the answer to the array of records, for `graphql` to the connection. Absent: the answer is
-    the array, or it differs by resource."""
+    """Dotted path in the response to the array of records, for `graphql` to the connection. Absent: the response is
+    the array, or the path differs by resource."""
     has_more_path_in_response: str | None = None
     """Dotted path to the flag that says whether another page follows."""
     link_rel_in_response_header: str | None = None
     """Relation of the next page in the `Link` header (RFC 8288)."""
     link_path_in_response_body: str | None = None
-    """Dotted path in the answer to the next page's address."""
+    """Dotted path in the response to the next page's URL."""
     offset_name_in_request: str | None = None
     """Query parameter that carries the offset; with `in_body` a dotted path in the body."""
     offset_start_value: int | None = None
-    """The first page's offset, 0 if absent."""
+    """The first page's offset; 0 if absent."""
     offset_calculation_method: Literal["per-page", "by-response-size"] | None = None
-    """Whether the offset counts pages or records."""
+    """Whether the offset counts pages (`per-page`) or records (`by-response-size`)."""
     in_body: bool | None = None
     """True if the list is requested by POST, with cursor, offset and limit as members of the JSON body. An
     entry's `applies_to` must then be the path of such lists, since any other POST may change something."""
@@ -310,7 +333,7 @@ class Paginate(Shape):
     """Path of the lists that are paginated this way: `{id}` for any one segment, `…` at the end for
     everything below. Or a description in words."""
     note: str | None = None
-    """What else to know, in words."""
+    """Further remarks, in words."""
 
 
 class Retry(Shape):
@@ -336,33 +359,33 @@ class Verification(Shape):
     method: Literal["GET", "POST", "HEAD", "PUT", "PATCH", "DELETE"] = "GET"
     """The request's method."""
     endpoints: list[str]
-    """Paths below the base address, tried in turn until one answers 2xx."""
+    """Paths below the base URL, tried in turn until one responds with 2xx. Placeholders allowed."""
     base_url_override: str | None = None
-    """Another base address for these calls."""
+    """Another base URL for these calls."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields to add, templates allowed."""
     data: dict[str, Any] | str | None = None
     """Body: an object is sent as JSON, or as a form if `headers` say so; text is sent as it is. Templates allowed."""
     expect: dict[str, str | bool | int | float] | None = None
-    """Required members of a 2xx answer's JSON, for a provider that answers 2xx to a wrong credential too: dotted path ▸ value.
-    `"*"`: any value but null; `"-"`: absent or null. All must match."""
+    """Required members of a 2xx response's JSON, for a provider that responds with 2xx to a wrong credential too:
+    dotted path ▸ value. `"*"`: any value but null; `"-"`: absent or null. All must match."""
 
 
 class Proxy(Shape):
     """Where proxied requests are sent and what the gateway adds to them."""
 
     base_url: str
-    """Address to which the path of `/proxy/…` is appended. Placeholders allowed."""
+    """URL to which the path after `/proxy` is appended. Placeholders allowed."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields. A field with a credential placeholder replaces the caller's; any other field is only a default."""
     query: dict[str, str] = Field(default_factory=dict)
-    """Query parameters, under the same rule."""
+    """Query parameters, with the same rule."""
     body: dict[str, Any] = Field(default_factory=dict)
-    """Members added to the caller's JSON object or form, under the same rule. Templates allowed in texts."""
+    """Members added to the caller's JSON object or form, with the same rule. Templates allowed in texts."""
     decompress: bool | None = None
-    """Whether compressed answers are decompressed for the caller."""
+    """Whether compressed responses are decompressed for the caller."""
     paginate: Paginate | None = None
-    """How long lists are paginated."""
+    """How the provider paginates long lists."""
     paginate_alternatives: list[Paginate] | None = None
     """Other pagination methods that some resources use."""
     retry: Retry | None = None
@@ -370,11 +393,11 @@ class Proxy(Shape):
     verification: Verification | None = None
     """A cheap call that verifies a credential."""
     allowed_origins: list[str] = Field(default_factory=list)
-    """Further origins that a `Base-Url-Override`, or the next page of a list, may name; the credential is sent there too.
-    `https://*.example.com` means all hosts one label below."""
+    """Further origins that a `Base-Url-Override`, or the next page of a list, may name; the credential is sent there
+    too. `https://*.example.com` means all hosts one label below."""
     scope_challenge: Literal["all", "any"] | None = None
-    """Whether a token needs `all` scopes that a 403 with `error="insufficient_scope"` names (RFC 6750), the default, or `any`
-    one of them."""
+    """Which of the scopes that a 403 with `error="insufficient_scope"` names (RFC 6750) a token needs: `all`, the
+    default, or `any` one of them."""
     path_form: str | None = None
     """Example of a path on this provider, for people: `/ex/jira/${connectionConfig.cloudId}/…`."""
 
@@ -383,28 +406,33 @@ class Proxy(Shape):
 
 
 class WebhookKeys(Shape):
-    """The provider's public keys for verifying webhooks. They are fetched under the same egress rules as all requests."""
+    """The provider's public keys for verifying webhooks.
+
+    They are fetched under the same egress rules as all requests.
+    """
 
     url: str | None = None
-    """The key set's address. `${kid}` is the key id in the token, `${name}` one of `secret_fields` (in the host, one label)."""
+    """The key set's URL. `${kid}` is the key id in the token, `${name}` one of `secret_fields` (in the host, one
+    label)."""
     url_header: str | None = None
-    """Header field of the webhook that names the address."""
+    """Header field of the webhook that has the key's URL."""
     url_prefixes: list[str] = Field(default_factory=list)
-    """With `url_header`: allowed beginnings of the address; a name of letters, digits, `-` and `_` must follow."""
+    """With `url_header`: allowed beginnings of the URL; a name of letters, digits, `-` and `_` must follow."""
     method: Literal["GET", "POST"] = "GET"
     """The request's method."""
     body: dict[str, str] | None = None
-    """The request's JSON body, with the same placeholders. The answer is a key set (RFC 7517), one JWK under `key`, or PEM."""
+    """The request's JSON body, with the same placeholders. The response is a key set (RFC 7517), one JWK under `key`,
+    or PEM."""
 
 
 class WebhookSignature(Shape):
     """How the provider signs the webhooks it sends."""
 
     scheme: str
-    """`hmac-sha256`, `hmac-sha1`, `standard-webhooks`, `ed25519`, `ecdsa-p256-sha256`, `rsa-sha256`, `jwt`, `shared-token`,
-    `basic` …"""
+    """`hmac-sha256`, `hmac-sha1`, `standard-webhooks`, `ed25519`, `ecdsa-p256-sha256`, `rsa-sha256`, `jwt`,
+    `shared-token`, `basic` …"""
     header: str | None = None
-    """Header field that carries the signature. Absent only where `body_path` says where a shared token is."""
+    """Header field with the signature. Absent only if `body_path` says where a shared token is."""
     body_path: str | None = None
     """For `shared-token`: dotted path in the JSON body to the token, `*` for every item of a list."""
     algorithm: Literal["HS256", "HS512", "RS256", "ES256", "PS256"] | None = None
@@ -412,15 +440,16 @@ class WebhookSignature(Shape):
     body_digest_claim: str | None = None
     """For `jwt`: claim with the SHA-256 of the body in hex. Absent: the token does not protect the body."""
     address_claim: str | None = None
-    """For `jwt`: claim that, if present, must equal the address of the webhook."""
+    """For `jwt`: claim that, if present, must equal the webhook URL."""
     secret_claim: str | None = None
     """For `jwt`: claim that must equal the integration's `webhook_secret`, such as the sending account."""
     claims: dict[str, str] = Field(default_factory=dict)
     """For `jwt`: claims that must have these values."""
     keys: WebhookKeys | None = None
-    """Where the provider publishes its public keys. Absent: the secret is the key."""
+    """Where the provider publishes its public keys. Absent: the integration's `webhook_secret` is the key."""
     secret_fields: list[str] = Field(default_factory=list)
-    """For `keys`: names of the parts of the integration's `webhook_secret`, separated by colons: `[client_id, secret]`."""
+    """For `keys`: names of the parts of the integration's `webhook_secret`, separated by colons: `[client_id,
+    secret]`."""
     encoding: Literal["hex", "base64"] | None = None
     """Encoding of the signature."""
     prefix: str | None = None
@@ -428,21 +457,22 @@ class WebhookSignature(Shape):
     signed_payload: str | None = None
     """What is signed: `raw body`, or a form such as `v0:{x-slack-request-timestamp}:{raw body}`."""
     timestamp_header: str | None = None
-    """Header field that carries the timestamp."""
+    """Header field with the timestamp."""
     tolerance_s: int | None = None
-    """Maximum age of a message in seconds."""
+    """Maximum age of a message in seconds; 300 if absent."""
     key: str | None = None
-    """The secret that signs: `client secret`, `auth token`. Absent: a secret created for the webhook."""
+    """The secret with which the provider signs: `client secret`, `auth token`. Absent: a secret created for the
+    webhook."""
     key_suffix: str | None = None
     """Text that the provider appends to the client secret before it signs, for example `&`."""
     bodies_repeat: bool | None = None
-    """Whether two events may have the same body, so that a repeated message is not treated as a replay."""
+    """Whether two events may have the same body, so that a repeated body is not treated as a replay."""
     challenge: str | None = None
-    """How the provider verifies the address before it sends, for example `hub.challenge echoed`."""
+    """How the provider verifies the webhook URL before it sends webhooks, for example `hub.challenge echoed`."""
     handshake_header: str | None = None
-    """Header field that carries the secret in the first request and is echoed."""
+    """Header field that has the secret in the first request and is echoed."""
     note: str | None = None
-    """What else to know, in words."""
+    """Further remarks, in words."""
 
 
 # ── How an operator registers an app at the provider.
@@ -451,11 +481,11 @@ class WebhookSignature(Shape):
 class Setup(Shape):
     """The steps in the provider's developer console.
 
-    The guide page shows them with the callback address of this gateway.
+    The guide page shows them with the callback URL of this gateway.
     """
 
     console: str
-    """Address of the console."""
+    """URL of the console."""
     app_type: str | None = None
     """Which kind of app to register, as the console calls it."""
     steps: list[str] = Field(min_length=1)
@@ -464,7 +494,7 @@ class Setup(Shape):
     """Scopes that are enough for a first call."""
     blocks_production: list[str] = Field(default_factory=list)
     """What must be done before people other than the app's owner can connect."""
-    date: str = Field(pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    date: Date
     """When the steps were written down. Consoles change."""
     sources: list[str] = Field(default_factory=list)
     """Pages with these steps. Absent: general knowledge, without a source."""
@@ -476,12 +506,12 @@ class Setup(Shape):
 class Sunset(Shape):
     """The announced shutdown of the API that the entry describes."""
 
-    date: str | None = Field(default=None, pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    date: Date | None = None
     """The last day, as `2026-08-31`. Absent: already ended or closed to new apps, and no source names the day."""
     what: str
     """What ends, in words."""
     source: str
-    """Source of the announcement: an address, or words."""
+    """Source of the announcement: a URL, or words."""
     replaced_by: list[str] = Field(default_factory=list)
     """Entries that replace it."""
 

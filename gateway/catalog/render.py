@@ -1,12 +1,12 @@
-"""Fills in templates: `render_text` for headers, query and parameters, `render_url` for addresses.
+"""Fills in templates: `render_text` for headers, query and parameters, `render_url` for URLs.
 
-The allowed values in an address depend on their position in the URL:
+In a URL, the allowed values depend on their position:
 
 host     one DNS label, converted to lower case; several labels only for a setting with `format: hostname` or an `enum`
 port     1 to 65535
 path     one percent-encoded segment, or part of one; never ``.`` or ``..``
 query    percent-encoded
-whole    a template may begin with a setting of `format: uri`, which is then the base address
+whole    a template may begin with a setting of `format: uri`, which is then the whole base URL
 """
 
 import re
@@ -94,27 +94,27 @@ class Unresolved(LookupError):
 def render_url(
     template: str, config: Mapping[str, Any], settings: Mapping[str, Setting], values: Mapping[str, str] = NO_VALUES
 ) -> str:
-    """Return the address of `template` for a connection.
+    """Return the URL that `template` makes for a connection.
 
-    `config`: the connection's settings by bare name (``subdomain``); `settings`: their rules. An unset or empty setting gets
-    its `default_value`. `values`: other values, such as ``apiKey`` and ``metadata.team``.
+    `config`: the connection's settings by bare name (``subdomain``); `settings`: their rules. An unset or empty setting
+    gets its `default_value`. `values`: other values, such as ``apiKey`` and ``metadata.team``.
 
-    Raises Unresolved with the names of all missing values, BadValue for a value that is not allowed in its position, and
-    TemplateError.
+    Raises Unresolved with the names of all missing values, BadValue for a value that is not allowed in its position,
+    and TemplateError for an invalid template.
     """
-    address = parse_address(template)
+    url = parse_address(template)
     known = _Known(flat_values(config), settings, values)
     known.require(parse(template).names())
-    if address.whole is not None:
-        base = _whole(address.whole, known)
+    if url.whole is not None:
+        base = _whole(url.whole, known)
     else:
-        port = "" if address.port is None else f":{_port(address.port, known)}"
-        base = f"{address.scheme}://{_host(address.host, known)}{port}"
-    return base + _path(address.path, known) + _query(address.query, known)
+        port = "" if url.port is None else f":{_port(url.port, known)}"
+        base = f"{url.scheme}://{_host(url.host, known)}{port}"
+    return base + _path(url.path, known) + _query(url.query, known)
 
 
 class _Known:
-    """The available values, each with the rules of its setting."""
+    """The values for a URL template, and the rules of their settings."""
 
     def __init__(self, config: Mapping[str, str], settings: Mapping[str, Setting], values: Mapping[str, str]) -> None:
         self._config = config
@@ -136,12 +136,15 @@ class _Known:
         return value
 
     def folded(self, name: str) -> str:
-        """Return the value in lower case, for use in a host; the setting's rules may match either case. Raises BadValue."""
+        """Return the value in lower case, for use in a host; the setting's rules may match either case.
+
+        Raises BadValue.
+        """
         value = self._find(name) or ""
         if wrong := not_ascii(value):
             setting = self.setting(name)
             is_typed = name.startswith("connectionConfig.") and not (setting is not None and setting.secret)
-            raise BadValue(_bare(name), wrong if is_typed else "must have ASCII letters, digits and hyphens alone")
+            raise BadValue(_bare(name), wrong if is_typed else "must have only ASCII letters, digits and hyphens")
         try:
             self._check(name, value.lower())
         except BadValue:
@@ -171,17 +174,17 @@ def _whole(piece: Name, known: _Known) -> str:
     setting = known.setting(piece.name)
     value = known.value(piece.name)
     if setting is None or setting.format != "uri":
-        raise BadValue(_bare(piece.name), "can be the whole address only if the entry gives it `format: uri`")
+        raise BadValue(_bare(piece.name), "can be the whole base URL only if the entry gives it `format: uri`")
     try:
-        address = parse_address(value) if "${" not in value else None
+        url = parse_address(value) if "${" not in value else None
     except TemplateError as wrong:
         raise BadValue(_bare(piece.name), str(wrong)) from None
-    if address is None or address.query:
-        raise BadValue(_bare(piece.name), "must be a base address without a query, such as https://api.example.com")
+    if url is None or url.query:
+        raise BadValue(_bare(piece.name), "must be a base URL without a query, such as https://api.example.com")
     scheme, _, rest = value.partition("://")
     authority, slash, path = rest.partition("/")
     if has_dot_segment(path):
-        raise BadValue(_bare(piece.name), "holds a '.' or '..' segment")
+        raise BadValue(_bare(piece.name), "has a '.' or '..' segment")
     return f"{scheme.lower()}://{authority.lower()}{slash}{path}".rstrip("/")
 
 
@@ -222,7 +225,7 @@ def _path(pieces: tuple[Piece, ...], known: _Known) -> str:
             continue
         value = known.value(piece.name)
         if has_dot_segment(value):
-            raise BadValue(_bare(piece.name), "holds a '.' or '..' segment")
+            raise BadValue(_bare(piece.name), "has a '.' or '..' segment")
         path += _encoded(piece.name, value)
         if has_dot_segment(path):
             raise BadValue(_bare(piece.name), "makes a '.' or '..' segment")
@@ -237,7 +240,7 @@ def _query(pieces: tuple[Piece, ...], known: _Known) -> str:
 
 def _encoded(name: str, value: str) -> str:
     if any(c < " " or c == "\x7f" for c in value):
-        raise BadValue(_bare(name), "holds a control character")
+        raise BadValue(_bare(name), "contains a control character")
     try:
         return quote(value, safe="")
     except UnicodeEncodeError:
@@ -265,13 +268,13 @@ class Moment:
 def render_text(template: str, values: Mapping[str, str], *, moment: Moment | None = None, breaks: bool = False) -> str:
     """Return `template` with `values` filled in.
 
-    `values` uses the names of templates: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``. The bare name of a
-    credential also stands for ``credentials.name``, and ``accessToken`` for ``access_token``. An empty value counts as present.
-    Pass the same `moment` for all templates of one request.
+    `values` uses the names of templates: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``. The bare
+    name of a credential also stands for ``credentials.name``, and ``accessToken`` for ``access_token``. An empty value
+    counts as present. Pass the same `moment` for all templates of one request.
 
-    Raises Unresolved with the names of all missing values; BadValue if the result has a control character, such as CR, LF or
-    NUL, or a function does not accept a value; TemplateError. `breaks` allows control characters: a PEM key has several lines,
-    and a body is not a header.
+    Raises Unresolved with the names of all missing values; BadValue if the result has a control character, such as CR,
+    LF or NUL, or a function does not accept a value; TemplateError. `breaks` allows control characters: a PEM key has
+    several lines, and a body is not a header.
     """
     parsed = parse(template)
     missing = [name for name in dict.fromkeys(parsed.names()) if find(values, name) is None]
@@ -282,12 +285,12 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
     except BadArgument as wrong:
         raise BadValue(next(parsed.names(), "the template itself"), str(wrong)) from None
     if not breaks and _FORBIDDEN.search(rendered):
-        raise BadValue(_culprit(parsed, values), "holds a line break or another control character")
+        raise BadValue(_name_with_control(parsed, values), "contains a line break or another control character")
     return rendered
 
 
 def differs_each_time(template: str) -> bool:
-    """Return whether `template` has ``${now}`` or ``${random}``; its text is then valid for one request only."""
+    """Return whether `template` has ``${now}`` or ``${random}``: the rendered text is then valid for one request only."""
     return _is_momentary(parse(template))
 
 
@@ -315,7 +318,7 @@ def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
             case Name(name):
                 filled.append(find(values, name) or "")
             case Now():
-                filled.append(write(part.moved(moment.at), part.format))
+                filled.append(write(part.shifted(moment.at), part.format))
             case Random():
                 filled.append(moment.random)
             case FunctionCall(function, arguments):
@@ -323,6 +326,7 @@ def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
     return "".join(filled)
 
 
-def _culprit(template: Template, values: Mapping[str, str]) -> str:
+def _name_with_control(template: Template, values: Mapping[str, str]) -> str:
+    """Return the name of the first value with a control character."""
     names = (name for name in template.names() if _FORBIDDEN.search(find(values, name) or ""))
     return next(names, "the template itself")

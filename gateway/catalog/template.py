@@ -64,6 +64,7 @@ def _fingerprint(pem: str) -> str:
     `pem` is the private or the public key. Snowflake identifies keys this way.
     """
     # Lazy import: it takes longer than the rest of this package, and few entries need it.
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
     if "PRIVATE KEY" in pem:
@@ -71,7 +72,7 @@ def _fingerprint(pem: str) -> str:
     else:
         try:
             public = load_pem_public_key(pem.encode())
-        except ValueError:
+        except (ValueError, UnsupportedAlgorithm):
             raise BadArgument("must be a key in PEM") from None
     digest = hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
     return f"SHA256:{base64.b64encode(digest).decode()}"
@@ -123,10 +124,11 @@ MONTHS: Final = (
 # Units of ${now+7:days}, in seconds. Months and years are left out: their length depends on the date.
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 UNITS: Final = _SECONDS | {f"{unit}s": seconds for unit, seconds in _SECONDS.items()}
+LONGEST_SHIFT_S: Final = 100 * 365 * 86400  # a `datetime` ends with the year 9999
 
 _TOKEN = re.compile(r"\[([^\]]*)\]|YYYY|YY|M{1,4}|D{1,2}|d{1,4}|H{1,2}|h{1,2}|a|A|m{1,2}|s{1,2}|SSS|ZZ|Z|X|x")
 
-# English names in every locale, since a provider parses them.
+# The names are English in every locale, since a provider parses them.
 _WRITE: Final[dict[str, Callable[[datetime], str]]] = {
     "YYYY": lambda at: f"{at.year:04}",
     "YY": lambda at: f"{at.year % 100:02}",
@@ -159,7 +161,10 @@ _WRITE: Final[dict[str, Callable[[datetime], str]]] = {
 
 
 def write(at: datetime, format_: str | None) -> str:
-    """Return the aware time `at` in UTC, formatted by `format_`; ``[text]`` is literal. None: ISO 8601 with milliseconds."""
+    """Return the aware time `at` in UTC, formatted by `format_`; ``[text]`` is literal.
+
+    None: ISO 8601 with milliseconds.
+    """
     at = at.astimezone(UTC)
     if format_ is None:
         return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"
@@ -199,7 +204,7 @@ class Now:
     shift_s: int = 0
     format: str | None = None
 
-    def moved(self, at: datetime) -> datetime:
+    def shifted(self, at: datetime) -> datetime:
         """Return the time for this placeholder in a request made at `at`."""
         return at + timedelta(seconds=self.shift_s)
 
@@ -245,14 +250,18 @@ def parse(text: str) -> Template:
 
 
 def placeholders(template: str) -> frozenset[str]:
-    """Return the names of the values that `template` needs, for example ``connectionConfig.cloudId``. Raises TemplateError."""
+    """Return the names of the values that `template` needs, such as ``connectionConfig.cloudId``.
+
+    Raises TemplateError.
+    """
     return frozenset(parse(template).names())
 
 
 def _parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[Part, ...], int]:
-    """Parse from `at` to the end or, inside `call`, to its closing ``)}``; return the parts and the position after them."""
+    """Parse from `at` to the end or, inside `call`, to its closing ``)}``; return the parts and the position after
+    them."""
     if depth > DEEPEST:
-        raise TemplateError(f"functions are nested deeper than {DEEPEST}")
+        raise TemplateError(f"functions are nested more than {DEEPEST} levels deep")
     parts: list[Part] = []
     start = at
     while at < len(text):
@@ -295,7 +304,10 @@ def _value(inside: str) -> Part:
         unit = str(moment["unit"] or "second")
         if unit not in UNITS:
             raise TemplateError(f"'${{{inside}}}': {unit!r} is not a unit; there are {', '.join(UNITS)}")
-        return Now(int(moment["shift"] or 0) * UNITS[unit], moment["format"])
+        shift_s = int(moment["shift"] or 0) * UNITS[unit]
+        if abs(shift_s) > LONGEST_SHIFT_S:
+            raise TemplateError(f"'${{{inside}}}' shifts the time by more than 100 years")
+        return Now(shift_s, moment["format"])
     if not _NAME.fullmatch(inside):
         raise TemplateError(f"'${{{inside}}}' is not a placeholder; write a name such as ${{connectionConfig.site}}")
     namespace, dot, _ = inside.partition(".")

@@ -1,4 +1,7 @@
-"""Finds the templates of an entry and the names of its settings. Places are paths in the file, for messages with a line."""
+"""Finds the templates of an entry and the names of its settings.
+
+Places are paths in the file, for messages with a line.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -17,7 +20,7 @@ _PARAMETERS: Final = (
 
 
 def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Yield every address template of an entry with its place."""
+    """Yield every URL template of an entry with its place."""
     for key in ADDRESSES:
         if (template := getattr(provider, key)) is not None:
             yield (key,), template
@@ -37,23 +40,24 @@ def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
 
 
 def texts(provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Yield every other template of an entry with its place."""
+    """Yield the templates of parameters, header fields, bodies and JWTs of an entry, each with its place."""
     proxy = provider.proxy
-    held: list[tuple[Place, Any]] = [((key,), getattr(provider, key)) for key in _PARAMETERS]
-    held += [(("token_body",), provider.token_body), (("jwt",), provider.jwt and _templates_of_jwt(provider))]
+    values: list[tuple[Place, Any]] = [((key,), getattr(provider, key)) for key in _PARAMETERS]
+    values += [(("token_body",), provider.token_body), (("jwt",), provider.jwt and _templates_of_jwt(provider))]
     for key in ("revocation", "introspection"):
         if (call := getattr(provider, key)) is not None:
-            held += [((key, "headers"), call.headers), ((key, "params"), call.params)]
+            values += [((key, "headers"), call.headers), ((key, "params"), call.params)]
     for index, step in enumerate(provider.additional_steps or ()):
-        held += [(("additional_steps", index, part), getattr(step, part)) for part in ("params", "headers", "body")]
+        values += [(("additional_steps", index, part), getattr(step, part)) for part in ("params", "headers", "body")]
     if provider.request_signing is not None:
-        held += [(("request_signing", part), getattr(provider.request_signing, part)) for part in ("region", "service")]
-    held += [(("proxy", part), getattr(proxy, part)) for part in ("headers", "query", "body", "path_form")]
+        signing = provider.request_signing
+        values += [(("request_signing", part), getattr(signing, part)) for part in ("region", "service")]
+    values += [(("proxy", part), getattr(proxy, part)) for part in ("headers", "query", "body", "path_form")]
     if proxy.verification is not None:
-        held += [(("proxy", "verification", part), getattr(proxy.verification, part)) for part in ("headers", "data")]
+        values += [(("proxy", "verification", part), getattr(proxy.verification, part)) for part in ("headers", "data")]
     if provider.account is not None:
-        held.append((("account", "headers"), provider.account.headers))
-    for place, value in held:
+        values.append((("account", "headers"), provider.account.headers))
+    for place, value in values:
         yield from _texts_in(place, value)
 
 
@@ -75,8 +79,8 @@ def header_maps(provider: Provider) -> Iterator[tuple[Place, Mapping[str, str]]]
 def known_settings(provider: Provider) -> frozenset[str]:
     """Return the names of all settings that a connection can have: declared, or read while it is created."""
     captured = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
-    asked = provider.account.settings if provider.account is not None else ()
-    return frozenset((*provider.connection_config, *(provider.connection_configuration or ()), *captured, *asked))
+    of_account = provider.account.settings if provider.account is not None else ()
+    return frozenset((*provider.connection_config, *(provider.connection_configuration or ()), *captured, *of_account))
 
 
 def _templates_of_jwt(provider: Provider) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 from gateway.authority import not_ascii
 from gateway.catalog.provider_parts import Setting
 
-LONGEST: Final = 255  # also limits the text that a pattern is matched against
+LONGEST: Final = 255  # characters; also limits the text that a pattern is matched against
 LONGEST_SECRET: Final = 8192
 _OF_HOSTS: Final = frozenset({"hostname", "uri"})
+_FORMATS: Final = {"hostname": "a host name", "uri": "a URL", "uuid": "a UUID", "email": "an e-mail address"}
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
@@ -22,7 +23,10 @@ _INTEGER = re.compile(r"\s*[+-]?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
 
 
 class BadValue(ValueError):
-    """A value is not allowed. `name`: the setting's name; `why`: what is wrong or expected, never the value itself."""
+    """A value is not allowed.
+
+    `name`: the setting's name. `why`: what is wrong or expected; it never contains the value.
+    """
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -39,15 +43,15 @@ def check_value(name: str, value: str, setting: Setting) -> None:
     if len(value) > limit:
         raise BadValue(name, f"is longer than {limit} characters")
     if _CONTROL.search(value):
-        raise BadValue(name, "holds a control character")
+        raise BadValue(name, "contains a control character")
     if setting.format in _OF_HOSTS and not setting.secret and (wrong := not_ascii(value)):
         raise BadValue(name, wrong)
     if setting.enum is not None and value not in setting.enum:
         raise BadValue(name, f"must be one of {', '.join(setting.enum)}")
     if setting.pattern is not None and not compiled(setting.pattern).fullmatch(value):
-        raise BadValue(name, f"must fit the pattern {setting.pattern}" + _such_as(setting))
+        raise BadValue(name, f"must match the pattern {setting.pattern}" + _such_as(setting))
     if setting.format is not None and not _has_format(value, setting.format):
-        raise BadValue(name, f"must be a {setting.format}" + _such_as(setting))
+        raise BadValue(name, f"must be {_FORMATS[setting.format]}" + _such_as(setting))
 
 
 @lru_cache(maxsize=4096)
@@ -62,7 +66,7 @@ def is_label(text: str) -> bool:
 
 
 def is_hostname(text: str) -> bool:
-    """Return whether `text` is DNS labels in lower case, or an IPv4 address of four decimal numbers.
+    """Return whether `text` consists of DNS labels in lower case, or is an IPv4 address of four decimal numbers.
 
     Other spellings of an address (``127.1``, ``0x7f000001``, ``2130706433``) are refused, since parsers differ on them.
     """
@@ -98,11 +102,12 @@ def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -
     return {f"connectionConfig.{name}": text for name, text in found.items()}
 
 
-def flat_values(held: Mapping[str, Any]) -> dict[str, str]:
-    """Return text and numbers of `held` by dotted path; of ``{"a.b": …}`` and ``{"a": {"b": …}}``, the latter wins."""
+def flat_values(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts and numbers of `values` by dotted path; of ``{"a.b": …}`` and ``{"a": {"b": …}}``, the latter
+    wins."""
     flat: dict[str, str] = {}
     nested: dict[str, str] = {}
-    for name, value in held.items():
+    for name, value in values.items():
         match value:
             case str():
                 flat[name] = value

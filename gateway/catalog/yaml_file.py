@@ -1,6 +1,6 @@
 """Reads a catalog file into plain values with their line numbers, and defines the faults of catalog files.
 
-``no`` and ``2024-01-31`` stay text (only true, false, null and numbers are converted); merge keys are not supported.
+``no`` and ``2024-01-31`` stay text: only true, false, null and numbers are converted. Merge keys are not supported.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,15 @@ from gateway.documents.read_document import Dialect, Document, decoded, read_doc
 if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
 
-# ── Faults of catalog files, reported together, each as ``file:line: what, and what to do``.
+# ── Faults of catalog files. They are reported together, each as ``file:line: what is wrong, and what to do``.
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogFault(config_faults.Fault):
-    """A fault at `where`: ``file:line`` or a folder. A ``fault`` stops loading; a ``warning`` is only reported by `lint`."""
+    """A fault at `where`: ``file:line`` or a folder.
+
+    `level`: a ``fault`` fails the loading; a ``warning`` is only reported by `lint`.
+    """
 
     level: Literal["fault", "warning"] = "fault"
 
@@ -32,7 +35,7 @@ class CatalogFault(config_faults.Fault):
 
 
 class CatalogFaults(config_faults.Faults):
-    """The catalog has faults: all are in `faults`; `catalog` holds the entries without faults."""
+    """The catalog has faults: all are in `faults`; `catalog` has the entries without faults."""
 
     faults: tuple[CatalogFault, ...]
 
@@ -68,7 +71,7 @@ class CatalogDocument:
 
 
 def read(path: Path, *, largest_bytes: int = LARGEST_BYTES, most_values: int = MOST_VALUES) -> CatalogDocument:
-    """Read the YAML file at `path`. The default limits fit one catalog entry.
+    """Read the YAML file at `path`. The default limits are those of one catalog entry.
 
     Raises UnreadableFile if the file is missing, not UTF-8, not YAML, too large or empty.
     """
@@ -82,7 +85,7 @@ def read(path: Path, *, largest_bytes: int = LARGEST_BYTES, most_values: int = M
             CatalogFault(f"{shown}:1", f"is larger than {largest_bytes // 1024} KiB, too large for one entry")
         )
     try:
-        # ``no`` may mean Norway in an entry. The importer of another gateway's file expands ``<<`` itself.
+        # ``no`` may mean Norway in an entry. `authoring.conversion` expands ``<<`` itself.
         document = read_document(decoded(raw), Dialect(most_values, yes_is_true=False, merges=False))
     except UnreadableText as wrong:
         raise UnreadableFile(CatalogFault(f"{shown}:{wrong.line}", wrong.message)) from None

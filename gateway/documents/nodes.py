@@ -2,8 +2,9 @@
 
 YAML is read from PyYAML's events, so that lines, repeated keys and aliases stay visible.
 
-Plain scalars have the value that YAML 1.2 gives them. ``0123`` and ``12:30``, which YAML 1.1 reads as octal and as base 60, stay
-text: they may be keys and times. ``yes`` and ``off`` are booleans as in YAML 1.1, since people write them.
+Plain scalars have their value in YAML 1.2: ``0123`` and ``12:30``, which YAML 1.1 reads as octal and as base 60, stay
+text, since they may be keys and times. Exceptions: ``yes`` and ``off`` are booleans as in YAML 1.1, since people write
+them, and ``0x10`` is text.
 """
 
 import json
@@ -31,6 +32,8 @@ class Scalar:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
+    """A list. `line`: where it begins, from 1."""
+
     line: int
     items: list["Node"] = field(default_factory=list)
 
@@ -47,7 +50,10 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 class UnreadableText(Exception):
-    """The text is neither YAML nor JSON, or exceeds a limit for such files. `line` counts from 1."""
+    """The text is neither YAML nor JSON, has YAML that is not allowed here, or exceeds a limit.
+
+    `line` counts from 1.
+    """
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -79,7 +85,7 @@ def read_yaml(text: str) -> Node | None:
         raise UnreadableText(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        last = max(1, len(text.splitlines()))  # at the end of the file, the parser is one line past the last
+        last = max(1, len(text.splitlines()))  # at the end of the file, the parser's mark is after the last line
         raise UnreadableText(min(mark.line + 1, last) if mark else 1, explained(error, text)) from None
 
 
@@ -95,7 +101,7 @@ def meaning(text: str) -> Value:
 
 
 def explained(error: yaml.MarkedYAMLError, text: str) -> str:
-    """Return PyYAML's message without its quotes from the file, since a quote could be part of a secret."""
+    """Return PyYAML's message, without its quotations of the file: they could be part of a secret."""
     if _is_reference(error.problem_mark, text):
         return 'not YAML: quote ${…} inside [ ] and { }, as in ["${NAME}"]'
     problem = re.sub(r" ?'[^'\s]*\w[^'\s]*'", "", error.problem or "not YAML")
@@ -125,10 +131,10 @@ class _Composer:
     def compose(self, text: str) -> Node | None:
         for event in yaml.parse(text, Loader=Loader):
             mark = event.start_mark
-            self._take(event, mark.line + 1 if mark else 1)
+            self._handle(event, mark.line + 1 if mark else 1)
         return self._root
 
-    def _take(self, event: yaml.Event, line: int) -> None:
+    def _handle(self, event: yaml.Event, line: int) -> None:
         match event:
             case yaml.DocumentStartEvent():
                 self._documents += 1
@@ -146,7 +152,7 @@ class _Composer:
                 self._open.pop()
                 self._keys.pop()
             case _:
-                pass  # stream and document ends carry nothing
+                pass  # starts and ends of streams and documents
 
     def _begin(self, event: yaml.CollectionStartEvent, node: Sequence | Mapping) -> None:
         kind = "seq" if isinstance(node, Sequence) else "map"
@@ -177,7 +183,7 @@ class _Composer:
         node = self._anchors.get(event.anchor or "")
         if node is None:
             raise UnreadableText(line, "an alias to an undefined anchor; quote a value that begins with *")
-        if any(node is around for around in self._open):
+        if any(node is parent for parent in self._open):
             raise UnreadableText(line, "an alias to a value that contains the alias")
         return node
 
@@ -206,7 +212,10 @@ _WORD: Final = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1
 
 
 def read_json(text: str) -> Node | None:
-    """Return the node that `text` describes; None if `text` is not JSON. The caller then tries YAML."""
+    """Return the node that `text` describes; None if `text` is not JSON or nested too deep.
+
+    The caller then tries YAML.
+    """
     try:
         reader = _Reader(text)
         node = reader.value(0)
@@ -258,7 +267,7 @@ class _Reader:
             yield Scalar(line, name, name), self.value(depth + 1)
 
     def _items(self, end: str, depth: int) -> Iterator[None]:
-        """Yield once before each item; afterwards, move past the closing `end`."""
+        """Yield before each item; at the end, move past the closing `end`."""
         if depth >= MAX_DEPTH:
             raise _NotJson
         self.at += 1

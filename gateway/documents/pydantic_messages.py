@@ -1,4 +1,4 @@
-"""Turns a pydantic error into our message: the rest of a sentence that begins with the place of the value.
+"""Turns a pydantic error into our message: the end of a sentence that begins with the place of the value.
 
 A message never repeats the value, which may be a secret.
 """

@@ -18,8 +18,9 @@ Place: TypeAlias = tuple[str, ...]  # keys, and list indices as text
 class Dialect:
     """How one kind of file is read.
 
-    `most_values`: maximum number of values; an aliased value counts each time it is used. `yes_is_true`: ``yes``, ``no``, ``on``
-    and ``off`` are booleans, as in YAML 1.1, and not text. `merges`: ``<<`` merges other mappings, and is not a key.
+    `most_values`: maximum number of values; an aliased value counts each time it is used. `yes_is_true`: ``yes``,
+    ``no``, ``on`` and ``off`` are booleans as in YAML 1.1, else text. `merges`: ``<<`` merges other mappings, else it
+    is an ordinary key.
     """
 
     most_values: int
@@ -38,14 +39,18 @@ class TextFault:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text's values: `tree`, None if the text is empty; and `lines`, the line of each place (in a mapping: of its key)."""
+    """The values of a text.
+
+    `tree`: the values; None if the text is empty. `lines`: the line of each place (in a mapping, the line of its key),
+    from 1.
+    """
 
     tree: Any = field(repr=False)
     lines: AnyMapping[Place, int] = field(repr=False, default_factory=dict)
     faults: tuple[TextFault, ...] = ()
 
     def line(self, place: Place) -> int:
-        """Return the line of `place`, or of the innermost place around it that exists in the file."""
+        """Return the line of `place`, or of its nearest parent in the file."""
         while place not in self.lines and place:
             place = place[:-1]
         return self.lines.get(place, 1)
@@ -66,7 +71,11 @@ def decoded(content: bytes) -> str:
 
 
 def read_document(text: str, dialect: Dialect) -> Document:
-    """Read `text`, YAML or JSON. Raises UnreadableText if `text` is neither, or exceeds the limits on depth and values."""
+    """Read `text`, YAML or JSON; faults that do not prevent reading are in `Document.faults`.
+
+    Raises UnreadableText if `text` is neither, has tags or several documents, or exceeds the limits on depth and
+    values.
+    """
     root = (nodes.read_json(text) if text.lstrip()[:1] == "{" else None) or nodes.read_yaml(text)
     if root is None:
         return Document(None)
@@ -116,7 +125,10 @@ class _Walk:
         return values
 
     def _entries(self, node: Mapping, place: Place, merging: tuple[Mapping, ...]) -> Iterator[tuple[Scalar, Node]]:
-        """Yield own entries, then merged ones (``<<``); the caller keeps the first of a name. Repeated own keys are faults."""
+        """Yield own entries, then merged ones (``<<``); the caller keeps the first of a name.
+
+        Repeated own keys are faults.
+        """
         seen: dict[str, int] = {}
         bases: list[Node] = []
         for key, inner in node.entries:
@@ -135,7 +147,7 @@ class _Walk:
         for base in bases:
             self._count(base)
             if not isinstance(base, Mapping) or base in merging:
-                message = "'<<' takes an alias of a mapping, or a list of such"
+                message = "'<<' must be an alias of a mapping, or a list of such aliases"
                 self.faults.append(TextFault(place, message, base.line))
                 continue
             yield from self._entries(base, place, (*merging, node))
@@ -159,7 +171,10 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def dotted(place: AnySequence[str | int]) -> str:
-    """Return a place such as ``environments.dev.secret_keys[0]`` for messages; other keys than words are quoted and cut."""
+    """Return a place such as ``environments.dev.secret_keys[0]`` for messages.
+
+    Keys with other characters than letters, digits, ``_`` and ``-`` are quoted, and cut to 64 characters.
+    """
     text = ""
     for step in map(str, place):
         if step.isdigit() and text:

@@ -1,4 +1,4 @@
-"""The status of each error code, and the codes that any route may answer with."""
+"""The status of each error code, and the codes that any route may return."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.errors import Code
 
-# In Nango's shape for webhooks: ``{"error": "Invalid webhook signature"}``.
+# Returned in Nango's format for webhooks: ``{"error": "Invalid webhook signature"}``.
 WEBHOOK_SIGNATURE: Final[tuple[Code, ...]] = ("invalid_webhook_signature",)
 
 SESSION_REFUSED: Final[tuple[Code, ...]] = (

@@ -13,7 +13,7 @@ from gateway.openapi.operations import OPERATIONS, Endpoint, Param
 from gateway.openapi.response_examples import example
 from gateway.text import counted
 
-# ── A call of our API to copy: as curl, Python and Node, each with standard tools only.
+# ── Calls to copy: for curl, Python and Node, with the standard library only.
 
 SHOWN = {
     "{provider}": "jira",
@@ -32,17 +32,16 @@ SHOWN = {
 def samples(operation: Endpoint, public_url: str) -> list[tuple[str, str]]:
     """Return title and text of each sample."""
     method = "GET" if operation.method == "*" else operation.method
-    address = public_url + operation.path
+    url = public_url + operation.path
     for name, text in SHOWN.items():
-        address = address.replace(name, text)
-    wanted = [f"{one.name}=jira" for one in operation.query if one.required]
+        url = url.replace(name, text)
+    query = [f"{param.name}=jira" for param in operation.query if param.required]
     if operation.who == "session":
-        wanted.append("connect_session_token=<TOKEN>")
-    url = address + ("?" + "&".join(wanted) if wanted else "")
+        query.append("connect_session_token=<TOKEN>")
+    url += "?" + "&".join(query) if query else ""
     headers = {"Authorization": "Bearer <SECRET_KEY>"} if operation.who == "key" else {}
-    headers |= {
-        one.name: {"Connection-Id": "user-1"}.get(one.name, "jira") for one in operation.headers if one.required
-    }
+    required = [param.name for param in operation.headers if param.required]
+    headers |= {name: "user-1" if name == "Connection-Id" else "jira" for name in required}
     sent = operation.example if operation.body is not None else None
     if operation.body is not None:
         headers["Content-Type"] = "application/json"
@@ -69,7 +68,12 @@ def _python(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str
         lines += ["    headers={", *(f"        {name!r}: {value!r}," for name, value in headers.items()), "    },"]
     lines += [f"    data=json.dumps({sent!r}).encode(),"] if sent is not None else []
     return "\n".join(
-        [*lines, ")", "with urllib.request.urlopen(request) as answer:", "    print(answer.status, answer.read())"]
+        [
+            *lines,
+            ")",
+            "with urllib.request.urlopen(request) as response:",
+            "    print(response.status, response.read())",
+        ]
     )
 
 
@@ -80,7 +84,8 @@ def _node(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str:
     if sent is not None:
         text = text.removesuffix("\n}") + f',\n  "body": JSON.stringify({json.dumps(sent, ensure_ascii=False)})\n}}'
     given = f", {text}" if options else ""
-    return f"const answer = await fetch({json.dumps(url)}{given});\nconsole.log(answer.status, await answer.text());"
+    call = f"const response = await fetch({json.dumps(url)}{given});"
+    return f"{call}\nconsole.log(response.status, await response.text());"
 
 
 _REF = re.compile(r"#/components/schemas/(\w+)")
@@ -89,7 +94,7 @@ WHO = {"key": "secret key", "session": "connect session", "open": "no authentica
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A member of an object, or a parameter. `link` names the schema with the details."""
+    """A member of an object, or a parameter. `link`: the name of the schema with the details."""
 
     name: str
     kind: str
@@ -131,18 +136,18 @@ class OperationView:
 
 @lru_cache(maxsize=4)
 def groups(public_url: str) -> list[tuple[str, list[OperationView]]]:
-    """Return the operations by heading, in the order of the table, without internal ones."""
-    found: dict[str, list[OperationView]] = {}
+    """Return the operations by heading, in the order of `OPERATIONS`, without internal ones."""
+    by_heading: dict[str, list[OperationView]] = {}
     definitions = components()
-    for one in OPERATIONS:
-        if not one.internal:
-            found.setdefault(one.group, []).append(_operation_view(one, public_url, definitions))
-    return list(found.items())
+    for operation in OPERATIONS:
+        if not operation.internal:
+            by_heading.setdefault(operation.group, []).append(_operation_view(operation, public_url, definitions))
+    return list(by_heading.items())
 
 
 @lru_cache(maxsize=1)
 def schemas() -> list[Schema]:
-    """Return all schemas that requests and answers refer to."""
+    """Return all schemas that requests and responses refer to."""
     return [_schema(name, schema) for name, schema in components().items()]
 
 
@@ -164,7 +169,7 @@ def _operation_view(operation: Endpoint, public_url: str, definitions: Mapping[s
 
 
 def _responded(operation: Endpoint, definitions: Mapping[str, Any]) -> Any:
-    """Return an example of the operation's answer: its own if its schema is any object."""
+    """Return an example of the operation's response: its own example if its schema allows any object."""
     assert operation.response is not None
     if operation.response.__name__ in ("AnyJson", "Metadata"):
         return operation.response_example if operation.response_example is not None else operation.example or {}
@@ -189,7 +194,7 @@ def _schema(name: str, definition: dict[str, Any]) -> Schema:
 
 
 def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
-    """Return the kind of a schema in a word or two, and the schema with the details."""
+    """Return the kind of a schema in a few words, and the name of the schema with the details, or None."""
     found = _REF.search(str(schema))
     link = found.group(1) if found else None
     either = schema.get("anyOf") or schema.get("oneOf")
@@ -211,6 +216,7 @@ def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
 
 
 def _in_words(schema: dict[str, Any]) -> str:
+    """Return the length limit of a text as a sentence; empty if it has none."""
     for one in (schema, *schema.get("anyOf", ())):
         if "maxLength" in one:
             return f"At most {counted(one['maxLength'], 'character')}."

@@ -1,4 +1,7 @@
-"""The credentials that an import takes, by auth mode, as documentation. The modes themselves check them (`gateway.auth`)."""
+"""The credentials that an import takes, by auth mode, as documentation.
+
+The modes themselves check them (`gateway.auth`).
+"""
 
 from typing import Any, Final, Literal
 
@@ -12,6 +15,8 @@ class Imported(BaseModel):
 
 
 class ClientOverride(Imported):
+    """The end user's own OAuth client, instead of the integration's."""
+
     client_id: str | None = None
     client_secret: str | None = None
 
@@ -46,8 +51,10 @@ class ImportedOAuth1(Imported):
 
 
 class ImportedKey(Imported):
-    """An API key. As in all modes, also the members that the provider's entry lists in `credentials`, such as a signing
-    secret."""
+    """An API key.
+
+    In all modes, the members that the provider's entry lists in `credentials` are also read, such as a signing secret.
+    """
 
     type: Literal["API_KEY"]
     apiKey: str  # noqa: N815 (as published clients write it)

@@ -57,7 +57,7 @@ SCHEMES: Final = {
 
 @lru_cache(maxsize=4)
 def body(public_url: str) -> ListingBody:
-    """Return the document as it is sent."""
+    """Return the document as JSON with its entity tag; cached by `public_url`."""
     content = json.dumps(document(public_url), ensure_ascii=False, separators=(",", ":")).encode()
     return ListingBody(content, hashlib.sha256(content).hexdigest()[:32])
 
@@ -80,13 +80,13 @@ def document(public_url: str) -> dict[str, Any]:
 
 
 class Shared:
-    """The error answers: one for each status and kind of content."""
+    """The error responses: one for each status and kind of content."""
 
     def __init__(self) -> None:
         self.responses: dict[str, Any] = {}
 
     def error(self, status: int, codes: list[Code], content: str) -> dict[str, str]:
-        """Return a reference to the error answer, with a description that lists the operation's codes."""
+        """Return a reference to the error response, with a description that lists the operation's codes."""
         kind = "Text" if set(codes) <= set(WEBHOOK_SIGNATURE) else "Page" if content == HTML else ""
         name = f"Error{status}{kind}"
         described: dict[str, Any] = {JSON: {"schema": _ref(ErrorText if kind == "Text" else Error)}}
@@ -134,15 +134,18 @@ def _component_names(schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _close_responses() -> None:
-    """Close the shapes of answers without a configuration of their own, and use their members' docstrings as descriptions."""
+    """Forbid unknown members in response types without a configuration of their own; members' docstrings become
+    descriptions."""
     for shape in vars(responses).values():
         if is_typeddict(shape) and not hasattr(shape, "__pydantic_config__"):
             with_config(RESPONSE)(shape)
 
 
 def _say_defaults(part: Any) -> None:
-    """Move defaults into descriptions: client generators read a default as "always present", but our optional members
-    are absent."""
+    """Move defaults into descriptions.
+
+    Client generators take a member with a default as always present, but our optional members may be absent.
+    """
     if isinstance(part, dict):
         if "default" in part and not isinstance(part["default"], dict):  # a dict: the schema of a member of that name
             default = part.pop("default")
@@ -232,14 +235,16 @@ def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]
 
 
 def _proxied(operation: Endpoint) -> Iterator[tuple[str, Any]]:
-    """Yield the responses of a proxied call. The provider may answer anything with any status, so no status has a fixed
-    shape."""
+    """Yield the responses of a proxied call.
+
+    The provider may return anything with any status, so no status has a schema.
+    """
     ours = "; ".join(f"{status} {_named(codes)}" for status, codes in status_codes(operation).items())
-    yield "2XX", {"description": "The provider's answer.", "content": ANYTHING}
+    yield "2XX", {"description": "The provider's response.", "content": ANYTHING}
     yield (
         "default",
         {
-            "description": f"The provider's answer or, with the header `Gateway-Error`, an `Error` of the gateway: {ours}.",
+            "description": f"The provider's response or, with the header `Gateway-Error`, an `Error` of the gateway: {ours}.",
             "headers": ERROR_HEADER,
             "content": ANYTHING,
         },

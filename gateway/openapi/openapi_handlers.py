@@ -1,5 +1,8 @@
-"""``GET /openapi.json`` and ``GET /docs``. No key is needed: they show what docs/http-api.md shows, and of this
-installation only the public address. Built at the first request."""
+"""``GET /openapi.json`` and ``GET /docs``.
+
+No key is needed: they show what docs/http-api.md shows, and of this installation only the public URL. They are built at
+the first request.
+"""
 
 from aiohttp import web
 
@@ -8,7 +11,7 @@ from gateway.runtime import generation_of
 
 
 async def openapi_json(request: web.Request) -> web.Response:
-    """Answer with the document and its entity tag, or 304 (RFC 9110 §13.1.2)."""
+    """Return the document with its entity tag, or 304 (RFC 9110 §13.1.2)."""
     from gateway.openapi.openapi_document import body
 
     document = body(generation_of(request).public_url)
@@ -19,7 +22,7 @@ async def openapi_json(request: web.Request) -> web.Response:
 
 
 async def docs(request: web.Request) -> web.Response:
-    """Answer with the whole page; its script only filters it."""
+    """Return the API reference page. It is complete without its script, which only filters it."""
     from gateway.openapi.docs_page import groups, schemas
 
     public_url = generation_of(request).public_url

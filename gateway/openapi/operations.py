@@ -23,12 +23,12 @@ from gateway.records.operation import KINDS
 # ── The description of one route.
 
 Who = Literal["key", "session", "open"]
-Shape = type[Any] | TypeAliasType  # a request model, or a shape of gateway/api/answers.py
+Shape = type[Any] | TypeAliasType  # a request model, or a type of gateway/api/responses.py
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A query parameter or a header. `schema`: JSON Schema. `style` ``deepObject`` is ``name[key]=value``."""
+    """A query parameter or a header. `schema`: JSON Schema. `style`: ``deepObject`` for ``name[key]=value``."""
 
     name: str
     says: str
@@ -43,8 +43,9 @@ class Endpoint:
 
     `who` may call it: the holder of a secret key with `scope`, an end user's browser with a connect session, or anyone.
     `errors`: the codes of this route, besides those that every route has; with a status if it is not the code's usual
-    one. `also`: other success statuses, without a body. `content`: the type of an answer that is not JSON. `example`:
-    an example body.
+    one. `also`: other success statuses, without a body. `content`: the media type of the response. `more`: a
+    description. `example` and `response_example`: example bodies of request and response. `internal`: not shown on
+    ``/docs``.
     """
 
     method: str
@@ -196,7 +197,7 @@ ON_BEHALF: Final = (
         {"type": "integer", "minimum": 100, "maximum": 1 << 20},
     ),
 )
-BY_ADDRESS: Final = ON_BEHALF[2:]
+BY_CAPABILITY_URL: Final = ON_BEHALF[2:]
 SEARCH_LOGS: Final = (
     Param("from", "Start of the time range: ISO 8601, or a duration before now such as `2h`."),
     Param("to", "End of the time range, in the same formats."),
@@ -377,8 +378,8 @@ OPERATIONS: Final[tuple[Endpoint, ...]] = (
     Endpoint("POST", "/webhook/{environment}/{unique_key}", "Receive a provider's webhook", WEBHOOKS, responses.AnyJson, response_example={"challenge": "…"}, errors=("unknown_provider_template", *WEBHOOK_SIGNATURE, "body_too_large", "store_unavailable"), who="open", also=(204,), more="The gateway verifies the provider's signature, unless the integration allows unsigned webhooks. If `forward_webhooks` is true, your application gets an event for each connection that the webhook concerns. 204: the gateway does not handle webhooks of this provider."),
 
     Endpoint("*", "/proxy/{path}", "Send a request to the provider", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*", more="Adds the connection's credential and returns the provider's response. A response with the header `Gateway-Error` is an error of the gateway."),
-    Endpoint("*", "/c/{capability}/{path}", "Send a request to the provider by a capability URL", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="The capability in the URL stands for a key and one connection. Append paths of the provider's API to it."),
-    Endpoint("*", "/c/{capability}", "Send a request to the provider's base URL by a capability URL", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*"),
+    Endpoint("*", "/c/{capability}/{path}", "Send a request to the provider by a capability URL", PROXY, headers=BY_CAPABILITY_URL, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="The capability in the URL stands for a key and one connection. Append paths of the provider's API to it."),
+    Endpoint("*", "/c/{capability}", "Send a request to the provider's base URL by a capability URL", PROXY, headers=BY_CAPABILITY_URL, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*"),
     Endpoint("*", "/proxy", "Send a request to the provider's base URL", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*"),
     Endpoint("POST", "/mcp", "Send an MCP (Model Context Protocol) message", AGENTS, responses.AnyJson, responses.AnyJson, response_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="Needs a minted key; its rules define the tools. MCP protocol errors are JSON-RPC errors, with the HTTP status that MCP specifies."),
     Endpoint("POST", "/sessions", "Create an agent session", AGENTS, responses.AgentSessionResponse, NewAgentSession, errors=(*SESSION_REFUSED, "unknown_connection", "conflict", "not_offered"), scope=f"{SCOPE}:agent_sessions:write", example={"tenant": {"connections": {"any": [{"tags": {"team": "red"}}]}}, "toolset": {"jira": {"allow": {"tools": ["search_issues", "get_issue"]}}}, "expires_in": "1h"}, more="The session uses one connection for each integration and offers operations of the catalog as tools. Its token is a minted key, returned only once."),

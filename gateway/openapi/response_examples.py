@@ -1,4 +1,4 @@
-"""An example of every answer, built from its schema, so that no second description can differ from the first."""
+"""An example of every response, built from its schema, so that the example cannot contradict the schema."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -46,7 +46,7 @@ NAMED: Final[Mapping[str, Any]] = {
 
 
 def example(name: str, definitions: Mapping[str, Any]) -> Any:
-    """Return an example answer of the shape `name`. `definitions`: all schemas by name."""
+    """Return an example response with the schema `name`. `definitions`: all schemas by name."""
     return _example_of(definitions[name], "", definitions, 0)
 
 

@@ -2,14 +2,14 @@
 
     script_context      input and output of scripts, for new connections and for incoming webhooks
     jira                Jira and Confluence: chooses the site of a token, and finds the connections of a webhook
-    webhook_signature   verifies a webhook's signature as its entry describes, on the received bytes
+    webhook_signature   verifies a webhook's signature as the provider's entry describes it, on the received bytes
     signed_token        verifies webhooks signed with a JSON Web Token; reads public keys in all formats
 
-An entry names its script in `post_connection_script` or `webhook_routing_script`. To add a script, write a function here and
-add it to the tables below.
+An entry names its script in `post_connection_script` or `webhook_routing_script`. To add a script, write a function
+here and add it to the tables below.
 
-Always true: a script reads settings and calls the provider only through its context; a script that fails refuses the
-connection with its reason.
+Always true: a script reads settings and calls the provider only through its context; if a script refuses, the
+connection is not stored, and the caller gets the script's reason.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Jira: chooses the site that a token is used for, and finds the connections that a webhook is for.
 
-One OAuth grant may give access to several sites (docs/http-api.md#jiras-sites). The script runs when the token exists and
-before the connection is stored, for OAuth and for imports. It fetches all sites that the token can access. A `Subdomain`
-selects the site with that label in its host; without a `Subdomain`, the first site is used.
+One OAuth grant may give access to several sites (docs/http-api.md#jiras-sites). The script runs before the connection
+is stored, after an authorization and for an import. It fetches all sites that the token can access. A `subdomain` or
+`cloudId` selects one site; without them, the end user chooses if the integration says so, else the first site is used.
 """
 
 import codecs
@@ -33,14 +33,15 @@ CLOUD_ID: Final = "${connectionConfig.cloudId}"
 async def jira_post_connection(context: ScriptContext) -> None:
     """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` if the provider returns it.
 
-    Raises Refused if the token can access no site, or not the requested one; SiteOpen if the end user must choose.
+    Raises Refused if the token can access no site, or not the requested one; SiteOpen if the end user must choose;
+    ProviderUnreadable if the sites cannot be read.
     """
     sites = _sites(await context.get_json(SITES))
     if not sites:
-        raise Refused("The account that authorized can reach no site. Sign in with an account that has one.")
+        raise Refused("The account that authorized has access to no site. Sign in with an account that has a site.")
     fitting = choose(sites, context.config, _suffix(context))
     if len(fitting) > 1 and context.ask:
-        raise SiteOpen([_offered(site) for site in fitting])
+        raise SiteOpen([_choice(site) for site in fitting])
     site = _only(fitting, _setting_text(context.config, "subdomain"))
     context.set_account(id=None, label=_host(site))
     context.set_config(cloudId=site["id"], subdomain=_label(site), baseUrl=site["url"])
@@ -58,10 +59,11 @@ async def jira_post_connection(context: ScriptContext) -> None:
 def choose(
     sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any], suffix: str = ""
 ) -> Sequence[Mapping[str, Any]]:
-    """Return the sites that match the settings `cloudId` and `subdomain`; all if neither is set. Raises Refused with the sites.
+    """Return the sites that match the settings `cloudId` and `subdomain`; all if neither is set. Raises Refused with
+    the sites.
 
-    `suffix`: the text that the entry shows after `subdomain`, such as ``.atlassian.net``. It is not used with a `cloudId`,
-    which identifies one site already.
+    `suffix`: the text that the entry shows after `subdomain`, such as ``.atlassian.net``. It is not used with a
+    `cloudId`, which identifies one site already.
     """
     cloud_id, subdomain = _setting_text(config, "cloudId"), _setting_text(config, "subdomain")
     fitting = [
@@ -72,23 +74,24 @@ def choose(
     ]
     if fitting:
         return fitting
-    asked = " and ".join(f"{name} '{text}'" for name, text in (("Subdomain", subdomain), ("cloudId", cloud_id)) if text)
-    there = [_label(site) for site in sites]
+    given = (("Subdomain", subdomain), ("cloudId", cloud_id))
+    wanted = " and ".join(f"{name} '{text}'" for name, text in given if text)
+    labels = ", ".join(map(_label, sites))
     raise Refused(
-        f"No site matches the {asked}. The account that authorized can reach: {', '.join(there)}.",
+        f"No site matches the {wanted}. The account that authorized has access to: {labels}.",
         {"sites": [{"cloudId": site["id"], "subdomain": _label(site), "url": site["url"]} for site in sites]},
     )
 
 
 def _only(fitting: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
-    """Return the first site. Raises Refused if `subdomain` is set and matches several hosts."""
+    """Return the first site of `fitting`. Raises Refused if `subdomain` is set and these sites have several hosts."""
     hosts = sorted({_host(site) for site in fitting})
     if subdomain and len(hosts) > 1:
-        raise Refused(f"Several sites match the Subdomain '{subdomain}'. Give the whole host: {', '.join(hosts)}.")
+        raise Refused(f"Several sites match the Subdomain '{subdomain}'. Enter the whole host: {', '.join(hosts)}.")
     return fitting[0]
 
 
-def _offered(site: Mapping[str, Any]) -> Site:
+def _choice(site: Mapping[str, Any]) -> Site:
     name = site.get("name")
     label = _label(site)
     settings = {"cloudId": site["id"], "subdomain": label}
@@ -96,8 +99,10 @@ def _offered(site: Mapping[str, Any]) -> Site:
 
 
 def _is_called(site: Mapping[str, Any], wanted: str, suffix: str) -> bool:
-    """Return whether `wanted` is the site's label or host. Compares whole names: ``acme`` does not match ``xacme`` or, with a
-    `suffix`, the label ``acme`` on another domain."""
+    """Return whether `wanted` is the site's label or host.
+
+    Compares whole names: ``acme`` does not match ``xacme`` or, with a `suffix`, the label ``acme`` on another domain.
+    """
     wanted = wanted.casefold().rstrip(".")
     if "." not in wanted and suffix:
         wanted += suffix
@@ -112,7 +117,7 @@ def _suffix(context: ScriptContext) -> str:
 def _host(site: Mapping[str, Any]) -> str:
     try:
         return (urlsplit(site["url"]).hostname or "").casefold()
-    except ValueError:  # not a valid address, such as "http://["
+    except ValueError:  # not a valid URL, such as "http://["
         return ""
 
 
@@ -126,9 +131,9 @@ def _setting_text(config: Mapping[str, Any], name: str) -> str:
 
 
 def _sites(response: Any) -> list[Mapping[str, Any]]:
-    """Return the usable sites of the answer: those with an id and an address with a host. Raises ProviderUnreadable."""
+    """Return the usable sites of the response: those with an id and a URL with a host. Raises ProviderUnreadable."""
     if not isinstance(response, list):
-        raise ProviderUnreadable(f"{SITES} did not answer with a list of sites")
+        raise ProviderUnreadable(f"{SITES} did not return a list of sites")
     return [
         site
         for site in response
@@ -141,6 +146,7 @@ def _sites(response: Any) -> list[Mapping[str, Any]]:
 
 
 def _myself(context: ScriptContext, site: Mapping[str, Any]) -> str:
+    """Return the path that returns the account of the token at `site`."""
     scopes = site.get("scopes")
     if isinstance(scopes, list) and any(isinstance(scope, str) and "confluence" in scope for scope in scopes):
         path = CONFLUENCE_MYSELF
@@ -149,7 +155,7 @@ def _myself(context: ScriptContext, site: Mapping[str, Any]) -> str:
     return path.replace(CLOUD_ID, quote(site["id"], safe=""))
 
 
-# ── Routing of a Jira webhook: to the connections of the site that it names.
+# ── Routing of a Jira webhook: to the connections of the site in its URLs.
 
 SIGNED: Final = WebhookSignature(
     scheme="hmac-sha256", header="x-hub-signature", encoding="hex", prefix="sha256=", signed_payload="raw body"
@@ -161,20 +167,22 @@ SUBJECTS: Final = (
 
 
 def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Return the routing of a Jira webhook. With `secrets`, the signature must be valid; Jira signs only webhooks that were
-    registered with a secret. Raises SignatureRefused."""
+    """Return the routing of a Jira webhook. With `secrets`, the signature must be valid. Raises SignatureRefused.
+
+    Jira signs only webhooks that were registered with a secret.
+    """
     seen = verified(message, how or SIGNED, secrets) if secrets else None
     origin = _origin(message.body)
     return Routing((origin,) if origin else (), seen)
 
 
 def _origin(body: bytes) -> str | None:
-    """Return the origin of the first subject that has an address; None if no subject has one."""
+    """Return the origin of the first subject that has a URL; None if no subject has one."""
     subjects = _subjects(body)
     for name in SUBJECTS:
-        where = subjects.get(name)
+        url = subjects.get(name)
         try:
-            parts = urlsplit(where) if where is not None else None
+            parts = urlsplit(url) if url is not None else None
         except ValueError:
             continue
         if parts is not None and parts.scheme and parts.netloc:
@@ -183,7 +191,10 @@ def _origin(body: bytes) -> str | None:
 
 
 def _subjects(body: bytes) -> dict[str, str]:
-    """Return the address of each subject. Nothing else is parsed into objects, since the body may have 5 MiB."""
+    """Return the URL (member ``self``) of each subject.
+
+    Nothing else is parsed into objects: the body may have 5 MiB.
+    """
     text = body.decode("latin-1")
     found: dict[str, str] = {}
     try:

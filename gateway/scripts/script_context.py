@@ -10,11 +10,14 @@ from gateway.catalog.provider_parts import WebhookSignature
 from gateway.records.connecting import Site
 from gateway.secret import Secret
 
-# ── All that a script may do: read the connection's settings, call the provider, set settings, or refuse the connection.
+# ── What a script may do: read the connection's settings, call the provider, add settings, or refuse the connection.
 
 
 class Refused(Exception):
-    """The script refuses this connection. `message`: reason and remedy for the end user. `payload`: details for programs."""
+    """The script refuses this connection.
+
+    `message`: for the end user, why and what to do. `payload`: details for programs.
+    """
 
     def __init__(self, message: str, payload: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -31,9 +34,9 @@ class SiteOpen(Exception):
 
 
 class ProviderUnreadable(Exception):
-    """The provider could not be reached, or its answer cannot be used. `message` names the address and what happened.
+    """The provider could not be reached, or its response cannot be used. `message` says what happened.
 
-    `refused`: the provider answered, and rejected the credential.
+    `refused`: the provider rejected the credential (401 or 403).
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -50,14 +53,17 @@ class ScriptContext(Protocol):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings so far: from the caller, the token answer and the callback."""
+        """The settings so far: from the caller, the token response, the callback and the script itself."""
 
     @property
     def ask(self) -> bool:
         """Whether the end user must choose if several sites match; the script then raises SiteOpen."""
 
     async def get_json(self, path: str) -> Any:
-        """GET `path` below the entry's `proxy.base_url` with the new credential. Raises ProviderUnreadable."""
+        """GET `path` below the entry's `proxy.base_url` with the new credential; return the parsed JSON.
+
+        Raises ProviderUnreadable, also if the status is not 200.
+        """
 
     def set_config(self, **settings: str) -> None:
         """Add settings that are stored with the connection."""
@@ -77,9 +83,10 @@ CANNOT_CHECK: Final = (
 
 
 class SignatureRefused(Exception):
-    """The webhook is not proven to come from the provider.
+    """It is not proven that the webhook comes from the provider.
 
-    `why`, for the log: the signature is missing (`missing`) or wrong, or the integration has no secret (`no_secret`).
+    `missing`: the webhook has no signature. `no_secret`: the integration has no secret to verify it with. `why`: the
+    reason for the log.
     """
 
     def __init__(self, message: str, *, missing: bool = False, no_secret: bool = False) -> None:
@@ -90,7 +97,8 @@ class SignatureRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IncomingWebhook:
-    """A provider's request: `url` is the gateway's public address for it, `headers` have lower-case names, `body` is raw.
+    """A provider's request. `url`: the webhook URL, without the query. `headers`: with lower-case names. `body`: as
+    received.
 
     `public_keys`: the provider's keys that may have signed it, if the entry says where they are published.
     """
@@ -105,9 +113,11 @@ class IncomingWebhook:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The result of a routing script. `origins`: the sites of the connections that the webhook is for; empty: no connection in
-    particular. `seen`: a unique name of the webhook, for replay detection. `reply`: a JSON answer for the provider; the webhook
-    is then not passed on.
+    """The result of a routing script.
+
+    `origins`: the sites of the connections that the webhook is for; empty: no connection in particular. `seen`: a
+    unique name of the webhook, for replay detection; None: replays are not detected. `reply`: a JSON response for the
+    provider; the webhook is then not forwarded.
     """
 
     origins: Sequence[str] = ()
@@ -115,6 +125,6 @@ class Routing:
     reply: Mapping[str, Any] | None = None
 
 
-# Raises SignatureRefused. The third argument holds the integration's secrets: several during a rotation, none if the
-# integration allows unsigned webhooks or forwards no webhooks (`events.receive`).
+# Raises SignatureRefused. The third argument: the integration's secrets. There are several during a rotation, and none
+# if the integration allows unsigned webhooks or forwards no webhooks (`events.receive`).
 WebhookRouting = Callable[[IncomingWebhook, WebhookSignature | None, Sequence[Secret]], Routing]

@@ -1,6 +1,6 @@
 """Verifies webhooks signed with a JSON Web Token (RFC 7519), and reads public keys.
 
-The entry sets the algorithm, never the token. A key that is in the token, or that the token points to, is ignored.
+The entry sets the algorithm, never the token. A key in the token, or at a URL in the token, is ignored.
 """
 
 import base64
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 JWT: Final = "jwt"
 LEAST_RSA_BITS: Final = 2048
-LEEWAY_S: Final = 60
-TOLERANCE_S: Final = 300
+LEEWAY_S: Final = 60  # by how much the provider's clock may differ
+TOLERANCE_S: Final = 300  # maximum age of a token without exp, unless the entry sets `tolerance_s`
 LONGEST_TOKEN: Final = 8192
 MOST_KEYS: Final = 16
 
@@ -38,7 +38,7 @@ def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
         raise SignatureRefused(f"the field {how.header} is missing", missing=True)
     found = _BEARER.fullmatch(given) if len(given) <= LONGEST_TOKEN else None
     if found is None:
-        raise SignatureRefused("the field holds no signed token")
+        raise SignatureRefused(f"the field {how.header} has no signed token")
     return found[1]
 
 
@@ -53,7 +53,10 @@ def key_id_of(token: str, how: WebhookSignature) -> str:
 
 
 def verified_token(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
-    """Verify the token; return a unique name of the webhook. Raises SignatureRefused."""
+    """Verify the token; return a unique name of the webhook. Raises SignatureRefused.
+
+    The keys are `message.public_keys` if the entry says where they are published, else the integration's `secrets`.
+    """
     token = token_of(message, how)
     header = _header(token)
     _check_algorithm(header, how)
@@ -65,8 +68,8 @@ def verified_token(message: IncomingWebhook, how: WebhookSignature, secrets: Seq
         if claims is not None:
             _check_times(claims, message.received_at.timestamp(), how)
             _check_values(claims, message, how, secrets)
-            said = token.encode() + b"." + message.body if how.bodies_repeat else message.body
-            return hashlib.sha256(said).hexdigest()
+            unique = token.encode() + b"." + message.body if how.bodies_repeat else message.body
+            return hashlib.sha256(unique).hexdigest()
     raise SignatureRefused("the signature is wrong")
 
 
@@ -134,11 +137,11 @@ def _check_values(
         given = claims.get(name)
         same = isinstance(given, str) and _same(given.lower() if name == how.body_digest_claim else given, value)
         if not same:
-            raise SignatureRefused(f"the token's {name} is another")
+            raise SignatureRefused(f"the token's {name} does not match")
     if how.secret_claim is not None:
         given = claims.get(how.secret_claim)
         if not isinstance(given, str) or not any(_same(given, secret.reveal()) for secret in secrets):
-            raise SignatureRefused(f"the token's {how.secret_claim} is another")
+            raise SignatureRefused(f"the token's {how.secret_claim} does not match")
 
 
 def _is_number(value: Any) -> bool:
@@ -176,8 +179,8 @@ def public_key_in(text: str) -> "PublicKeyTypes | None":
     return key
 
 
-def rsa_sha256(key: str, signature: bytes, said: bytes) -> bool:
-    """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `said`; `key`: see `public_key_in`."""
+def rsa_sha256(key: str, signature: bytes, signed: bytes) -> bool:
+    """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `signed`; `key`: see `public_key_in`."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -187,7 +190,7 @@ def rsa_sha256(key: str, signature: bytes, said: bytes) -> bool:
     if not isinstance(public, RSAPublicKey):
         return False
     try:
-        public.verify(signature, said, PKCS1v15(), SHA256())
+        public.verify(signature, signed, PKCS1v15(), SHA256())
     except InvalidSignature:
         return False
     return True

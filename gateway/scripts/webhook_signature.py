@@ -1,10 +1,10 @@
 """Verifies a webhook's signature as its provider's entry describes, on the received bytes.
 
-Comparisons take constant time, and a webhook with a timestamp must be recent. An unknown kind of signature is never accepted.
+Comparisons take constant time, and a webhook with a timestamp must be recent. An unknown signature scheme is never
+accepted.
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -22,24 +22,25 @@ from gateway.secret import Secret
 
 # ── Webhooks that are signed with a private key: the integration's secret is then the provider's public key.
 
-Right = Callable[[str, bytes, bytes], bool]
+# Arguments: the key as text, the signature, the signed bytes.
+VerifyFunction = Callable[[str, bytes, bytes], bool]
 
 
-def _ed25519(key: str, signature: bytes, said: bytes) -> bool:
+def _ed25519(key: str, signature: bytes, signed: bytes) -> bool:
     """Verify an Ed25519 signature (RFC 8032). `key`: 32 bytes in hex."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, said)
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, signed)
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-def _ecdsa_p256(key: str, signature: bytes, said: bytes) -> bool:
+def _ecdsa_p256(key: str, signature: bytes, signed: bytes) -> bool:
     """Verify an ECDSA signature. `key`: a SubjectPublicKeyInfo in base64; `signature`: DER (RFC 3279 §2.2.3)."""
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import load_der_public_key
@@ -48,13 +49,13 @@ def _ecdsa_p256(key: str, signature: bytes, said: bytes) -> bool:
         public = load_der_public_key(base64.b64decode(key))
         if not isinstance(public, EllipticCurvePublicKey):
             return False
-        public.verify(signature, said, ECDSA(SHA256()))
-    except (InvalidSignature, ValueError):
+        public.verify(signature, signed, ECDSA(SHA256()))
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError):
         return False
     return True
 
 
-PUBLIC_KEYS: Final[Mapping[str, Right]] = {
+PUBLIC_KEYS: Final[Mapping[str, VerifyFunction]] = {
     "ed25519": _ed25519,
     "ecdsa-p256-sha256": _ecdsa_p256,
     "rsa-sha256": rsa_sha256,
@@ -79,7 +80,7 @@ _EPOCH: Final = re.compile(r"[0-9]{9,16}")
 
 
 def checkable(how: WebhookSignature) -> bool:
-    """Return whether `verified` can check such webhooks; if not, none is accepted."""
+    """Return whether `verified` supports this description; if not, no signed webhook is accepted."""
     if how.header is None:
         return how.scheme == SHARED and how.body_path is not None
     if re.fullmatch(r"[a-z0-9-]+", how.header) is None or (how.scheme == JWT and how.algorithm is None):
@@ -108,13 +109,13 @@ def verified(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[
         return None if how.bodies_repeat else _name(message.body)
     for secret in secrets:
         values = _Values(message, how, given, secret)
-        said = values.signed()
+        signed = values.signed()
         _check_time(values.time, message.received_at, how)
         found = list(islice(values.signatures(), MOST_SIGNATURES))
         check = _hmac(how) if how.scheme in HASHES else _by_public_key(how)
         keys = [Secret(key) for key in message.public_keys[:MOST_KEYS]] if how.keys is not None else [secret]
-        if any(check(key, said, found) for key in keys):
-            return None if values.time is None and how.bodies_repeat else _name(said)
+        if any(check(key, signed, found) for key in keys):
+            return None if values.time is None and how.bodies_repeat else _name(signed)
     raise SignatureRefused("the signature is wrong")
 
 
@@ -136,17 +137,17 @@ def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> Non
         raise SignatureRefused("the body is not JSON", missing=True) from None
     for step in path.split("."):
         if step == "*":
-            if not all(isinstance(one, list) for one in found):
+            if not all(isinstance(value, list) for value in found):
                 raise SignatureRefused("the body has no token", missing=True)
-            found = [item for one in found for item in one]
+            found = [item for value in found for item in value]
         else:
-            found = [one.get(step) if isinstance(one, dict) else None for one in found]
-    texts = [one for one in found if isinstance(one, str)]
+            found = [value.get(step) if isinstance(value, dict) else None for value in found]
+    texts = [value for value in found if isinstance(value, str)]
     if not texts or len(texts) < len(found):
         raise SignatureRefused("the body has no token", missing=True)
     wanted = [secret.reveal().encode() for secret in secrets]
     if not all(
-        any(hmac.compare_digest(text.encode("utf-8", "surrogatepass"), one) for one in wanted) for text in texts
+        any(hmac.compare_digest(text.encode("utf-8", "surrogatepass"), token) for token in wanted) for text in texts
     ):
         raise SignatureRefused("the token is wrong")
 
@@ -173,16 +174,19 @@ class _Values:
             yield from self._parts
 
     def signed(self) -> bytes:
-        """Return the signed bytes. Raises SignatureRefused if a part is missing."""
+        """Return the signed bytes, and set `time` if they include a timestamp.
+
+        Raises SignatureRefused if a part is missing.
+        """
         if self._form == RAW:
             return self._message.body
         if self._form == FORM:
             return self._url_and_form()
-        said, end = b"", 0
+        signed, end = b"", 0
         for place in _PLACE.finditer(self._form):
-            said += self._form[end : place.start()].encode() + self._value(place[1])
+            signed += self._form[end : place.start()].encode() + self._value(place[1])
             end = place.end()
-        return said + self._form[end:].encode()
+        return signed + self._form[end:].encode()
 
     def _value(self, name: str) -> bytes:
         if name == RAW:
@@ -209,7 +213,7 @@ class _Values:
             for name, text in self._elements:
                 if name in TIMES:
                     return text
-            raise SignatureRefused("the signature names no time of sending")
+            raise SignatureRefused("the signature has no timestamp")
         return self._header(self._how.timestamp_header or self._sibling("timestamp"))
 
     def _sibling(self, what: str) -> str:
@@ -229,51 +233,54 @@ class _Values:
         try:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
         except ValueError:
-            raise SignatureRefused(f"its form has more than {MOST_FIELDS} fields") from None
+            raise SignatureRefused(f"the form has more than {MOST_FIELDS} fields") from None
         return (self._message.url + "".join(name + text for name, text in sorted(pairs))).encode()
 
 
 def _hmac(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
     algorithm = HASHES[how.scheme]
-    coded = (how.key or "").startswith("base64-decoded")
+    is_base64 = (how.key or "").startswith("base64-decoded")
 
-    def check(secret: Secret, said: bytes, given: Sequence[str]) -> bool:
-        key = _decoded(secret.reveal()) if coded else secret.reveal().encode()
-        wanted = hmac.digest(key, said, algorithm)
-        text = base64.b64encode(wanted) if how.encoding == "base64" else wanted.hex().encode()
-        offered = (_bytes(one if how.encoding == "base64" else one.lower()) for one in given)
-        return any(hmac.compare_digest(text, one) for one in offered)
+    def check(secret: Secret, signed: bytes, given: Sequence[str]) -> bool:
+        key = _decoded(secret.reveal()) if is_base64 else secret.reveal().encode()
+        digest = hmac.digest(key, signed, algorithm)
+        wanted = base64.b64encode(digest) if how.encoding == "base64" else digest.hex().encode()
+        signatures = (_bytes(text if how.encoding == "base64" else text.lower()) for text in given)
+        return any(hmac.compare_digest(wanted, signature) for signature in signatures)
 
     return check
 
 
 def _by_public_key(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
-    right = PUBLIC_KEYS.get(how.scheme)
+    verify = PUBLIC_KEYS.get(how.scheme)
 
-    def fits(secret: Secret, said: bytes, given: str) -> bool:
+    def is_valid(secret: Secret, signed: bytes, given: str) -> bool:
         try:
             signature = base64.b64decode(given) if how.encoding == "base64" else bytes.fromhex(given)
         except ValueError:
             return False
-        return right is not None and right(secret.reveal(), signature, said)
+        return verify is not None and verify(secret.reveal(), signature, signed)
 
-    return lambda secret, said, given: any(fits(secret, said, one) for one in given)
+    return lambda secret, signed, given: any(is_valid(secret, signed, text) for text in given)
 
 
 def _standard(message: IncomingWebhook, how: WebhookSignature, given: str, secrets: Sequence[Secret]) -> str:
-    """Verify Standard Webhooks or Svix, its origin: ``id.timestamp.body``, with one or several signatures."""
+    """Verify Standard Webhooks, or Svix, from which they derive; return a unique name of the webhook.
+
+    Signed is ``id.timestamp.body``. The header may have several signatures.
+    """
     family = STANDARD[how.scheme]
-    named, at = (message.headers.get(f"{family}-{what}", "") for what in ("id", "timestamp"))
-    if not named or not at:
+    message_id, at = (message.headers.get(f"{family}-{what}", "") for what in ("id", "timestamp"))
+    if not message_id or not at:
         raise SignatureRefused(f"the fields {family}-id and {family}-timestamp are missing", missing=True)
     _check_time(at, message.received_at, how)
-    said = _bytes(f"{named}.{at}.") + message.body
-    wanted = [hmac.digest(_decoded(secret.reveal().removeprefix("whsec_")), said, "sha256") for secret in secrets]
-    texts = [base64.b64encode(one) for one in wanted]
-    offered = [_bytes(part.partition(",")[2]) for part in given.split() if part.startswith("v1,")][:MOST_SIGNATURES]
-    if not any(hmac.compare_digest(one, text) for one in offered for text in texts):
+    signed = _bytes(f"{message_id}.{at}.") + message.body
+    keys = [_decoded(secret.reveal().removeprefix("whsec_")) for secret in secrets]
+    wanted = [base64.b64encode(hmac.digest(key, signed, "sha256")) for key in keys]
+    signatures = [_bytes(part.partition(",")[2]) for part in given.split() if part.startswith("v1,")][:MOST_SIGNATURES]
+    if not any(hmac.compare_digest(signature, text) for signature in signatures for text in wanted):
         raise SignatureRefused("the signature is wrong")
-    return _name(_bytes(named))
+    return _name(_bytes(message_id))
 
 
 def _check_time(text: str | None, now: datetime, how: WebhookSignature) -> None:
@@ -287,32 +294,33 @@ def _check_time(text: str | None, now: datetime, how: WebhookSignature) -> None:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise SignatureRefused("the time of sending cannot be read") from None
+            raise SignatureRefused("the timestamp cannot be read") from None
         sent_at = (moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)).timestamp()
     if abs(now.timestamp() - sent_at) > (how.tolerance_s or TOLERANCE_S):
-        raise SignatureRefused("its timestamp is too old or in the future")
+        raise SignatureRefused("the timestamp is too old or in the future")
 
 
 def _decoded(text: str) -> bytes:
+    """Return the bytes of a secret in base64; the text itself if it is not base64."""
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:
         return text.encode()
 
 
 def _bytes(text: str) -> bytes:
-    """Return the original bytes; header bytes that are not UTF-8 were decoded to lone surrogates."""
+    """Return the bytes of a header value as received; bytes that are not UTF-8 were decoded to lone surrogates."""
     return text.encode("utf-8", "surrogateescape")
 
 
-def _name(said: bytes) -> str:
-    return hashlib.sha256(said).hexdigest()
+def _name(signed: bytes) -> str:
+    return hashlib.sha256(signed).hexdigest()
 
 
 def signing_secrets(
     how: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """Return the secrets that verify a webhook. Some providers sign with the app's client secret."""
+    """Return the secrets that verify a webhook: the app's client secret if the entry says so, else `own`."""
     if how is not None and how.key in BY_CLIENT_SECRET and client_secret:
         return (Secret(client_secret.reveal() + how.key_suffix) if how.key_suffix else client_secret,)
     return own
@@ -320,38 +328,45 @@ def signing_secrets(
 
 # ── Webhooks of providers without their own script: the gateway verifies the sender, the application finds the connection.
 
-LONGEST_QUESTION: Final = 16 * 1024  # maximum bytes of a body that verifies the address
+LONGEST_CHALLENGE: Final = 16 * 1024  # maximum bytes of a body that verifies the webhook URL
 
 
 def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Verify and route a webhook. Raises SignatureRefused, also if there is a secret but the entry does not describe a
-    signature."""
+    """Verify and route a webhook. Raises SignatureRefused.
+
+    With secrets, the signature must be valid; a webhook whose entry describes no signature is then refused.
+    """
     if secrets and how is None:
-        raise SignatureRefused("there is no way to check it")
+        raise SignatureRefused("the provider's entry describes no signature")
     seen = verified(message, how, secrets) if secrets and how is not None else None
     reply = _reply(message.body, secrets[0] if secrets else None)
     return Routing((), None if reply is not None else seen, reply)
 
 
 def _reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
-    """Return the answer to a provider that verifies the address before it sends webhooks, in its own format; else None."""
-    if len(body) > LONGEST_QUESTION:
+    """Return the response to a provider's request that verifies the webhook URL, in the provider's format.
+
+    None if the body is no such request. `secret`: the key for formats that want a keyed hash.
+    """
+    if len(body) > LONGEST_CHALLENGE:
         return None
     try:
-        asked = json.loads(body)
+        question = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(asked, Mapping):
+    if not isinstance(question, Mapping):
         return None
-    challenge, inner = asked.get("challenge"), asked.get("payload")
-    if asked.get("type") == "url_verification" and isinstance(challenge, str):
+    challenge, inner = question.get("challenge"), question.get("payload")
+    if question.get("type") == "url_verification" and isinstance(challenge, str):
         return {"challenge": challenge}
-    if asked.get("event") == "endpoint.url_validation" and isinstance(inner, Mapping) and secret:
+    if question.get("event") == "endpoint.url_validation" and isinstance(inner, Mapping) and secret:
         token = str(inner.get("plainToken", ""))
         return {
             "plainToken": token,
-            "encryptedToken": hmac.digest(secret.reveal().encode(), token.encode(), "sha256").hex(),
+            "encryptedToken": hmac.digest(
+                secret.reveal().encode(), token.encode("utf-8", "surrogatepass"), "sha256"
+            ).hex(),
         }
-    if asked.keys() == {"challenge"} and isinstance(challenge, str):
+    if question.keys() == {"challenge"} and isinstance(challenge, str):
         return {"challenge": challenge}
-    return {"type": 1} if asked.get("type") == 1 and "application_id" in asked else None
+    return {"type": 1} if question.get("type") == 1 and "application_id" in question else None

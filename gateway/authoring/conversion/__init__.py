@@ -7,5 +7,5 @@ Used by `gateway catalog import FILE`. Read in this order:
     token_fields   converts fields of token requests and API calls whose format differs
     notes          the note on a field; plain values; defaults written as ``A || B``
 
-Always true: a field that cannot be converted is reported with its entry; nothing is dropped silently.
+Always true: a field that cannot be converted is reported with its entry; nothing is silently dropped.
 """

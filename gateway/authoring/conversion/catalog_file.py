@@ -1,4 +1,4 @@
-"""Convert a catalog file of many entries into entry files that load, and list all fields that were lost."""
+"""Converts a catalog file of many entries into entry files that load, and lists all fields that were lost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,18 @@ from gateway.catalog.template import TemplateError
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read
 from gateway.documents.read_document import dotted
 
-# ── ``alias`` in public catalogs: an entry's field replaces the base's field of the same name as a whole, without a deep
-# merge.
+# ── ``alias`` in public catalogs: a field of the entry replaces the whole field of the base; mappings are not merged.
 
 MERGE = "<<"  # YAML 1.1's merge key, which some files use instead
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """An entry with its inherited fields. `values`: without ``alias``. `owner`: by field, the entry that sets it, for
-    messages. `unknown`: a base that is not in the file. `circle`: the entry inherits from itself."""
+    """An entry with its inherited fields.
+
+    `values`: without ``alias``. `owner`: by field, the entry that sets it, for messages. `unknown`: a base that is not
+    in the file. `circle`: the entry inherits from itself.
+    """
 
     values: dict[str, Any]
     owner: dict[str, str]
@@ -50,6 +52,7 @@ def expanded(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] = ())
 
 
 def _merged(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `said` with the mappings of its merge key filled in; own keys win, then earlier mappings."""
     bases = said.get(MERGE)
     below: dict[str, Any] = {}
     for base in reversed(bases if isinstance(bases, list) else [bases]):
@@ -60,7 +63,7 @@ def _merged(said: Mapping[str, Any]) -> dict[str, Any]:
 
 LARGEST_BYTES: Final = 32 * 1024 * 1024
 MOST_VALUES: Final = 2_000_000
-# Fields that an entry cannot do without: a fault in one of them refuses the entry.
+# Fields without which an entry does not work: an entry with a fault in one of them is refused.
 _NEEDED: Final = frozenset(
     {"display_name", "categories", "auth_mode", "authorization_url", "token_url", "request_url", "refresh_url"}
     | {"installation_token_url", "additional_steps", "token_params", "token_body", "token_headers", "jwt", "signature"}
@@ -72,7 +75,7 @@ MOST_REPAIRS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class ConversionReport:
-    """A note, with the file and line that it is about."""
+    """A note on a field for the report, with file and line."""
 
     kind: str
     field: str
@@ -90,22 +93,23 @@ class Converted:
 
 
 def converted(path: Path, words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]) -> list[Converted]:
-    """Convert every entry of `path`, in the order of the file. `shipped`: shipped entries, which an ``alias`` may name too.
+    """Convert every entry of `path`, in the order of the file. Raises UnreadableFile, NotACatalog.
 
-    Raises UnreadableFile, NotACatalog.
+    `words`: the auth modes and scripts that exist here. `shipped`: the shipped entries by name, which an ``alias`` may
+    also name.
     """
     document = read(path, largest_bytes=LARGEST_BYTES, most_values=MOST_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}
     names = [name for name in entries if not name.startswith(".")]  # names with a leading dot only hold YAML anchors
     if not any(isinstance(entries[name], Mapping) for name in names):
         raise NotACatalog(
-            CatalogFault(document.where(), "is not a file of entries: it holds `name:` lines with an entry below each")
+            CatalogFault(document.where(), "is not a file of entries: write `name:` lines with an entry below each")
         )
     return [_converted(name, entries, path, document, words, shipped) for name in names]
 
 
 class NotACatalog(ValueError):
-    """Raised if the file is no catalog; `fault` says why."""
+    """The file is not a catalog; `fault` says why."""
 
     def __init__(self, fault: CatalogFault) -> None:
         super().__init__(str(fault))
@@ -132,7 +136,9 @@ def _converted(
     if whole.unknown is not None:
         if whole.unknown in shipped:
             values = _heir(values, whole)
-            notes.changed(("alias",), f"{whole.unknown!r} is the shipped entry, and inheriting is deep here")
+            notes.changed(
+                ("alias",), f"{whole.unknown!r} is the shipped entry, whose mappings are merged with this entry's"
+            )
         else:
             notes.refused(("alias",), f"there is no entry {whole.unknown!r} in the file or in the shipped catalog")
     if not notes.is_refused:
@@ -161,7 +167,10 @@ def _heir(values: dict[str, Any], whole: Expanded) -> dict[str, Any]:
 def _repaired(
     name: str, values: dict[str, Any], words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]], notes: Notes
 ) -> dict[str, Any]:
-    """Return `values` without the optional parts that our checks refuse; each is reported as lost."""
+    """Return `values` without the optional parts that our checks refuse; each is reported as lost.
+
+    If a required part is refused, the entry is reported as refused.
+    """
     for _ in range(MOST_REPAIRS):
         findings = list(_findings(name, values, words, shipped))
         if not findings:
@@ -175,6 +184,8 @@ def _repaired(
             for place, message in findings:
                 notes.refused(place, message)
             return values
+    for place, message in _findings(name, values, words, shipped):
+        notes.refused(place, message)
     return values
 
 
@@ -201,15 +212,15 @@ def _is_needed(place: Place, values: Mapping[str, Any]) -> bool:
 
 def _drop(values: dict[str, Any], place: Place) -> bool:
     """Delete the value at `place`, or the list that contains it; return whether it was found."""
-    held: Any = values
+    parent: Any = values
     for index, step in enumerate(place):
-        inner = held.get(step) if isinstance(held, dict) else None
+        inner = parent.get(step) if isinstance(parent, dict) else None
         if inner is None:
             return False
         if index == len(place) - 1 or not isinstance(inner, dict):
-            del held[step]
+            del parent[step]
             return True
-        held = inner
+        parent = inner
     return False
 
 
@@ -219,7 +230,7 @@ def _where(document: CatalogDocument, name: str, whole: Expanded, note: Note) ->
 
 
 def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:
-    """Yield each entry as JSON: whether it is usable, and the notes on its fields."""
+    """Yield each entry as a JSON object: whether it is usable, and the notes on its fields."""
     for one in found:
         notes: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
         for note in one.notes:
@@ -233,16 +244,19 @@ WIDTH: Final = 120
 
 
 def write(entries: Sequence[Converted], folder: Path, *, source: str, force: bool = False) -> list[str]:
-    """Write each entry to ``<name>.yaml``; return the names of entries not written because their file exists."""
+    """Write each usable entry to ``<name>.yaml``; return the names of entries not written because their file exists.
+
+    `source`: the name of the converted file, for a comment. `force`: overwrite existing files.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    there = []
+    existing = []
     for entry in entries:
         path = folder / f"{entry.name}.yaml"
         if path.exists() and not force:
-            there.append(entry.name)
+            existing.append(entry.name)
             continue
         path.write_text(text_of(entry, source), encoding="utf-8")
-    return there
+    return existing
 
 
 def text_of(entry: Converted, source: str) -> str:

@@ -1,4 +1,4 @@
-"""Convert one entry of a public catalog, with its aliases expanded, into the values of our entry."""
+"""Converts one entry of a public catalog, with its aliases expanded, into the values of our entry."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -37,7 +37,7 @@ _JS_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 def converted_form(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
     """Return the settings of a form, by name."""
     if not isinstance(given, Mapping):
-        notes.lost(place, "is not a form: a form is names with their fields")
+        notes.lost(place, "is not a form: a form has names, each with its fields")
         return {}
     return {str(name): _converted_setting(field, (*place, name), notes) for name, field in given.items()}
 
@@ -49,7 +49,7 @@ def _converted_setting(given: Any, place: Place, notes: Notes) -> dict[str, Any]
         match key:
             case "type":
                 if value != "string":
-                    notes.changed(at, f"{value!r}: a setting is text")
+                    notes.changed(at, f"{value!r}: a setting is always text")
             case "pattern":
                 _pattern(out, str(value), at, notes)
             case "format" if value not in _FORMATS:
@@ -76,19 +76,19 @@ def _pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None
     try:
         re.compile(python)
     except (re.error, OverflowError, RecursionError) as wrong:
-        notes.lost(at, f"is not a regular expression that we can read: {wrong}")
+        notes.lost(at, f"is not a regular expression in Python's syntax: {wrong}")
         return
     out["pattern"] = python
 
 
-# ── Filling in what our format requires and the other format does not: forms of settings, formats of hosts.
+# ── Adding values that our format requires and the other format does not: forms of settings, formats of hosts.
 
 _CAPTURED: Final = ("connection_configuration", "token_response_metadata", "redirect_uri_metadata")
 _SEVERAL: Final = "a.b"
 
 
 def fill_gaps(out: dict[str, Any], notes: Notes) -> None:
-    """Add a setting for every placeholder, and the ``format`` of settings that are a host or a whole address."""
+    """Add a setting for every placeholder, and the ``format`` of settings that are a host or a whole base URL."""
     for name in sorted(set(_names(out))):
         namespace, dot, rest = name.partition(".")
         if namespace == "connectionConfig" and dot:
@@ -98,7 +98,7 @@ def fill_gaps(out: dict[str, Any], notes: Notes) -> None:
         elif namespace == "assertionOption" and rest not in out.get("assertion_option", {}):
             out.setdefault("assertion_option", {})[rest] = {}
             notes.changed(("assertion_option",), f"{rest!r} is used but not declared; an empty setting was added")
-    for template in _addresses(out):
+    for template in _urls(out):
         with suppress(TemplateError):
             _formats(out, template, notes)
 
@@ -117,18 +117,18 @@ def _credential(out: dict[str, Any], name: str, bare: str, notes: Notes) -> None
     known = {*mode.fills, *mode.members, *out.get("credentials", {})}
     if not any(one in known for one in (*spellings(name), bare)):
         forms = out.setdefault("credentials", {})
-        for asked in () if forms else mode.asks:
-            forms.setdefault(asked, {})
+        for own in () if forms else mode.asks:
+            forms.setdefault(own, {})
         forms[bare] = {"secret": True}
         notes.changed(("credentials",), f"{bare!r} is used but not declared; an empty setting was added, as a secret")
 
 
 def _formats(out: dict[str, Any], template: str, notes: Notes) -> None:
-    address = parse_address(template)
-    if address.whole is not None:
-        _format(out, address.whole.name, "uri", notes)
-    literal = "".join(piece for piece in address.host if isinstance(piece, str)).strip(".")
-    for piece in address.host:
+    url = parse_address(template)
+    if url.whole is not None:
+        _format(out, url.whole.name, "uri", notes)
+    literal = "".join(piece for piece in url.host if isinstance(piece, str)).strip(".")
+    for piece in url.host:
         if isinstance(piece, Name):
             setting = _setting_of(out, piece.name)
             if setting is not None and (not literal or _may_have_dots(setting)):
@@ -136,7 +136,7 @@ def _formats(out: dict[str, Any], template: str, notes: Notes) -> None:
 
 
 def _may_have_dots(setting: Mapping[str, Any]) -> bool:
-    """Return whether a sample value of the setting has several labels."""
+    """Return whether the setting's example or default value has several labels."""
     samples = [str(setting[key]) for key in ("example", "default_value") if setting.get(key)]
     return any("." in sample and not is_label(sample.lower()) for sample in samples)
 
@@ -147,14 +147,14 @@ def _format(out: dict[str, Any], name: str, wanted: str, notes: Notes) -> None:
         return
     bare = name.partition(".")[2]
     setting["format"] = wanted
-    notes.changed(("connection_config", bare), f"is {_A[wanted]} in an address, so it has 'format: {wanted}' now")
+    notes.changed(("connection_config", bare), f"is {_PARTS[wanted]} of a URL, so 'format: {wanted}' was added")
     for key in ("example", "default_value"):
         if key in setting and wanted == "uri" and not re.match(r"https?://", str(setting[key])):
-            notes.lost(("connection_config", bare, key), "is not a whole address")
+            notes.lost(("connection_config", bare, key), "is not a whole URL")
             del setting[key]
 
 
-_A: Final = {"hostname": "a host", "uri": "the whole beginning"}
+_PARTS: Final = {"hostname": "the host", "uri": "the beginning"}
 
 
 def _setting_of(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
@@ -163,7 +163,7 @@ def _setting_of(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _addresses(out: Mapping[str, Any]) -> Iterator[str]:
+def _urls(out: Mapping[str, Any]) -> Iterator[str]:
     yield from (out[key] for key in ADDRESSES if isinstance(out.get(key), str))
     for forms in out.get("alternatives", {}).values():
         yield from forms
@@ -203,15 +203,16 @@ _SCRIPTS: Final = (
     "post_connection_script", "webhook_routing_script", "credentials_verification_script", "pre_connection_deletion_script",
 )  # fmt: skip
 _REGISTRATION: Final = {"metadata": "metadata_document", "client_metadata_document": "metadata_document"}
-_IDLE: Final = {
-    "integration_config": "an integration has no fields of its own here; ask for them in connection_config, or use metadata",
-    "authorization_url_replacements": "an address is one template here; give it `alternatives`",
+# Fields of the other format without a counterpart, with the reason or the alternative.
+_NOT_SUPPORTED: Final = {
+    "integration_config": "an integration has no fields of its own here; use connection_config or metadata",
+    "authorization_url_replacements": "a URL is one template here; use `alternatives`",
     "authorization_url_skip_encode": "parameters are always percent-encoded",
     "authorization_url_skip_empty": "empty parameters are sent as they are; leave them out of the entry",
-    "webhook_allowed_query_params": "incoming webhooks are not described in entries yet",
-    "webhook_response_metadata": "incoming webhooks are not described in entries yet",
-    "authorization_code_param_in_webhook": "a code is taken from the callback only",
-    "installation": "there is no installation that begins at the provider",
+    "webhook_allowed_query_params": "entries do not describe the contents of incoming webhooks",
+    "webhook_response_metadata": "entries do not describe the contents of incoming webhooks",
+    "authorization_code_param_in_webhook": "a code is read from the callback only",
+    "installation": "an installation cannot begin at the provider",
 }
 
 
@@ -235,7 +236,7 @@ class Converting:
             try:
                 self._field(str(key), value, given)
             except (ValueError, TypeError, AttributeError) as wrong:
-                self.notes.lost((str(key),), f"is not what this field holds: {wrong}")
+                self.notes.lost((str(key),), f"has a value that cannot be converted: {wrong}")
         self._add_implied_values()
         if self._alternatives:
             self.out["alternatives"] = self._alternatives
@@ -248,7 +249,7 @@ class Converting:
         if special is not None:
             special(value, given)
         elif key in ADDRESSES:
-            self._address(key, value)
+            self._url(key, value)
         elif key in _TEXTS:
             self.out[key] = as_text(value)
         elif key in _MAPS:
@@ -264,31 +265,31 @@ class Converting:
         elif key in _SCRIPTS:
             self._script(key, as_text(value))
         else:
-            self.notes.lost((key,), _IDLE.get(key, f"our entries have no {key!r}"))
+            self.notes.lost((key,), _NOT_SUPPORTED.get(key, f"our entries have no {key!r}"))
 
-    def _address(self, key: str, value: Any) -> None:
+    def _url(self, key: str, value: Any) -> None:
         if isinstance(value, Mapping):
-            self._by_mode(key, value)
+            self._url_by_mode(key, value)
             return
-        self.out[key], before = self._fallbacks.address(as_text(value), (key,))
+        self.out[key], before = self._fallbacks.url(as_text(value), (key,))
         if before:
             self._alternatives[key] = before
-            self.notes.changed((key,), f"'||' is alternatives.{key}")
+            self.notes.changed((key,), f"'||' became alternatives.{key}")
 
-    def _by_mode(self, key: str, value: Mapping[str, Any]) -> None:
-        """Convert an address given by auth mode, ``{OAUTH2: …, APP: …}``; CUSTOM has one for users and one for the app."""
+    def _url_by_mode(self, key: str, value: Mapping[str, Any]) -> None:
+        """Convert a URL given by auth mode, ``{OAUTH2: …, APP: …}``; CUSTOM has one for users and one for the app."""
         own = value.get("OAUTH2" if self._mode == "CUSTOM" else self._mode)
         if own is not None:
-            self._address(key, own)
+            self._url(key, own)
         if self._mode == "CUSTOM" and key == "token_url" and value.get("APP"):
-            self._address("installation_token_url", value["APP"])
-            self.notes.changed((key, "APP"), "is installation_token_url")
+            self._url("installation_token_url", value["APP"])
+            self.notes.changed((key, "APP"), "became installation_token_url")
 
     def _page(self, key: str, value: Any) -> None:
         if is_web_address(as_text(value)):
             self.out[key] = as_text(value)
         else:
-            self.notes.lost((key,), "is not an address of a page")
+            self.notes.lost((key,), "is not the URL of a page")
 
     def _script(self, key: str, name: str) -> None:
         ours = SCRIPT_ALIASES.get(name, name)
@@ -305,24 +306,24 @@ class Converting:
 
     def _on_proxy(self, value: Any, _: Mapping[str, Any]) -> None:
         if not isinstance(value, Mapping):
-            self.notes.lost(("proxy",), "is not a list of `key: value` lines")
+            self.notes.lost(("proxy",), "is not a mapping: `key: value` lines")
             return
         self.out["proxy"] = proxy(value, self.notes, self._fallbacks, self._alternatives)
         if isinstance(more := value.get("connection_config"), Mapping):
             converted = converted_form(more, ("proxy", "connection_config"), self.notes)
             self.out["connection_config"] = {**converted, **self.out.get("connection_config", {})}
-            self.notes.changed(("proxy", "connection_config"), "is the entry's own connection_config")
+            self.notes.changed(("proxy", "connection_config"), "became part of the entry's connection_config")
 
     def _on_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping) and not is_flat(value):
             self.out["token_body"] = deep(value, ("token_params",), self._fallbacks)
-            self.notes.changed(("token_params",), "is token_body, since it is more than a flat list")
+            self.notes.changed(("token_params",), "became token_body, since it is more than a flat list")
         else:
             self.out["token_params"] = text_map(value, ("token_params",), self.notes, self._fallbacks)
 
     def _on_refresh_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
         self.out["refresh_params"] = text_map(value, ("refresh_token_params",), self.notes, self._fallbacks)
-        self.notes.changed(("refresh_token_params",), "is refresh_params")
+        self.notes.changed(("refresh_token_params",), "became refresh_params")
 
     def _on_body_format(self, value: Any, _: Mapping[str, Any]) -> None:
         if value == "xml":
@@ -339,7 +340,7 @@ class Converting:
     def _on_authorization_method(self, value: Any, given: Mapping[str, Any]) -> None:
         if "token_request_auth_method" not in given:
             self.out["token_request_auth_method"] = "basic" if value == "header" else "body"
-        self.notes.changed(("authorization_method",), "is token_request_auth_method")
+        self.notes.changed(("authorization_method",), "became token_request_auth_method")
 
     def _on_client_registration(self, value: Any, _: Mapping[str, Any]) -> None:
         self.out["client_registration"] = _REGISTRATION.get(as_text(value), as_text(value))
@@ -353,7 +354,7 @@ class Converting:
             self.out.setdefault("signature", {})["lifetime_s"] = seconds
         else:
             self.out["token_ttl"] = seconds
-        self.notes.changed(("token_expires_in_ms",), "is in seconds")
+        self.notes.changed(("token_expires_in_ms",), "was converted to seconds")
 
     def _on_token_expiration_buffer(self, value: Any, _: Mapping[str, Any]) -> None:
         self.out["token_expiration_buffer"] = int(value)
@@ -363,7 +364,7 @@ class Converting:
         if self._mode == "SIGNATURE" and scheme == "wsse":
             self.out.setdefault("signature", {})["scheme"] = scheme
         else:
-            self.notes.refused(("signature",), "the one signature we make for a token is WSSE, in auth_mode SIGNATURE")
+            self.notes.refused(("signature",), "the only supported signature is WSSE, in auth_mode SIGNATURE")
 
     def _on_token(self, value: Any, _: Mapping[str, Any]) -> None:
         self.out["jwt"] = jwt(value, ("token",), self.notes)
@@ -382,24 +383,26 @@ class Converting:
         if self._mode == "TWO_STEP" and "body_format" not in out and "token_body" not in out:
             out["body_format"] = "query" if out.get("token_request_method") == "GET" else "json"
         if self._mode == "AWS_SIGV4" and "request_signing" not in out:
-            where = {
+            namespaces = {
                 part: "connectionConfig" if part in out.get("connection_config", {}) else "credentials"
                 for part in ("region", "service")
             }
-            parts = {part: f"${{{namespace}.{part}}}" for part, namespace in where.items()}
+            parts = {part: f"${{{namespace}.{part}}}" for part, namespace in namespaces.items()}
             out["request_signing"] = {"scheme": "aws-sigv4", **parts}
         if "base_url" not in out.setdefault("proxy", {}):
-            self._base_address()
+            self._add_base_url()
 
-    def _base_address(self) -> None:
-        """Set the required base URL to the origin of token_url or authorization_url. This is safe: that origin issues the
-        tokens, so it learns nothing new from them."""
+    def _add_base_url(self) -> None:
+        """Set the required base URL to the origin of token_url or authorization_url.
+
+        This is safe: that origin issues the tokens, so it gets no new secret with them.
+        """
         for key in ("token_url", "authorization_url"):
             scheme, found, rest = str(self.out.get(key) or "").partition("://")
             if found:
                 self.out["proxy"]["base_url"] = f"{scheme}://{rest.partition('/')[0]}"
                 self.notes.changed(
-                    ("proxy",), f"names no base_url; it is {key}'s origin until you say where the API is"
+                    ("proxy",), f"has no base_url; the origin of {key} was used: replace it by the API's base URL"
                 )
                 return
-        self.notes.refused(("proxy",), "names no base_url, and nothing else says where the API is")
+        self.notes.refused(("proxy",), "has no base_url, and no other field has the origin of the API")

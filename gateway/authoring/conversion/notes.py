@@ -1,4 +1,4 @@
-"""The notes on converted fields; readers of plain values; ``A || B``."""
+"""The notes on converted fields; conversions of plain values; fallbacks written as ``A || B``."""
 
 import re
 from collections.abc import Mapping
@@ -13,8 +13,11 @@ Kind = Literal["lost", "changed", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A note on a field. `place`: the field's place in the source file. Kind ``lost``: our format has no such field;
-    ``changed``: expressed differently; ``refused``: the entry cannot work without the field, so it is not converted."""
+    """A note on a field. `place`: the field's place in the entry of the source file.
+
+    `kind`: ``lost``: our format does not have the field or the value; ``changed``: our format expresses it differently;
+    ``refused``: the entry does not work without the field, so the entry is not converted.
+    """
 
     kind: Kind
     place: Place
@@ -57,6 +60,7 @@ def as_text(value: Any) -> str:
 
 
 def as_flag(value: Any) -> bool:
+    """Return whether `value` is ``true``, also as text."""
     return value is True or (isinstance(value, str) and value.strip().lower() == "true")
 
 
@@ -70,7 +74,7 @@ def is_flat(value: Any) -> bool:
     return isinstance(value, Mapping) and not any(isinstance(inner, Mapping | list) for inner in value.values())
 
 
-# ── ``A || B``: A if its values are set, else B. Our format has alternatives for addresses, and a default for one value.
+# ── ``A || B``: A if its values are set, else B. Our format has alternatives for URLs, and a default value for a setting.
 
 _INSIDE: Final = re.compile(r"\$\{\s*([^{}()|]+?)\s*\|\|\s*([^{}()]*?)\s*\}")
 _BETWEEN: Final = re.compile(r"\s*\|\|\s*")
@@ -79,19 +83,22 @@ _ONE_NAME: Final = re.compile(r"\$\{(connectionConfig|credentials)\.([A-Za-z0-9_
 
 @dataclass(slots=True)
 class FallbackTemplates:
-    """Converts ``A || B``. `defaults`: by form (``connection_config``, ``credentials``) and setting, the default value."""
+    """Converts ``A || B``.
+
+    `defaults`: by form (``connection_config``, ``credentials``) and setting, the default value.
+    """
 
     notes: Notes
     defaults: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def address(self, template: str, place: Place) -> tuple[str, list[str]]:
-        """Return the last address, which is the fallback, and the alternatives tried before it, in order."""
+    def url(self, template: str, place: Place) -> tuple[str, list[str]]:
+        """Return the last URL, which is the fallback, and the alternatives that are tried before it, in order."""
         *first, last = self._choices(template, place)
-        # An address without a placeholder always applies, so it is no alternative.
+        # A URL without a placeholder always applies, so it is no alternative.
         return last, [choice for choice in first if "${" in choice]
 
     def text(self, template: str, place: Place) -> str:
-        """Return the converted template of a header, a parameter or any other text."""
+        """Return the template of a header, a parameter or any other text, without its fallbacks."""
         choices = self._choices(template, place)
         first, *others = choices
         if not others:
@@ -99,12 +106,13 @@ class FallbackTemplates:
         if "${" not in first:
             return self.text(" || ".join(others), place)
         if len(others) == 1 and self._has_default(first, others[0]):
-            self.notes.changed(place, f"'|| {others[0]}' is the setting's default_value")
+            self.notes.changed(place, f"'|| {others[0]}' became the setting's default_value")
             return first
-        self.notes.lost(place, f"'|| {' || '.join(others)}': a template here has one form; it is {first!r} now")
+        self.notes.lost(place, f"'|| {' || '.join(others)}': a template has no fallback here; it is {first!r} now")
         return first
 
     def _has_default(self, template: str, default: str) -> bool:
+        """Make `default` the default value of the setting in `template`; return whether this was possible."""
         one = _ONE_NAME.fullmatch(template)
         if one is None or "${" in default:
             return False
@@ -118,7 +126,7 @@ class FallbackTemplates:
             first = f"${{{found[1]}}}"
             second = found[2].strip("'\"")
             if not self._has_default(first, second):
-                self.notes.lost(place, f"'|| {found[2]}': a placeholder has one name; it is {first} now")
+                self.notes.lost(place, f"'|| {found[2]}': a placeholder has no fallback here; it is {first} now")
             return first
 
         plain = _INSIDE.sub(default, template)
@@ -126,7 +134,7 @@ class FallbackTemplates:
 
 
 def with_defaults(out: dict[str, Any], defaults: Mapping[tuple[str, str], str]) -> None:
-    """Write `defaults` into the entry's forms."""
+    """Write `defaults` into the forms of the entry `out`; existing default values are kept."""
     for (form, name), value in defaults.items():
         setting = out.setdefault(form, {}).setdefault(name, {})
         setting.setdefault("default_value", value)

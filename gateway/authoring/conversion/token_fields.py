@@ -1,4 +1,4 @@
-"""Convert the fields of token requests and API calls whose format differs."""
+"""Converts fields of token requests and API calls whose format differs."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -42,7 +42,7 @@ _JWT: Final = {
 }
 _SECRET_ALGORITHMS: Final = ("HS256", "HS384", "HS512")
 _ENCODINGS: Final = ("utf8", "hex", "base64")
-XML: Final = "our token requests are form, json or query; sign in by a script or a proxy of your own"
+XML: Final = "token requests are form, json or query, never XML; use a proxy of your own for the token request"
 
 
 def text_map(given: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> dict[str, str]:
@@ -51,7 +51,7 @@ def text_map(given: Any, place: Place, notes: Notes, fallbacks: FallbackTemplate
     for name, value in given.items() if isinstance(given, Mapping) else ():
         at = (*place, name)
         if isinstance(value, Mapping | list):
-            notes.lost(at, "holds more than one text")
+            notes.lost(at, "has more than one text")
         elif value is not None:
             out[str(name)] = fallbacks.text(as_text(value), at)
     return out
@@ -70,6 +70,7 @@ def deep(given: Any, place: Place, fallbacks: FallbackTemplates) -> Any:
 
 
 def token_response(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+    """Convert the paths in a token response."""
     out: dict[str, Any] = {}
     for key, value in given.items() if isinstance(given, Mapping) else ():
         at = (*place, key)
@@ -78,7 +79,7 @@ def token_response(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
         elif key in {"token_expiration_strategy", "expiry_kind"} and value in _STRATEGIES:
             out["expiry_kind"] = _STRATEGIES[value]
         else:
-            notes.lost(at, f"we read no {key!r} in a token answer")
+            notes.lost(at, f"token_response has no {key!r}")
     return out
 
 
@@ -105,18 +106,18 @@ def steps(given: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) 
 
 
 def jwt(given: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
-    """Convert the claims that are signed, and the key that signs them."""
+    """Convert the JWT that the mode signs; None without a key."""
     out: dict[str, Any] = {}
     for key, value in given.items() if isinstance(given, Mapping) else ():
         if key == "type" and str(value).lower() == "jwt":
             continue
         name = _JWT.get(key)
         if name is None or (name == "key_encoding" and value not in _ENCODINGS):
-            notes.lost((*place, key), f"a JWT that we sign has no {key!r} {value if name else ''}".rstrip())
+            notes.lost((*place, key), f"jwt has no {key!r} {value if name else ''}".rstrip())
         else:
             out[name] = _member(name, key, value)
     if "key" not in out:
-        notes.lost(place, "names no key to sign with")
+        notes.lost(place, "has no key to sign with")
         return None
     algorithm = out.setdefault("header", {}).setdefault("alg", "RS256")
     if algorithm in _SECRET_ALGORITHMS:
@@ -150,16 +151,19 @@ _OURS: Final = frozenset(
 def proxy(
     given: Mapping[str, Any], notes: Notes, fallbacks: FallbackTemplates, alternatives: dict[str, list[str]]
 ) -> dict[str, Any]:
-    """Convert ``proxy``; alternative base URLs are added to `alternatives`. The caller converts ``connection_config``."""
+    """Convert ``proxy``; alternative base URLs are added to `alternatives`.
+
+    The caller converts ``connection_config``.
+    """
     out: dict[str, Any] = {}
     for key, value in given.items():
         at: Place = ("proxy", key)
         match key:
             case "base_url":
-                out[key], before = fallbacks.address(as_text(value).rstrip("/"), at)
+                out[key], before = fallbacks.url(as_text(value).rstrip("/"), at)
                 if before:
-                    alternatives["proxy.base_url"] = [one.rstrip("/") for one in before]
-                    notes.changed(at, "'||' is alternatives.proxy.base_url")
+                    alternatives["proxy.base_url"] = [url.rstrip("/") for url in before]
+                    notes.changed(at, "'||' became alternatives.proxy.base_url")
             case "headers" | "query":
                 out[key] = _placed(key, text_map(value, at, notes, fallbacks), notes)
             case "body":
@@ -175,7 +179,7 @@ def proxy(
             case "connection_config":
                 pass
             case "forward_headers_on_redirect":
-                notes.lost(at, "redirects are handed to the caller, who follows them through /proxy")
+                notes.lost(at, "redirects are returned to the caller, who follows them through /proxy")
             case _:
                 notes.lost(at, f"proxy has no {key!r}")
     return {key: value for key, value in out.items() if value not in ({}, None)}
@@ -186,9 +190,9 @@ def _placed(key: str, fields: dict[str, str], notes: Notes) -> dict[str, str]:
     seen: set[str] = set()
     for name, template in fields.items():
         if key == "headers" and name.lower() in _OURS:
-            notes.lost(("proxy", key, name), f"{name} belongs to the connection; the gateway writes it")
+            notes.lost(("proxy", key, name), f"{name} cannot be set by an entry: the gateway writes or drops it")
         elif key == "headers" and name.lower() in seen:
-            notes.lost(("proxy", key, name), f"{name} is there twice, in different case")
+            notes.lost(("proxy", key, name), f"{name} is given twice, in different case")
         else:
             kept[name] = template
             seen.add(name.lower())
@@ -198,7 +202,7 @@ def _placed(key: str, fields: dict[str, str], notes: Notes) -> dict[str, str]:
 def _paginate(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any] | None:
     if given.get("type") not in {"cursor", "link", "offset", "graphql"}:
         notes.lost(
-            place, f"there is no paging of type {given.get('type')!r}; there are cursor, link, offset and graphql"
+            place, f"there is no pagination of type {given.get('type')!r}; there are cursor, link, offset and graphql"
         )
         return None
     out: dict[str, Any] = {}
@@ -220,7 +224,7 @@ def _retry(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, An
         if key in _RETRY:
             out[key] = _RETRY[key](value)
         elif key == "in_body":
-            notes.lost((*place, key), "answers are streamed, so when to come back is read in header fields only")
+            notes.lost((*place, key), "responses are streamed, so only header fields can say when to retry")
         else:
             notes.lost((*place, key), f"retry has no {key!r}")
     return out
@@ -239,9 +243,9 @@ def _verification(
                 paths = [fallbacks.text(path, at) for path in as_list(value)]
                 out["endpoints"] = [path if path.startswith("/") else f"/{path}" for path in paths]
             case "base_url_override":
-                out[key], others = fallbacks.address(as_text(value).rstrip("/"), at)
+                out[key], others = fallbacks.url(as_text(value).rstrip("/"), at)
                 if others:
-                    notes.lost(at, f"has one form here; it is {out[key]!r} now")
+                    notes.lost(at, f"has no alternatives here; it is {out[key]!r} now")
             case "headers":
                 out[key] = text_map(value, at, notes, fallbacks)
             case "data":
@@ -251,6 +255,6 @@ def _verification(
             case _:
                 notes.lost(at, f"verification has no {key!r}: {value!r}")
     if not out.get("endpoints"):
-        notes.lost(place, "names no endpoint to call")
+        notes.lost(place, "has no endpoint to call")
         return None
     return out

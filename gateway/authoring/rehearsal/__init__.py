@@ -6,8 +6,8 @@ Used by `gateway catalog test NAME`. Read in this order:
     connect_step       the first step: in a browser if the auth mode redirects, otherwise with a form
     rehearsal_gateway  the gateway under test, with its own socket and store
     stage              the entry with its origins replaced by the sandbox's; paths and queries are kept
-    actor              plays the provider: accepts every request, records it, answers
-    played_responses     the answers: tokens and pages in the format that the entry describes
+    actor              plays the provider: accepts every request, records it, responds
+    played_responses   the responses: tokens and pages in the format that the entry describes
     arrival_checks     compares received requests with the entry, signatures included
     token_checks       checks token requests, by auth mode
     samples            made-up settings, credentials, clients, keys and certificates

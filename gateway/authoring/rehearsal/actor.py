@@ -1,4 +1,4 @@
-"""The sandbox plays an entry's provider: it accepts every request, records it and answers."""
+"""The sandbox plays an entry's provider: it accepts every request, records it and responds."""
 
 import base64
 import binascii
@@ -28,8 +28,10 @@ LONGEST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A received request. `role`: the entry's name of the address, such as ``token_url`` or ``proxy``. `target`: path and
-    query as sent."""
+    """A received request. `role`: the entry's field that has the URL, such as ``token_url``; ``step2``; or ``proxy``.
+
+    `target`: path and query as sent.
+    """
 
     role: str
     method: str
@@ -50,7 +52,7 @@ class Arrival:
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     def params(self, body_format: str | None) -> dict[str, Any]:
-        """Return the request's parameters, read in `body_format`; empty if they cannot be read."""
+        """Return the request's parameters, read in `body_format` (None: a form); empty if they cannot be read."""
         if body_format == "query" or self.method in {"GET", "HEAD"}:
             return self.query
         if body_format == "json":
@@ -62,7 +64,7 @@ class Arrival:
         return dict(parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True))
 
     def basic(self) -> tuple[str, str] | None:
-        """Return user name and password of Basic authentication, not percent-decoded; None without one."""
+        """Return user name and password of Basic authentication, not form-decoded; None without one."""
         scheme, _, text = self.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "basic":
             return None
@@ -73,7 +75,7 @@ class Arrival:
         return name, password
 
     def masked_lines(self, secrets: Collection[str]) -> list[str]:
-        """Return a line for the request, for each relevant header field and for the body, with credentials masked."""
+        """Return lines for the method and target, each relevant header field and the body, with credentials masked."""
         known = tuple(secrets)
         lines = [f"{self.method} {scrubbed(self.target, known)}"]
         for name, value in self.headers.items():
@@ -107,8 +109,11 @@ SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 
 @dataclass(slots=True)
 class PlayedProvider:
-    """The provider that the sandbox plays. `arrivals`: received requests, in order. `refusing`: the API refuses every
-    credential. `tokens`: all issued access tokens. `registered`: the last dynamically registered client.
+    """The provider that the sandbox plays.
+
+    `arrivals`: received requests, in order. `refusing`: the provider refuses every credential. `tokens`,
+    `refresh_tokens`: all issued tokens, in order. `raw`: the last token response. `steps`: the token responses by step
+    (``step1``). `registered`: the last dynamically registered client.
     """
 
     stage: Stage
@@ -119,7 +124,6 @@ class PlayedProvider:
     refresh_tokens: list[str] = field(default_factory=list)
     raw: dict[str, Any] = field(default_factory=dict)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
-    callback: str = ""
     registered: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -132,15 +136,16 @@ class PlayedProvider:
         return self.tokens[-1] if self.tokens else ""
 
     def since(self, mark: int, *roles: str) -> list[Arrival]:
-        """Return the requests received after `mark`, only those to `roles` if any are given."""
-        return [one for one in self.arrivals[mark:] if not roles or one.role in roles]
+        """Return the requests from number `mark` on; only those with one of `roles`, if any are given."""
+        return [arrival for arrival in self.arrivals[mark:] if not roles or arrival.role in roles]
 
     async def response(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Record the request; return the provider's response."""
         body = await request.read()
         origin = f"{request.scheme}://{request.host}"
         role = self._role(origin, request.raw_path.partition("?")[0], request.method)
         if role == "request_url" and "oauth_verifier" in request.headers.get("Authorization", ""):
-            role = "token_url"  # some providers use one address for both
+            role = "token_url"  # some providers use one URL for both
         arrival = Arrival(role, request.method, request.raw_path, request.headers, body)
         self.arrivals.append(arrival)
         if role in {"token_url", "refresh_url", "installation_token_url"} or role.startswith("step"):
@@ -156,21 +161,22 @@ class PlayedProvider:
         return self._discovery(arrival, origin) or self._api(arrival, origin)
 
     def _role(self, origin: str, path: str, method: str) -> str:
-        """Return the role of the longest matching address; ``proxy`` if none matches."""
+        """Return the role of the longest matching URL; ``proxy`` if none matches."""
         fitting = [
             (len(template), role)
-            for role, template in self._addresses()
+            for role, template in self._urls()
             if split(template)[0] == origin and path_pattern(template).fullmatch(path)
-            if role != "authorization_url" or method == "GET"  # some providers use one address for consent and token
+            if role != "authorization_url" or method == "GET"  # some providers use one URL for consent and token
         ]
-        found = max(fitting, key=lambda one: one[0])[1] if fitting else "proxy"
+        found = max(fitting, key=lambda candidate: candidate[0])[1] if fitting else "proxy"
         if found.startswith(("token_url", "step")) and self.provider.additional_steps:
+            # If steps share a URL, their requests arrive in the order of the steps.
             same = [role for _, role in fitting if role == "token_url" or role.startswith("step")]
-            return same[min(sum(1 for one in self.arrivals if one.role in same) % len(same), len(same) - 1)]
+            return same[sum(arrival.role in same for arrival in self.arrivals) % len(same)]
         return found
 
-    def _addresses(self) -> Iterator[tuple[str, str]]:
-        for key in ROLES:  # in order of use: if two share an address, the first wins
+    def _urls(self) -> Iterator[tuple[str, str]]:
+        for key in ROLES:  # in order of use: if two share a URL, the first wins
             if key in self.entry:
                 yield key, self.entry[key]
         for number, step in enumerate(self.entry.get("additional_steps", ()), start=2):
@@ -204,20 +210,20 @@ class PlayedProvider:
         )
 
     def _register(self, body: bytes) -> web.Response:
-        """Answer a client registration (RFC 7591 §3.2.1), with a secret unless the client is public."""
-        asked = json.loads(body)
-        method = str(asked.get("token_endpoint_auth_method") or SDK_METHODS[0])
+        """Return the response to a client registration (RFC 7591 §3.2.1), with a secret unless the client is public."""
+        metadata = json.loads(body)
+        method = str(metadata.get("token_endpoint_auth_method") or SDK_METHODS[0])
         client = {"client_id": f"registered-{secrets.token_hex(3)}", "token_endpoint_auth_method": method}
         if method != "none":
             client["client_secret"] = f"try-secret-{secrets.token_hex(8)}"
         self.registered = client
-        return web.json_response({**asked, **client}, status=201)
+        return web.json_response({**metadata, **client}, status=201)
 
     def _secret(self) -> str:
         return f"try-token-secret-{secrets.token_hex(8)}"
 
     def _discovery(self, arrival: Arrival, origin: str) -> web.Response | None:
-        """Return the metadata of an MCP server (RFC 9728, RFC 8414); None for other addresses."""
+        """Return the metadata of an MCP server (RFC 9728, RFC 8414); None for other paths."""
         if not self.provider.auth_mode.startswith("MCP") or "/.well-known/" not in arrival.path:
             return None
         path = arrival.path.partition("/.well-known/")[2]
@@ -241,13 +247,13 @@ class PlayedProvider:
         return web.json_response(document)
 
     def _api(self, arrival: Arrival, origin: str) -> web.Response:
-        bearer = arrival.headers.get("Authorization", "")
-        is_asked = self.provider.auth_mode == "MCP_OAUTH2_GENERIC" and not bearer
+        # An MCP server that gets no token responds with 401; the gateway then looks for its metadata.
+        needs_token = self.provider.auth_mode == "MCP_OAUTH2_GENERIC" and not arrival.headers.get("Authorization")
         proof = self.provider.proxy.verification
         expected = proof.expect if proof is not None else None
         if self.refusing and expected:
             return web.json_response({"message": "these credentials are wrong"})
-        if self.refusing or is_asked:
+        if self.refusing or needs_token:
             hint = {"WWW-Authenticate": "Bearer"}
             return web.json_response({"message": "these credentials are wrong"}, status=401, headers=hint)
         if arrival.path.endswith("/oauth/token/accessible-resources"):
@@ -276,7 +282,8 @@ class Sockets:
     def __init__(self) -> None:
         self.opened: list[socket.socket] = []
 
-    def addresses(self) -> Iterator[str]:
+    def origins(self) -> Iterator[str]:
+        """Open a new socket for each item; yield its origin, such as ``http://127.0.0.1:40123``."""
         while True:
             listener = socket.create_server(("127.0.0.1", 0))
             self.opened.append(listener)

@@ -1,4 +1,4 @@
-"""Compare received requests with the entry, signatures included."""
+"""Compares received requests with the entry, signatures included."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,10 @@ FORM_KIND: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of a check. `place`: the entry's field, to print its line. `detail`: what arrived instead, if not `ok`."""
+    """The result of a check. `what`: what must be true. `place`: the entry's field, to print its line.
+
+    `detail`: what was received instead, if not `ok`.
+    """
 
     what: str
     ok: bool
@@ -38,9 +41,10 @@ class Check:
 
 @dataclass(slots=True)
 class KnownValues:
-    """The values of template placeholders that a rehearsal knows.
+    """The values that a rehearsal knows for the placeholders of templates.
 
-    `registered`: the dynamically registered client.
+    `config`: the connection's settings. `values`: all other values, by their name in templates. `registered`: the
+    dynamically registered client.
     """
 
     provider: Provider
@@ -68,7 +72,7 @@ class KnownValues:
         return [name for name in named if name not in self.config and not (name in forms and forms[name].optional)]
 
     def path(self, template: str) -> str | None:
-        """Return the path of a played address; None if a value is unknown."""
+        """Return the path of a URL template; None if a value is unknown."""
         try:
             url = render_url(template, self.config, self.provider.connection_config, self.values)
         except (Unresolved, BadValue, TemplateError):
@@ -94,9 +98,9 @@ def equal(what: str, expected: Any, arrived: Any, place: Place) -> Check:
     detail = (
         ""
         if ok
-        else "did not arrive"
+        else "it was not sent"
         if arrived is None
-        else f"arrived otherwise ({_kind(expected)}, not {_kind(arrived)})"
+        else f"another value was sent ({_kind(arrived)} instead of {_kind(expected)})"
     )
     return Check(what, ok, place, detail)
 
@@ -113,18 +117,24 @@ def params(
     if arrival.method not in {"GET", "HEAD"} and body_format != "query" and expected:
         kind = JSON_KIND if body_format == "json" else FORM_KIND
         yield Check(
-            f"the body is {kind}", arrival.kind == kind, ("body_format",), f"it came as {arrival.kind or 'nothing'}"
+            f"the body is {kind}",
+            arrival.kind == kind,
+            ("body_format",),
+            f"its Content-Type was {arrival.kind or 'missing'}",
         )
     for name, value in expected.items():
-        spelt = renames.get(name, name)
-        if not spelt:
-            yield Check(f"{name} is left out", name not in arrived, (*place, name), "it came all the same")
+        renamed = renames.get(name, name)
+        if not renamed:
+            yield Check(f"{name} is left out", name not in arrived, (*place, name), "it was sent")
             continue
-        yield equal(f"parameter {spelt}", value, arrived.get(spelt), (*place, name))
+        yield equal(f"parameter {renamed}", value, arrived.get(renamed), (*place, name))
 
 
 def header_fields(arrival: Arrival, templates: Mapping[str, str], known: KnownValues, place: Place) -> Iterator[Check]:
-    """Check each header field of the entry; a field with an unpredictable value only has to be filled in."""
+    """Check each header field of the entry.
+
+    If the value cannot be predicted, check only that the template was filled in.
+    """
     for name, template in templates.items():
         if name.lower() == "content-type" and not arrival.body:
             continue  # sent only with a body
@@ -136,18 +146,19 @@ def header_fields(arrival: Arrival, templates: Mapping[str, str], known: KnownVa
             # A value from the request, such as ${params}, may be empty if the request has no such part.
             filled = bool(arrived) or (arrived == "" and not differs_each_time(template))
             ok = filled and "${" not in str(arrived)
-            yield Check(f"field {name} is filled in", ok, (*place, name), "it did not arrive whole")
+            yield Check(f"field {name} is filled in", ok, (*place, name), "it is missing or has a placeholder")
         elif arrived is None and (missing := known.missing(template)):
-            detail = f"nothing in a rehearsal fills {', '.join(missing)}; call with --set NAME=VALUE"
+            detail = f"the rehearsal has no value for {', '.join(missing)}; add --set NAME=VALUE"
             yield Check(f"field {name} is filled in", False, (*place, name), detail)
 
 
 def client_proof(
     arrival: Arrival, provider: Provider, client: tuple[str, str], renames: Mapping[str, str], default: str = "body"
 ) -> Iterator[Check]:
-    """Check that the client authenticates exactly once, as the entry says (RFC 6749 §2.3), with the names of `renames`.
+    """Check that the client authenticates with the entry's method and no other (RFC 6749 §2.3).
 
-    `default`: the method if the entry names none.
+    `client`: ID and secret. `renames`: the provider's names of the parameters. `default`: the method if the entry names
+    none.
     """
     method = provider.token_request_auth_method or default
     place: Place = ("token_request_auth_method",)
@@ -156,28 +167,33 @@ def client_proof(
     secret_name = renames.get("client_secret", "client_secret")
     if method == "basic":
         ok = pair is not None and tuple(map(decoded, pair)) == client
-        yield Check("the client proves itself by Basic", ok, place, "Authorization does not hold it")
-        yield Check("and not in the body too", secret_name not in sent, place, "client_secret is a parameter as well")
+        yield Check(
+            "the client authenticates with HTTP Basic", ok, place, "Authorization does not have its ID and secret"
+        )
+        yield Check(
+            "the body has no client secret", secret_name not in sent, place, "the client secret is also a parameter"
+        )
     elif method == "body":
         own = {renames.get("client_id", "client_id"): client[0], secret_name: client[1]}
         ok = all(sent.get(name) == value for name, value in own.items() if name)
-        yield Check("the client proves itself by parameters", ok, place, "client_id and client_secret are not there")
+        yield Check("the client authenticates with parameters", ok, place, "client_id or client_secret is missing")
         writes = any(name.lower() == "authorization" for name in provider.token_headers)
-        yield Check("and not by Basic too", pair is None or writes, place, "Authorization came as well")
+        yield Check("there is no HTTP Basic", pair is None or writes, place, "Authorization was also sent")
     elif method == "private_key_jwt":
         ok = bool(sent.get("client_assertion")) and secret_name not in sent
-        yield Check("the client proves itself by a signed assertion", ok, place, "client_assertion is missing")
+        yield Check("the client authenticates with a signed assertion", ok, place, "client_assertion is missing")
     elif method == "none":
-        yield Check("the client sends no secret", secret_name not in sent and pair is None, place, "a secret came")
+        yield Check("the client sends no secret", secret_name not in sent and pair is None, place, "a secret was sent")
 
 
 def registered_proof(arrival: Arrival, known: KnownValues, renames: Mapping[str, str]) -> Iterator[Check]:
-    """Check that a dynamically registered client authenticates as it registered, and sends its ID in the body, where
-    servers built with the MCP Python SDK expect it.
+    """Check that a dynamically registered client authenticates as it registered, and sends its ID in the body.
+
+    Servers built with the MCP Python SDK expect the ID there.
     """
     client, provider = known.registered, known.provider
-    spelled = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
-    method = spelled.get(client["token_endpoint_auth_method"], "body")
+    methods = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
+    method = methods.get(client["token_endpoint_auth_method"], "body")
     pair = (client["client_id"], client.get("client_secret", ""))
     yield from client_proof(arrival, provider, pair, renames, method)
     name = renames.get("client_id", "client_id")
@@ -188,7 +204,11 @@ def registered_proof(arrival: Arrival, known: KnownValues, renames: Mapping[str,
 def proxied(
     arrival: Arrival, known: KnownValues, entry: Mapping[str, Any], below: str, default: str | None
 ) -> Iterator[Check]:
-    """Check an API call: its path, headers and query. `default`: the auth mode's own Authorization, or its beginning."""
+    """Check an API call: its path, headers and query. `below`: its path below the base URL.
+
+    `default`: the Authorization that the auth mode writes if no template has a credential, or its beginning; None:
+    none.
+    """
     proxy = known.provider.proxy
     base = known.path(entry["proxy"]["base_url"])
     if base is not None:
@@ -203,16 +223,13 @@ def proxied(
             yield equal(f"query {name}", value, arrival.query.get(name), ("proxy", "query", name))
         else:
             yield Check(f"query {name} is filled in", name in arrival.query, ("proxy", "query", name), "it is missing")
-    placed = (*proxy.headers.values(), *proxy.query.values(), proxy.base_url)
-    secret = {name for name, one in known.provider.connection_config.items() if one.secret}
-    if default is not None and not any(carries_credential(one, secret_settings=secret) for one in placed[:-1]):
+    placed = (*proxy.headers.values(), *proxy.query.values())
+    secret = {name for name, setting in known.provider.connection_config.items() if setting.secret}
+    if default is not None and not any(carries_credential(text, secret_settings=secret) for text in placed):
         arrived = arrival.headers.get("Authorization", "")
         ok = arrived.startswith(default) if default.endswith((" ", "/")) else arrived == default
-        yield Check(f"Authorization is {default.partition(' ')[0]}", ok, ("auth_mode",), "another one came, or none")
-
-
-def failed(checks: list[Check]) -> list[Check]:
-    return [one for one in checks if not one.ok]
+        what = f"Authorization is {default.partition(' ')[0]}"
+        yield Check(what, ok, ("auth_mode",), "it is missing or has another value")
 
 
 # ── Signatures, checked as a provider does: OAuth 1.0 (RFC 5849 §3.2), JWTs (RFC 7515), and AWS's credential scope.
@@ -230,7 +247,10 @@ def oauth_params(arrival: Arrival) -> dict[str, str]:
 
 
 def oauth1(arrival: Arrival, consumer: tuple[str, str], token: tuple[str, str], method: str) -> Iterator[Check]:
-    """Check consumer key, token and signature method; for HMAC and PLAINTEXT also the signature."""
+    """Check consumer key, token and signature method; for HMAC and PLAINTEXT also the signature.
+
+    `consumer`: the client's ID and secret. `token`: token and token secret.
+    """
     given = oauth_params(arrival)
     place = ("signature_method",)
     key = given.get("oauth_consumer_key")
@@ -239,16 +259,19 @@ def oauth1(arrival: Arrival, consumer: tuple[str, str], token: tuple[str, str], 
     )
     if token[0]:
         yield Check(
-            "oauth_token is the connection's", given.get("oauth_token") == token[0], ("auth_mode",), "it is another"
+            "oauth_token is the connection's",
+            given.get("oauth_token") == token[0],
+            ("auth_mode",),
+            "it has another value",
         )
-    named = given.get("oauth_signature_method")
-    yield Check(f"oauth_signature_method is {method}", named == method, place, f"it was {named}")
+    sent_method = given.get("oauth_signature_method")
+    yield Check(f"oauth_signature_method is {method}", sent_method == method, place, f"it was {sent_method}")
     if method != "RSA-SHA1":
-        ok = _holds(arrival, given, consumer[1], token[1], method)
-        yield Check("the signature holds", ok, place, "it does not")
+        ok = _is_signed(arrival, given, consumer[1], token[1], method)
+        yield Check("the signature is valid", ok, place, "it is not")
 
 
-def _holds(arrival: Arrival, given: dict[str, str], client_secret: str, token_secret: str, method: str) -> bool:
+def _is_signed(arrival: Arrival, given: dict[str, str], client_secret: str, token_secret: str, method: str) -> bool:
     from oauthlib.oauth1.rfc5849 import signature as rfc5849
 
     pairs = [(name, value) for name, value in given.items() if name not in {"realm", "oauth_signature"}]
@@ -278,7 +301,7 @@ def aws(arrival: Arrival, known: KnownValues, access_key: str) -> Iterator[Check
     )
     if found is None or signing is None:
         return
-    yield Check("it names the access key", found["key"] == access_key, ("credentials",), "it names another one")
+    yield Check("it names the access key", found["key"] == access_key, ("credentials",), "it names another key")
     for part in ("region", "service"):
         expected = known.text(getattr(signing, part))
         if expected is not None:
@@ -311,7 +334,7 @@ def jwt(token: str, key: str, known: KnownValues) -> Iterator[Check]:
 
         raw = base64.b64decode(key)
     try:
-        held = jose.decode(token, import_key(raw, kind), algorithms=[algorithm])  # type: ignore[call-overload]
+        decoded_jwt = jose.decode(token, import_key(raw, kind), algorithms=[algorithm])  # type: ignore[call-overload]
     except (JoseError, ValueError) as wrong:
         yield Check(f"the JWT is signed by {algorithm}", False, ("jwt",), f"it is not: {type(wrong).__name__}")
         return
@@ -320,5 +343,8 @@ def jwt(token: str, key: str, known: KnownValues) -> Iterator[Check]:
         expected = known.deep(value)
         if expected not in (None, {}, []):
             yield Check(
-                f"claim {name}", held.claims.get(name) == expected, ("jwt", "claims", name), "it is another or missing"
+                f"claim {name}",
+                decoded_jwt.claims.get(name) == expected,
+                ("jwt", "claims", name),
+                "it is missing or has another value",
             )

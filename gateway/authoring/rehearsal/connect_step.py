@@ -1,4 +1,4 @@
-"""The first step makes a connection: in a browser if the auth mode redirects, else with typed-in credentials."""
+"""The first step creates a connection: in a browser if the auth mode redirects, else with typed-in credentials."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,9 +23,12 @@ SCOPES: Final = ["scope-a", "scope-b"]
 
 
 def integration_of(provider: Provider, samples: Samples, local: str) -> dict[str, Any]:
-    """Return the integration's keys in gateway.yaml, as if an operator had registered an app. `local`: for app_link."""
+    """Return the integration's keys in gateway.yaml, as if an operator had registered an app.
+
+    `local`: an origin of the sandbox, for `app_link`.
+    """
     mode = AUTH_MODES.get(provider.auth_mode)
-    asked = {*mode.integration} if mode else set()
+    needed = {*mode.integration} if mode else set()
     keys = {
         "client_id": samples.client_id,
         "client_secret": samples.client_secret,
@@ -34,10 +37,10 @@ def integration_of(provider: Provider, samples: Samples, local: str) -> dict[str
         "private_key": key_for("RS256"),
     }
     if provider.auth_mode == "AWS_SIGV4":
-        asked |= {"client_id", "client_secret"}
+        needed |= {"client_id", "client_secret"}
     if provider.auth_mode == "MCP_OAUTH2" and provider.client_registration in {"dynamic", "metadata_document"}:
-        asked = set()
-    found: dict[str, Any] = {name: keys[name] for name in keys if name in asked}
+        needed = set()
+    found: dict[str, Any] = {name: keys[name] for name in keys if name in needed}
     if provider.token_request_auth_method == "private_key_jwt" and "client_secret" in found:  # noqa: S105
         found["client_secret"] = key_for("RS256")
     if mode is not None and mode.redirects and "authorization_url" in mode.needs and not provider.default_scopes:
@@ -51,7 +54,7 @@ def is_redirecting(provider: Provider) -> bool:
 
 
 async def typed_in(gateway: Gateway, provider: Provider, samples: Samples, connection_id: str) -> str:
-    """Create a connection with the values that an end user would type in. Raises RehearsalRefused."""
+    """Create a connection with the values that an end user would enter. Return its id. Raises RehearsalRefused."""
     credentials: dict[str, Any] = {"type": provider.auth_mode, **samples.typed}
     if samples.assertion:
         credentials["assertionOption"] = samples.assertion
@@ -71,7 +74,7 @@ async def imported(gateway: Gateway, provider: Provider, shown: Mapping[str, Any
 
 
 async def by_browser(gateway: Gateway, actor: PlayedProvider, samples: Samples) -> tuple[str, str]:
-    """Go through an authorization; return the connection's id and the authorization URL. Raises RehearsalRefused."""
+    """Authorize as a browser does; return the connection's id and the authorization URL. Raises RehearsalRefused."""
     session = await gateway.json("POST", "/connect/sessions", 201, json={"end_user": {"id": "rehearsal"}})
     query = {"connect_session_token": session["data"]["token"]}
     query |= {f"params[{name}]": value for name, value in samples.config.items()}
@@ -80,18 +83,19 @@ async def by_browser(gateway: Gateway, actor: PlayedProvider, samples: Samples) 
         sent_to = response.headers.get("Location", "")
         if response.status not in {302, 303} or not sent_to:
             raise RehearsalRefused(
-                f"the authorization did not begin, it answered {response.status}: {_words(await response.text())}"
+                f"the authorization did not begin: GET /oauth/connect returned {response.status}: "
+                f"{_words(await response.text())}"
             )
     async with ClientSession() as elsewhere, elsewhere.get(sent_to.partition("#")[0]):
         pass  # open the consent page, without the gateway's cookies
     async with gateway.http.get(_back(gateway, actor, sent_to)) as response:
         if response.status != 200:
-            raise RehearsalRefused(f"the callback answered {response.status}: {_words(await response.text())}")
+            raise RehearsalRefused(f"the callback returned {response.status}: {_words(await response.text())}")
     return await gateway.only_id(), sent_to
 
 
-def asked(sent_to: str, fragment: str | None) -> dict[str, str]:
-    """Return the authorization request's parameters; after ``#`` if the consent page is a single-page app."""
+def authorization_params(sent_to: str, fragment: str | None) -> dict[str, str]:
+    """Return the authorization request's parameters; with `fragment`, those after the ``#`` of the URL."""
     parts = urlsplit(sent_to)
     query = parts.fragment.partition("?")[2] if fragment is not None else parts.query
     return dict(parse_qsl(query, keep_blank_values=True))
@@ -99,7 +103,8 @@ def asked(sent_to: str, fragment: str | None) -> dict[str, str]:
 
 def state_of(sent_to: str, provider: Provider) -> str:
     """Return the `state` of the authorization request."""
-    got, renames = asked(sent_to, provider.authorization_url_fragment), provider.authorization_param_renames
+    got = authorization_params(sent_to, provider.authorization_url_fragment)
+    renames = provider.authorization_param_renames
     if provider.state_in_redirect_uri:
         return got.get(renames.get("redirect_uri") or "redirect_uri", "").partition("?state=")[2]
     return got.get(renames.get("state") or "state", got.get("payload", ""))
@@ -113,7 +118,7 @@ def callback_of(sent_to: str, provider: Provider, callback: str) -> str:
 def _back(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
     """Return the callback URL to which the provider would redirect the browser."""
     provider = actor.provider
-    got = asked(sent_to, provider.authorization_url_fragment)
+    got = authorization_params(sent_to, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
     state = state_of(sent_to, provider)
     back = got.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
@@ -137,7 +142,7 @@ def _back(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
 
 
 def _callback_of(actor: PlayedProvider, gateway: Gateway) -> str:
-    """Return the callback of the request for a request token (RFC 5849 §2.1)."""
+    """Return the callback URL in the request for a request token (RFC 5849 §2.1)."""
     from gateway.authoring.rehearsal.arrival_checks import oauth_params
 
     (request,) = actor.since(0, "request_url")[:1]
@@ -148,7 +153,7 @@ def authorization_checks(
     sent_to: str, provider: Provider, known: KnownValues, samples: Samples, gateway: Gateway, entry: Mapping[str, Any]
 ) -> Iterator[Check]:
     """Check the authorization request (RFC 6749 §4.1.1, RFC 7636 §4.3), with the entry's deviations."""
-    got = asked(sent_to, provider.authorization_url_fragment)
+    got = authorization_params(sent_to, provider.authorization_url_fragment)
     if "authorization_url" in entry and provider.auth_mode != "APP":
         path = known.path(entry["authorization_url"])
         if path is not None:
@@ -162,7 +167,7 @@ def authorization_checks(
         if value is not None and name not in standard:
             yield equal(f"parameter {name}", value, got.get(name), ("authorization_params", name))
     if provider.auth_mode == "OAUTH1":
-        yield Check("oauth_token is there", "oauth_token" in got, ("authorization_url",), "it is missing")
+        yield Check("oauth_token is sent", "oauth_token" in got, ("authorization_url",), "it is missing")
         return
     own = {"response_type": "code", "redirect_uri": callback_of(sent_to, provider, f"{gateway.url}/oauth/callback")}
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
@@ -171,20 +176,22 @@ def authorization_checks(
     if scopes:
         own["scope"] = (provider.scope_separator or " ").replace("+", " ").join(scopes)
     for name, value in own.items():
-        spelt = provider.authorization_param_renames.get(name, name)
-        place = ("authorization_param_renames", name) if spelt != name else ("authorization_url",)
-        if spelt:
-            yield equal(f"parameter {spelt}", value, got.get(spelt), place)
+        renamed = provider.authorization_param_renames.get(name, name)
+        place = ("authorization_param_renames", name) if renamed != name else ("authorization_url",)
+        if renamed:
+            yield equal(f"parameter {renamed}", value, got.get(renamed), place)
         else:
-            yield Check(f"{name} is left out", name not in got, place, "it came all the same")
+            yield Check(f"{name} is left out", name not in got, place, "it was sent")
     challenged = got.get(provider.authorization_param_renames.get("code_challenge") or "code_challenge")
     wanted = not provider.disable_pkce
-    what = "a PKCE challenge is there" if wanted else "no PKCE challenge is there"
-    yield Check(what, (challenged is not None) == wanted, ("disable_pkce",), "it is the other way round")
+    what = "a PKCE challenge is sent" if wanted else "no PKCE challenge is sent"
+    yield Check(
+        what, (challenged is not None) == wanted, ("disable_pkce",), "it is missing" if wanted else "it was sent"
+    )
 
 
 def _words(text: str) -> str:
-    """Return the text of a page or an error, without markup."""
+    """Return code and message of a gateway error, or the text of a page without markup."""
     try:
         error = json.loads(text)["error"]
         return f"{error['code']}: {error['message']}"

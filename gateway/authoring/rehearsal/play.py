@@ -1,4 +1,4 @@
-"""The rehearsal: connect, verify, call, refresh, page, revoke; and the outcome of each step."""
+"""Runs the rehearsal: connect, verify, call, refresh, page, revoke; and returns the outcome of each step."""
 
 import base64
 import json
@@ -45,7 +45,11 @@ TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
 
 @dataclass(slots=True)
 class Knowledge:
-    """The state of a rehearsal: the connection as the gateway's API shows it, and the values issued so far."""
+    """The state of a rehearsal: the connection, and the values issued so far.
+
+    `entry`: the rewritten entry. `config`: the connection's settings. `shown`: the connection as the gateway's API
+    shows it.
+    """
 
     gateway: Gateway
     actor: PlayedProvider
@@ -60,28 +64,31 @@ class Knowledge:
         return self.actor.provider
 
     def secrets(self) -> list[str]:
+        """Return the values that must not be shown: typed-in credentials, client secrets and issued tokens."""
         registered = self.actor.registered.get("client_secret")
         own = [*self.samples.secrets(), *([registered] if registered else [])]
         return [*own, *self.actor.tokens, *self.actor.refresh_tokens]
 
     def place_of(self, step: str, mark: int) -> Place:
-        """Return the entry's field that describes `step`, or else the last request after `mark`."""
-        came = self.actor.since(mark)
+        """Return the entry's field that describes `step`, or else the last request since number `mark`."""
+        arrivals = self.actor.since(mark)
         place = {
             "verification": ("proxy", "verification"),
             "page": ("proxy", "paginate"),
             "revocation": ("revocation_url",),
         }
-        if step in place or not came:
+        if step in place or not arrivals:
             return place.get(step, ())
-        role = came[-1].role
+        role = arrivals[-1].role
         return (
             ("proxy", "base_url") if role == "proxy" else ("additional_steps",) if role.startswith("step") else (role,)
         )
 
     def known(self) -> KnownValues:
-        held = self.shown.get("credentials", {})
-        typed = {**self.samples.typed, **{name: value for name, value in held.items() if isinstance(value, str)}}
+        """Return the values that templates have in the next request."""
+        credentials = self.shown.get("credentials", {})
+        stored = {name: value for name, value in credentials.items() if isinstance(value, str)}
+        typed = {**self.samples.typed, **stored}
         values = {form: text for name, text in typed.items() for form in (name, f"credentials.{name}")}
         values |= {f"assertionOption.{name}": text for name, text in self.samples.assertion.items()}
         client = {"clientId": self.samples.client_id, "clientSecret": self.samples.client_secret}
@@ -92,8 +99,9 @@ class Knowledge:
             client = {"clientId": registered["client_id"], "clientSecret": registered.get("client_secret", "")}
         if self.provider.auth_mode == "INSTALL_PLUGIN":
             values |= {"username": client["clientId"], "password": client["clientSecret"]}
-        # A SIGNATURE token is made by the gateway and reused for a while, so the next token is not known in advance.
-        token = held.get("access_token") or held.get("token") or held.get("session_id") or self.actor.access_token
+        # The gateway builds a SIGNATURE token and reuses it for a while, so the next token is not known in advance.
+        names = ("access_token", "token", "session_id")
+        token = next(filter(None, map(credentials.get, names)), None) or self.actor.access_token
         if token and self.provider.auth_mode != "SIGNATURE":
             values |= {"accessToken": token, "credentials.accessToken": token}
         values |= {f"credentials.raw.{name}": text for name, text in flat_values(self.actor.raw).items()}
@@ -102,28 +110,31 @@ class Knowledge:
         return KnownValues(self.provider, self.config, {**values, **client}, registered)
 
     async def read_connection(self) -> None:
+        """Update `shown` and `config` from the gateway's API."""
         self.shown = await self.gateway.connection(self.connection_id)
         values = flat_values(self.shown.get("connection_config") or {})
         self.config = {**self.samples.config, **{name: text for name, text in values.items() if text}}
 
     def token_requests(self, mark: int) -> list[Arrival]:
-        return [one for one in self.actor.since(mark) if one.role in TOKEN_ROLES or one.role.startswith("step")]
+        """Return the requests to token URLs, and those of additional steps, since number `mark`."""
+        arrivals = self.actor.since(mark)
+        return [arrival for arrival in arrivals if arrival.role in TOKEN_ROLES or arrival.role.startswith("step")]
 
 
 # ── Checks of single steps: the credential's place, the pages of a list, the revocation of tokens; and open points.
 
 
-def placed(
+def call_checks(
     arrival: Arrival, known: KnownValues, samples: Samples, entry: Mapping[str, Any], shown: Mapping[str, Any]
 ) -> Iterator[Check]:
     """Check a proxied call and its credential. `shown`: the connection as the gateway's API shows it."""
     provider = known.provider
     yield from proxied(arrival, known, entry, CALL, _default(known))
-    held = shown.get("credentials", {})
+    credentials = shown.get("credentials", {})
     client = (samples.client_id, samples.client_secret)
     match provider.auth_mode:
         case "OAUTH1":
-            token = (held["oauth_token"], held["oauth_token_secret"])
+            token = (credentials["oauth_token"], credentials["oauth_token_secret"])
             yield from arrival_checks.oauth1(arrival, client, token, provider.signature_method or "HMAC-SHA1")
         case "TBA":
             token = (samples.typed["token_id"], samples.typed["token_secret"])
@@ -132,11 +143,12 @@ def placed(
             yield from arrival_checks.aws(arrival, known, samples.typed.get("access_key_id", ""))
         case "JWT" if provider.jwt is not None:
             key, *_ = (samples.typed[name.rpartition(".")[2]] for name in placeholders(provider.jwt.key))
-            yield from arrival_checks.jwt(held["token"], key, known)
+            yield from arrival_checks.jwt(credentials["token"], key, known)
 
 
 def _default(known: KnownValues) -> str | None:
-    """Return the Authorization that the auth mode writes if the entry has no template: the whole field or its beginning."""
+    """Return the Authorization that the auth mode writes if the entry has no template: the whole field or its
+    beginning."""
     match known.provider.auth_mode:
         case "BASIC" | "INSTALL_PLUGIN":
             pair = f"{known.values.get('username', '')}:{known.values.get('password', '')}"
@@ -148,77 +160,81 @@ def _default(known: KnownValues) -> str | None:
     return f"Bearer {known.values['accessToken']}" if "accessToken" in known.values else "Bearer "
 
 
-def paged(way: Paginate, status: int, text: str, came: list[Arrival]) -> Iterator[Check]:
-    """Check a list that the gateway paginated. `text`: the body that the caller received."""
+def page_checks(way: Paginate, status: int, text: str, arrivals: list[Arrival]) -> Iterator[Check]:
+    """Check a list that the gateway paginated. `text`: the body that the caller received. `arrivals`: one per page."""
     place: Place = ("proxy", "paginate")
     lines = [json.loads(line) for line in text.splitlines() if line.strip()] if status == 200 else []
     trailer = lines[-1].get("gateway_trailer", {}) if lines else {}
-    detail = f"it answered {status}: {text[:200]}" if status != 200 else json.dumps(trailer)[:200]
+    detail = f"the status was {status}: {text[:200]}" if status != 200 else json.dumps(trailer)[:200]
     expected = [f"r{number}" for number in range(RECORDS)]
-    whole = [line.get("id") for line in lines[:-1]] == expected and bool(trailer.get("complete"))
-    yield Check(f"{RECORDS} records of {-(-RECORDS // PAGE)} pages come once each, in order", whole, place, detail)
+    complete = [line.get("id") for line in lines[:-1]] == expected and bool(trailer.get("complete"))
+    pages = -(-RECORDS // PAGE)
+    yield Check(f"{RECORDS} records of {pages} pages are returned once each, in order", complete, place, detail)
     if limit := way.limit_name_in_request:
-        ok = all(one.query.get(limit) == str(PAGE) for one in came[:1])
-        yield Check(
-            f"query {limit} is the page size", ok, (*place, "limit_name_in_request"), "it is missing or another"
-        )
-    moving = way.cursor_name_in_request if way.type == "cursor" else way.offset_name_in_request
-    if way.type != "link" and moving and len(came) > 1:
-        ok = all(moving in one.query for one in came[1:])
-        yield Check(
-            f"query {moving} leads to the next page", ok, (*place, f"{way.type}_name_in_request"), "it is missing"
-        )
+        ok = all(arrival.query.get(limit) == str(PAGE) for arrival in arrivals[:1])
+        at = (*place, "limit_name_in_request")
+        yield Check(f"query {limit} is the page size", ok, at, "it is missing or has another value")
+    name = way.cursor_name_in_request if way.type == "cursor" else way.offset_name_in_request
+    if way.type != "link" and name and len(arrivals) > 1:
+        ok = all(name in arrival.query for arrival in arrivals[1:])
+        at = (*place, f"{way.type}_name_in_request")
+        yield Check(f"query {name} selects the next page", ok, at, "it is missing")
 
 
-def revoked(
-    provider: Provider, requests: Collection[Mapping[str, Any]], came: list[Arrival], tokens: Collection[str]
+def revocation_checks(
+    provider: Provider, outcomes: Collection[Mapping[str, Any]], arrivals: list[Arrival], tokens: Collection[str]
 ) -> Iterator[Check]:
-    """Check the revocation. `requests`: the gateway's report for each token. `tokens`: all issued tokens."""
+    """Check the revocation. `outcomes`: the gateway's report for each token. `tokens`: all issued tokens."""
     place: Place = ("revocation_url",)
-    yield Check("revocation_url was called", bool(came), place, "no request came")
-    for outcome in requests:
+    yield Check("revocation_url was called", bool(arrivals), place, "no request was received")
+    for outcome in outcomes:
         ok = outcome["outcome"] in {"revoked", "already_invalid"}
         yield Check(f"{outcome['token']} is revoked", ok, place, str(outcome))
     spec = provider.revocation
     wanted = spec.method if spec else "POST"
-    for one in came[:1]:
-        yield Check(f"the method is {wanted}", one.method == wanted, ("revocation", "method"), f"it was {one.method}")
+    for arrival in arrivals[:1]:
+        ok = arrival.method == wanted
+        yield Check(f"the method is {wanted}", ok, ("revocation", "method"), f"it was {arrival.method}")
         name = (spec.param_renames if spec else {}).get("token", "token")
         if name:
-            ok = one.params(spec.body_format if spec else None).get(name) in tokens
-            yield Check(f"parameter {name} is a token", ok, ("revocation",), "it is missing or another")
+            ok = arrival.params(spec.body_format if spec else None).get(name) in tokens
+            yield Check(f"parameter {name} is a token", ok, ("revocation",), "it is missing or has another value")
 
 
 def unproved(provider: Provider) -> list[str]:
     """Return the points that a rehearsal cannot prove for this provider."""
     found = [
-        "the real provider was not called: whether its addresses, scopes and answers are what the entry says is not shown"
+        "the real provider was not called, so its URLs, scopes and responses may differ from the entry",
     ]
     if provider.alternatives:
-        found.append(f"alternatives were not tried: {', '.join(provider.alternatives)}")
+        found.append(f"alternatives were not tested: {', '.join(provider.alternatives)}")
     if provider.proxy.paginate_alternatives:
-        found.append("proxy.paginate_alternatives were not tried")
+        found.append("proxy.paginate_alternatives were not tested")
     if provider.require_client_certificate:
-        found.append("the client certificate was not requested: the sandbox speaks plain HTTP")
+        found.append("the client certificate was not requested, since the sandbox uses plain HTTP")
     if provider.proxy.retry is not None:
-        found.append("proxy.retry was not tried")
+        found.append("proxy.retry was not tested")
     if provider.webhook_signature is not None:
-        found.append("webhook_signature was not tried")
+        found.append("webhook_signature was not tested")
     return found
 
 
-RENEWED: Final = frozenset(
+# Auth modes with tokens that are refreshed at the provider.
+REFRESHED: Final = frozenset(
     {"OAUTH2", "OAUTH2_CC", "TWO_STEP", "BILL", "APP", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"}
 )
-AGAIN: Final = {
-    "JWT": "its token is signed here again, and nothing is asked of the provider",
-    "SIGNATURE": "its token is made here again, and nothing is asked of the provider",
+NO_REFRESH: Final = {
+    "JWT": "the gateway signs a new token itself, without a request to the provider",
+    "SIGNATURE": "the gateway builds a new token itself, without a request to the provider",
 }
 
 
 @dataclass(slots=True)
 class RehearsedStep:
-    """A step of a rehearsal. `sent`: the masked lines of each request to the provider. `skipped`: why it was skipped."""
+    """A step of a rehearsal.
+
+    `sent`: the masked lines of each request to the provider. `skipped`: why it was skipped.
+    """
 
     name: str
     sent: list[list[str]] = field(default_factory=list)
@@ -240,11 +256,10 @@ class Rehearsed:
 
 
 async def rehearse(provider: Provider, given: Mapping[str, str]) -> Rehearsed:
-    """Run all steps for `provider`. `given`: values to use for settings and credentials. Raises NoSample, Faults."""
+    """Run all steps for `provider`. `given`: values for settings and credentials, by name. Raises NoSample, Faults."""
     samples = samples_for(provider, given)
     sockets = Sockets()
-    addresses = sockets.addresses()
-    stage = Stage(provider, addresses)
+    stage = Stage(provider, sockets.origins())
     entry = stage.entry()
     local = next(iter(stage.origins.values()))
     actor = PlayedProvider(stage, entry)
@@ -270,12 +285,13 @@ class _Play(Knowledge):
                 await getattr(self, f"_{name}")(step, mark)
             except (RehearsalRefused, ClientError, TimeoutError) as wrong:
                 step.checks.append(
-                    Check(f"{name} works", False, self.place_of(step.name, mark), str(wrong) or "no answer in time")
+                    Check(f"{name} works", False, self.place_of(step.name, mark), str(wrong) or "no response in time")
                 )
-            step.sent = [one.masked_lines(self.secrets()) for one in self.actor.since(mark)]
+            step.sent = [arrival.masked_lines(self.secrets()) for arrival in self.actor.since(mark)]
             known = tuple(self.secrets())
             step.checks = [
-                replace(one, what=scrubbed(one.what, known), detail=scrubbed(one.detail, known)) for one in step.checks
+                replace(check, what=scrubbed(check.what, known), detail=scrubbed(check.detail, known))
+                for check in step.checks
             ]
             if name == "connect" and not all(check.ok for check in step.checks) and not self.shown:
                 return  # without a connection no other step can run
@@ -291,21 +307,17 @@ class _Play(Knowledge):
         known = self.known()
         if sent_to:
             step.checks += authorization_checks(sent_to, self.provider, known, self.samples, self.gateway, self.entry)
-        came = self.token_requests(mark)
-        if self.provider.auth_mode in RENEWED:
+        arrivals = self.token_requests(mark)
+        if self.provider.auth_mode in REFRESHED:
             callback = f"{self.gateway.url}/oauth/callback"
             if sent_to:
                 callback = callback_of(sent_to, self.provider, callback)
-                came_back = {"callback.state": state_of(sent_to, self.provider), "callback.code": CODE}
-                known = replace(known, values={**known.values, **came_back})
-            step.checks += token_checks(came, known, self.samples, callback)
-        for name in (*(self.provider.token_response_metadata or ()), *(self.provider.redirect_uri_metadata or ())):
-            where = (
-                "token_response_metadata"
-                if name in (self.provider.token_response_metadata or ())
-                else "redirect_uri_metadata"
-            )
-            step.checks.append(Check(f"{name} is kept as a setting", name in self.config, (where,), "it is not"))
+                in_callback = {"callback.state": state_of(sent_to, self.provider), "callback.code": CODE}
+                known = replace(known, values={**known.values, **in_callback})
+            step.checks += token_checks(arrivals, known, self.samples, callback)
+        for key in ("token_response_metadata", "redirect_uri_metadata"):
+            for name in getattr(self.provider, key) or ():
+                step.checks.append(Check(f"{name} is stored as a setting", name in self.config, (key,), "it is not"))
         step.checks.append(Check("the connection is stored", bool(self.shown), ("auth_mode",)))
 
     async def _verification(self, step: RehearsedStep, _: int) -> None:
@@ -318,18 +330,12 @@ class _Play(Knowledge):
             mark = len(self.actor.arrivals)
             await imported(self.gateway, self.provider, self.shown)
         known = self.known()
-        came = [one for one in self.actor.since(mark) if one.role == "proxy" and one.method == spec.method]
-        paths = [known.path(f"http://host{endpoint}") for endpoint in spec.endpoints]
-        fitting = [one for one in came if any(path and one.path.endswith(path.partition("?")[0]) for path in paths)]
+        arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.method == spec.method]
+        paths = [path for endpoint in spec.endpoints if (path := known.path(f"http://host{endpoint}"))]
+        fitting = [arrival for arrival in arrivals if any(map(arrival.path.endswith, paths))]
         place: Place = ("proxy", "verification")
-        step.checks.append(
-            Check(
-                f"{spec.method} {spec.endpoints[0]} was called when the connection was made",
-                bool(fitting),
-                place,
-                "it was not",
-            )
-        )
+        what = f"{spec.method} {spec.endpoints[0]} was called when the connection was created"
+        step.checks.append(Check(what, bool(fitting), place, "it was not"))
         if fitting:
             step.sent = [fitting[0].masked_lines(self.secrets())]
             step.checks += header_fields(fitting[0], spec.headers, known, (*place, "headers"))
@@ -338,7 +344,7 @@ class _Play(Knowledge):
         self.actor.refusing = True
         try:
             await typed_in(self.gateway, self.provider, self.samples, "refused")
-            step.checks.append(Check("wrong credentials are refused at once", False, place, "they were taken"))
+            step.checks.append(Check("wrong credentials are refused at once", False, place, "they were accepted"))
         except RehearsalRefused as refused:
             ok = "connection_test_failed" in str(refused)
             step.checks.append(Check("wrong credentials are refused at once", ok, place, str(refused)))
@@ -346,33 +352,29 @@ class _Play(Knowledge):
             self.actor.refusing = False
 
     async def _call(self, step: RehearsedStep, mark: int) -> None:
-        await self._called(step, mark)
-
-    async def _called(self, step: RehearsedStep, mark: int) -> None:
         status, text = await self.gateway.proxied(self.connection_id, CALL)
-        came = self.actor.since(mark, "proxy")
-        if status != 200 or not came:
-            raise RehearsalRefused(f"GET /proxy{CALL} answered {status}: {text[:300]}")
-        step.checks += placed(came[-1], self.known(), self.samples, self.entry, self.shown)
+        arrivals = self.actor.since(mark, "proxy")
+        if status != 200 or not arrivals:
+            raise RehearsalRefused(f"GET /proxy{CALL} returned {status}: {text[:300]}")
+        step.checks += call_checks(arrivals[-1], self.known(), self.samples, self.entry, self.shown)
 
     async def _refresh(self, step: RehearsedStep, mark: int) -> None:
         mode = self.provider.auth_mode
-        if mode not in RENEWED:
-            step.skipped = AGAIN.get(mode, f"a credential of {mode} does not end, so there is nothing to refresh")
+        if mode not in REFRESHED:
+            step.skipped = NO_REFRESH.get(mode, f"a credential of {mode} does not expire")
             return
         before, refresh_token = self.actor.access_token, self.shown.get("credentials", {}).get("refresh_token", "")
         refresh_token = refresh_token or (self.actor.refresh_tokens[-1] if self.actor.refresh_tokens else "")
         self.shown = await self.gateway.connection(self.connection_id, force_refresh=True)
-        came = self.token_requests(mark)
-        if not came:
+        arrivals = self.token_requests(mark)
+        if not arrivals:
             place: Place = ("refresh_url",) if self.provider.refresh_url else ("token_url",)
-            step.checks.append(Check("a new token was requested", False, place, "no request came"))
+            step.checks.append(Check("a new token was requested", False, place, "no request was received"))
             return
-        step.checks += refresh_checks(came[0], self.known(), self.samples, refresh_token)
-        step.checks.append(
-            Check("a new token came", self.actor.access_token != before, ("token_response",), "it is the old one")
-        )
-        await self._called(step, len(self.actor.arrivals))
+        step.checks += refresh_checks(arrivals[0], self.known(), self.samples, refresh_token)
+        is_new = self.actor.access_token != before
+        step.checks.append(Check("a new token was issued", is_new, ("token_response",), "it is the old one"))
+        await self._call(step, len(self.actor.arrivals))
 
     async def _page(self, step: RehearsedStep, mark: int) -> None:
         way = self.provider.proxy.paginate
@@ -380,12 +382,12 @@ class _Play(Knowledge):
             step.skipped = "the entry has no proxy.paginate"
             return
         if in_body(way.type, way.in_body):
-            step.skipped = "its lists are requested by POST, which is not rehearsed"
+            step.skipped = "the lists are requested by POST, which a rehearsal does not support"
             return
         limit = f"; limit={PAGE}" if way.limit_name_in_request else ""
         status, text = await self.gateway.proxied(self.connection_id, LIST, **{"Gateway-Paginate": f"all{limit}"})
-        came = [one for one in self.actor.since(mark, "proxy") if one.path.endswith(LIST)]
-        step.checks += paged(way, status, text, came)
+        arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.path.endswith(LIST)]
+        step.checks += page_checks(way, status, text, arrivals)
 
     async def _revocation(self, step: RehearsedStep, mark: int) -> None:
         if self.provider.revocation_url is None:
@@ -393,6 +395,6 @@ class _Play(Knowledge):
             return
         path = f"/connections/{quote(self.connection_id, safe='')}?provider_config_key={NAME}"
         body = await self.gateway.json("DELETE", path)
-        came = self.actor.since(mark, "revocation_url")
+        arrivals = self.actor.since(mark, "revocation_url")
         tokens = {*self.actor.tokens, *self.actor.refresh_tokens}
-        step.checks += revoked(self.provider, body.get("revocation", ()), came, tokens)
+        step.checks += revocation_checks(self.provider, body.get("revocation", ()), arrivals, tokens)

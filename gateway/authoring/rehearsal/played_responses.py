@@ -1,4 +1,4 @@
-"""The played provider's answers: tokens and pages of lists, in the format that the entry describes."""
+"""The played provider's responses: tokens and pages of lists, in the format that the entry describes."""
 
 import secrets
 from collections.abc import Iterator
@@ -18,8 +18,10 @@ _URLISH: Final = ("url", "uri", "domain", "host", "endpoint")
 
 
 def token_response(provider: Provider, access_token: str, refresh_token: str, local: str) -> dict[str, Any]:
-    """Return a token answer in the format that the entry expects. `local`: an address of the sandbox, for settings that
-    are a whole address."""
+    """Return a token response in the format that the entry expects.
+
+    `local`: an origin of the sandbox, for settings that are a whole URL.
+    """
     response = provider.token_response
     out: dict[str, Any] = {}
     if provider.auth_mode == "BILL":
@@ -62,7 +64,7 @@ def captured(provider: Provider, name: str, local: str, key: str = "token_respon
 
 
 def _raw_names(provider: Provider) -> Iterator[str]:
-    """Yield the members of the answer that templates use as ``${credentials.raw.…}``."""
+    """Yield the members of the response that templates use as ``${credentials.raw.…}``."""
     for _, template in (*addresses(provider), *texts(provider)):
         for name in placeholders(template):
             if name.startswith("credentials.raw."):
@@ -70,7 +72,7 @@ def _raw_names(provider: Provider) -> Iterator[str]:
 
 
 def step_response(provider: Provider, number: int, base: dict[str, Any]) -> dict[str, Any]:
-    """Add to `base` the values that later requests take from the answer to step `number`."""
+    """Add to `base` the values that later requests take from the response to step `number`."""
     for _, template in (*addresses(provider), *texts(provider)):
         for name in placeholders(template):
             step, _, path = name.partition(".")
@@ -82,20 +84,20 @@ def step_response(provider: Provider, number: int, base: dict[str, Any]) -> dict
 def put(into: dict[str, Any], path: str, value: Any, *, keep: bool = False) -> None:
     """Put `value` at a dotted path; numbers in the path are array indices. `keep`: do not replace an existing value."""
     steps = path.split(".")
-    held: Any = into
-    for here, following in zip(steps, [*steps[1:], ""], strict=True):
-        fresh: Any = value if not following else [] if _is_index(following) else {}
-        if isinstance(held, list):
-            if not held:
-                held.append(fresh)
+    parent: Any = into
+    for step, following in zip(steps, [*steps[1:], ""], strict=True):
+        new: Any = value if not following else [] if _is_index(following) else {}
+        if isinstance(parent, list):
+            if not parent:
+                parent.append(new)
             elif not following and not keep:
-                held[-1] = value
-            held = held[-1]
+                parent[-1] = value
+            parent = parent[-1]
         else:
-            if (here not in held) or (not following and not keep):
-                held[here] = fresh
-            held = held[here]
-        if not isinstance(held, dict | list):
+            if (step not in parent) or (not following and not keep):
+                parent[step] = new
+            parent = parent[step]
+        if not isinstance(parent, dict | list):
             return
 
 
@@ -103,20 +105,11 @@ def _is_index(step: str) -> bool:
     return step.lstrip("-").isdigit()
 
 
-def take(value: Any, path: str) -> Any:
-    """Return the value at a dotted path; None if there is none."""
-    for step in path.split("."):
-        if isinstance(value, list) and _is_index(step) and value:
-            value = value[int(step)]
-        elif isinstance(value, dict) and step in value:
-            value = value[step]
-        else:
-            return None
-    return value
+def page(way: Paginate, query: dict[str, str], url: str) -> tuple[Any, dict[str, str]]:
+    """Return one page of a list of `RECORDS` records, and its header fields.
 
-
-def page(way: Paginate, query: dict[str, str], address: str) -> tuple[Any, dict[str, str]]:
-    """Return one page of a list of `RECORDS`, and its header fields. `address`: the list's URL without its query."""
+    `url`: the list's URL without its query.
+    """
     start = _start(way, query)
     records = [{"id": f"r{number}"} for number in range(start, min(start + PAGE, RECORDS))]
     more = start + PAGE < RECORDS
@@ -134,7 +127,7 @@ def page(way: Paginate, query: dict[str, str], address: str) -> tuple[Any, dict[
         put(body, way.has_more_path_in_response, more)
     if way.type == "cursor" and way.cursor_path_in_response:
         _put_cursor(body, way.cursor_path_in_response, f"c{start + PAGE}" if more else None)
-    link = f"{address}?after={start + PAGE}"
+    link = f"{url}?after={start + PAGE}"
     if way.type == "link" and more and way.link_path_in_response_body:
         put(body, way.link_path_in_response_body, link)
     if way.type == "link" and more and way.link_rel_in_response_header:
@@ -143,7 +136,7 @@ def page(way: Paginate, query: dict[str, str], address: str) -> tuple[Any, dict[
 
 
 def _put_cursor(body: Any, path: str, cursor: str | None) -> None:
-    """Put the cursor at `path`. If `path` is a member of the last record, that member is the cursor already."""
+    """Put the cursor at `path`. If `path` leads into the last record, that record's value is the cursor already."""
     if isinstance(body, dict) and "-1" not in path.split("."):
         put(body, path, cursor)
 

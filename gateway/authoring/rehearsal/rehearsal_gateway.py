@@ -21,11 +21,11 @@ LONGEST_S: Final = 30.0
 
 
 class RehearsalRefused(Exception):
-    """The gateway did not answer as a step needs; the text contains its answer."""
+    """The gateway's response is not the one that a step needs. The text has status and error."""
 
 
 class Gateway:
-    """A client of the rehearsed gateway's API."""
+    """A client of the API of the gateway under test."""
 
     def __init__(self, http: ClientSession, url: str, key: str) -> None:
         self.http = http
@@ -33,11 +33,11 @@ class Gateway:
         self._headers = {"Authorization": f"Bearer {key}"}
 
     async def json(self, method: str, path: str, expect: int = 200, **options: Any) -> Any:
-        """Return the parsed answer. Raises RehearsalRefused if its status is not `expect`."""
+        """Send a request; return the parsed response. Raises RehearsalRefused if its status is not `expect`."""
         async with self.http.request(method, self.url + path, headers=self._headers, **options) as response:
             text = await response.text()
         if response.status != expect:
-            raise RehearsalRefused(f"{method} {path.partition('?')[0]} answered {response.status}: {_words(text)}")
+            raise RehearsalRefused(f"{method} {path.partition('?')[0]} returned {response.status}: {_words(text)}")
         return json.loads(text) if text else {}
 
     async def proxied(self, connection_id: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
@@ -48,6 +48,7 @@ class Gateway:
             return response.status, await response.text()
 
     async def connection(self, connection_id: str, *, force_refresh: bool = False) -> dict[str, Any]:
+        """Return a connection with its credential. Raises RehearsalRefused."""
         force = "&force_refresh=true" if force_refresh else ""
         path = f"/connections/{quote(connection_id, safe='')}?provider_config_key={NAME}{force}"
         shown: dict[str, Any] = await self.json("GET", path)
@@ -57,7 +58,7 @@ class Gateway:
         """Return the id of the only connection. Raises RehearsalRefused if there is none or several."""
         found = (await self.json("GET", "/connections"))["connections"]
         if len(found) != 1:
-            raise RehearsalRefused("no connection was made")
+            raise RehearsalRefused(f"there are {len(found)} connections instead of one")
         return str(found[0]["connection_id"])
 
 

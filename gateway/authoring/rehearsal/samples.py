@@ -21,7 +21,10 @@ from gateway.catalog.value import BadValue, check_value
 
 @cache
 def key_for(kind: str) -> str:
-    """Return a PEM key for a JWS algorithm; for HMAC a secret, in the encoding of a kind such as ``HS256:hex``."""
+    """Return a private key in PEM for a JWS algorithm.
+
+    For HMAC, return a secret: `kind` is then ``HS256:hex`` or alike.
+    """
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -79,13 +82,13 @@ _FORMATS: Final = {
     "uuid": "0b0f6a5e-3c1d-4e5f-8a9b-000000000001",
     "email": "ada@acme.test",
 }
-_SECRETIVE: Final = re.compile(r"(?i)secret|password|key|token|private")
+_NAME_OF_SECRET: Final = re.compile(r"(?i)secret|password|key|token|private")
 BY_KEY: Final = "private_key_jwt"
 KEY_FUNCTIONS: Final = {"fingerprint": "RS256", "ed25519Sign": "EdDSA"}
 
 
 class NoSample(Exception):
-    """Raised if no known value is valid for a setting. `place`: the setting's place in the entry."""
+    """No known value is valid for a setting. `place`: the setting's place in the entry."""
 
     def __init__(self, place: Place, name: str) -> None:
         super().__init__(
@@ -96,7 +99,11 @@ class NoSample(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Values for a rehearsal. `typed`: credentials that the end user types in. `config`: settings of the connection."""
+    """Values for a rehearsal.
+
+    `config`: settings of the connection. `typed`: credentials that the end user enters. `assertion`: fields of
+    `assertion_option`.
+    """
 
     config: dict[str, str]
     typed: dict[str, str]
@@ -115,29 +122,30 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
     keys = dict(_key_names(provider))
     forms: dict[str, Mapping[str, Setting]] = {
         "connection_config": {name: one for name, one in provider.connection_config.items() if not one.automated},
-        "credentials": _asked(provider),
+        "credentials": _typed_in(provider),
         "assertion_option": provider.assertion_option,
     }
-    made: dict[str, dict[str, str]] = {}
+    values: dict[str, dict[str, str]] = {}
     for form, settings in forms.items():
-        made[form] = {
+        values[form] = {
             name: given.get(name) or _known_kind(name, keys) or value_for((form, name), name, setting)
             for name, setting in settings.items()
         }
     for name in provider.connection_configuration or ():
         if name in given:
-            made["connection_config"][name] = given[name]
-    return Samples(made["connection_config"], made["credentials"], made["assertion_option"])
+            values["connection_config"][name] = given[name]
+    return Samples(values["connection_config"], values["credentials"], values["assertion_option"])
 
 
 def _known_kind(name: str, keys: Mapping[str, str]) -> str | None:
-    """Return a key or certificate if the field needs one, else None."""
+    """Return a key or certificate if the field needs one, else None. `keys`: see `_key_names`."""
     if name in {"client_certificate", "clientCertificate"}:
         return certificate()
     return key_for(keys[name]) if name in keys else None
 
 
-def _asked(provider: Provider) -> Mapping[str, Setting]:
+def _typed_in(provider: Provider) -> Mapping[str, Setting]:
+    """Return the fields of a credential that an end user enters."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
         return {}
@@ -153,10 +161,10 @@ def _asked(provider: Provider) -> Mapping[str, Setting]:
 
 def value_for(place: Place, name: str, setting: Setting) -> str:
     """Return a value that `setting` accepts; a secret setting gets a new value each time. Raises NoSample."""
-    if setting.secret or (place[0] == "credentials" and _SECRETIVE.search(name)):
-        fresh = f"try-{secrets.token_hex(8)}"
-        if _fits(name, fresh, setting):
-            return fresh
+    if setting.secret or (place[0] == "credentials" and _NAME_OF_SECRET.search(name)):
+        random = f"try-{secrets.token_hex(8)}"
+        if _fits(name, random, setting):
+            return random
     candidates = (
         setting.example,
         setting.default_value,

@@ -1,4 +1,4 @@
-"""The entry for a rehearsal: every origin is replaced by one of the sandbox's; paths, queries and all else are kept."""
+"""Rewrites the entry for a rehearsal: each origin is replaced by an origin of the sandbox, all else is kept."""
 
 import json
 import re
@@ -24,13 +24,14 @@ ROLES: Final = (
 
 @dataclass(slots=True)
 class Stage:
-    """Rewrites an entry for a rehearsal. `origins`: the provider's origin (a template) ▸ the sandbox's origin.
+    """An entry for a rehearsal.
 
-    `addresses`: yields a new origin of the sandbox each time.
+    `new_origins`: yields a new origin of the sandbox each time. `origins`: the provider's origin (a template) ▸ the
+    sandbox's origin.
     """
 
     provider: Provider
-    addresses: Iterator[str]
+    new_origins: Iterator[str]
     origins: dict[str, str] = field(default_factory=dict)
 
     def entry(self) -> dict[str, Any]:
@@ -59,7 +60,7 @@ class Stage:
         """Return `template` with the sandbox's origin."""
         origin, rest = split(template)
         if origin not in self.origins:
-            self.origins[origin] = next(self.addresses)
+            self.origins[origin] = next(self.new_origins)
         return self.origins[origin] + rest
 
     def shown_origins(self, config: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
@@ -74,14 +75,14 @@ class Stage:
 
 
 def split(template: str) -> tuple[str, str]:
-    """Return the origin and the rest of an address template."""
+    """Return the origin and the rest of a URL template."""
     found = _AUTHORITY.match(template)
     end = found.end() if found else 0
     return template[:end], template[end:]
 
 
 def path_pattern(template: str) -> re.Pattern[str]:
-    """Return a pattern that matches the path of an address template, with any values for its placeholders."""
+    """Return a pattern that matches the path of a URL template, with any values for its placeholders."""
     path = split(template)[1].partition("?")[0] or "/"
     literal = map(re.escape, _NAMES.split(path))
     return re.compile("[^/?]*".join(literal) + ("/?" if path == "/" else ""))

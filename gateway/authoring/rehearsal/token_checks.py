@@ -25,7 +25,7 @@ def token_checks(arrivals: list[Arrival], known: KnownValues, samples: Samples, 
     """Check the token requests that created the credential."""
     provider = known.provider
     if not arrivals:
-        yield Check("a token was requested", False, ("token_url",), "no request came to token_url")
+        yield Check("a token was requested", False, ("token_url",), "token_url received no request")
         return
     first = arrivals[0]
     yield from _method(first, provider)
@@ -47,11 +47,11 @@ def token_checks(arrivals: list[Arrival], known: KnownValues, samples: Samples, 
             yield from params(first, expected, ("token_params",), {}, provider.body_format)
         case "APP":
             signed = first.headers.get("Authorization", "").startswith("Bearer ey")
-            yield Check("the app proves itself by a signed JWT", signed, ("jwt",), "Authorization does not hold one")
+            yield Check("the app authenticates with a signed JWT", signed, ("jwt",), "Authorization does not have one")
 
 
 def refresh_checks(arrival: Arrival, known: KnownValues, samples: Samples, refresh_token: str) -> Iterator[Check]:
-    """Check a refresh request (RFC 6749 §6)."""
+    """Check a refresh request (RFC 6749 §6); of modes without refresh tokens, only that there is a request."""
     provider = known.provider
     if provider.auth_mode not in GRANTS or arrival.role == "installation_token_url":
         yield Check("a token was requested again", True, ("token_url",))
@@ -86,7 +86,7 @@ def _code(arrival: Arrival, known: KnownValues, samples: Samples, callback: str)
     if not provider.disable_pkce:
         name = renames.get("code_verifier", "code_verifier")
         ok = not name or name in arrival.params(provider.body_format)
-        yield Check("the PKCE verifier is there", ok, ("disable_pkce",), "it is missing")
+        yield Check("the PKCE verifier is sent", ok, ("disable_pkce",), "it is missing")
     if known.registered:
         yield from registered_proof(arrival, known, renames)
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
@@ -108,18 +108,18 @@ def _later_steps(later: list[Arrival], known: KnownValues) -> Iterator[Check]:
     for index, step in enumerate(provider.additional_steps or ()):
         place = ("additional_steps", index)
         if index >= len(later):
-            yield Check(f"step {index + 2} was asked", False, place, "no request came")
+            yield Check(f"step {index + 2} was requested", False, place, "no request was received")
             return
-        one = later[index]
-        yield Check(
-            f"step {index + 2} is {step.method}", one.method == step.method, (*place, "method"), f"it was {one.method}"
-        )
-        yield from header_fields(one, step.headers, known, (*place, "headers"))
+        arrival = later[index]
+        ok = arrival.method == step.method
+        what = f"the method of step {index + 2} is {step.method}"
+        yield Check(what, ok, (*place, "method"), f"it was {arrival.method}")
+        yield from header_fields(arrival, step.headers, known, (*place, "headers"))
         if step.body is not None:
-            yield from _body(one, known.deep(step.body), (*place, "body"))
+            yield from _body(arrival, known.deep(step.body), (*place, "body"))
         else:
             expected = _filled(step.params, known)
-            yield from params(one, expected, (*place, "params"), {}, step.body_format or provider.body_format)
+            yield from params(arrival, expected, (*place, "params"), {}, step.body_format or provider.body_format)
 
 
 def _body(arrival: Arrival, expected: Any, place: tuple[str | int, ...]) -> Iterator[Check]:
@@ -130,6 +130,6 @@ def _body(arrival: Arrival, expected: Any, place: tuple[str | int, ...]) -> Iter
 
 
 def _filled(templates: Mapping[str, str], known: KnownValues) -> dict[str, str]:
-    """Return the fields whose values are known; a field that is unset is left out of the request."""
+    """Return the fields whose values are known. The gateway leaves fields without a value out of the request."""
     texts = {name: known.text(template) for name, template in templates.items()}
     return {name: text for name, text in texts.items() if text is not None}

@@ -1,4 +1,4 @@
-"""Parsing of addresses with placeholders; an address that no value can make safe is refused."""
+"""Parsing of URL templates; a template that no value can make a safe URL is refused."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from gateway.catalog.address import is_port, parse_address
 from gateway.catalog.template import Name, TemplateError
 
 
-def test_an_address_is_taken_apart_around_its_placeholders() -> None:
+def test_url_template_is_split_at_its_placeholders() -> None:
     found = parse_address("https://${connectionConfig.site}.example.com:8443/v1/${connectionConfig.team}?a=1")
     assert (found.scheme, found.whole, found.port) == ("https", None, "8443")
     assert [str(piece) if isinstance(piece, str) else "NAME" for piece in found.host] == ["NAME", ".example.com"]
@@ -15,7 +15,7 @@ def test_an_address_is_taken_apart_around_its_placeholders() -> None:
     assert found.query == ("?a=1",)
 
 
-def test_a_placeholder_may_be_the_whole_base_address_or_the_port() -> None:
+def test_a_placeholder_may_be_the_whole_base_url_or_the_port() -> None:
     whole = parse_address("${connectionConfig.base}/rest")
     assert isinstance(whole.whole, Name)
     assert (whole.host, whole.path) == ((), ("/rest",))
@@ -27,19 +27,19 @@ def test_a_placeholder_may_be_the_whole_base_address_or_the_port() -> None:
 @pytest.mark.parametrize(
     ("template", "why"),
     [
-        ("example.com/a", "begins with https://"),
-        ("ftp://example.com", "begins with https://"),
+        ("example.com/a", "must begin with https://"),
+        ("ftp://example.com", "must begin with https://"),
         ("https:///a", "has no host"),
         ("https://user@example.com/", "user information"),
         ("https://exa_mple!.com/", "is not a host name"),
         ("https://example.com:99999/", "is not a port"),
-        ("https://example.com/#top", "'#' may not stand in an address"),
-        ("https://example.com/\\x", "may not stand in an address"),
-        ("https://example.com/${now}", "have no place in an address"),
-        ("${connectionConfig.base}rest", "begins with '/'"),
+        ("https://example.com/#top", "'#' is not allowed in a URL"),
+        ("https://example.com/\\x", "is not allowed in a URL"),
+        ("https://example.com/${now}", "are not allowed in a URL"),
+        ("${connectionConfig.base}rest", "must begin with '/'"),
     ],
 )
-def test_inherently_unsafe_address_is_refused(template: str, why: str) -> None:
+def test_inherently_unsafe_url_template_is_refused(template: str, why: str) -> None:
     with pytest.raises(TemplateError, match=why):
         parse_address(template)
 

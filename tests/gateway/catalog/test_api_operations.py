@@ -1,4 +1,4 @@
-"""Operations of providers: their files, search, and the scopes that they need."""
+"""API operations of providers: their files, the search, and the scopes that they need."""
 
 from pathlib import Path
 
@@ -46,11 +46,11 @@ def written(at: Path, **files: str) -> Path:
     return at
 
 
-def made(*operations: ApiOperation, mode: str = "any") -> ProviderOperations:
+def mail_operations(*operations: ApiOperation, mode: str = "any") -> ProviderOperations:
     return ProviderOperations("mail", "mail", "", {"scopes_mode": mode}, operations)
 
 
-def test_a_file_is_read_with_what_its_columns_leave_out(tmp_path: Path) -> None:
+def test_left_out_columns_have_default_values(tmp_path: Path) -> None:
     known = read_operations([written(tmp_path, mail=FILE)], "mail")
     assert known is not None
     first, second, third, fourth, fifth = known.operations
@@ -78,17 +78,25 @@ def test_an_entry_of_the_same_api_has_the_operations_of_the_other_below_its_own_
         ("# colour: red\n", ":1: must be '# key: value'"),
         ("id\tmethod\n", ":1: must name the columns"),
         (FILE.replace("\tread\n", "\trisky\n"), ":9: has the risk 'risky'"),
-        (FILE + "one\tGET\n", ":13: must have from 4 to 8 fields"),
+        (FILE + "one\tGET\n", ":13: must have 4 to 8 fields"),
         ("# same_as: other\n", ":1: same_as names 'other'"),
     ],
 )
-def test_what_cannot_be_read_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_unreadable_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UnreadableFile) as caught:
         read_operations([written(tmp_path, mail=text)], "mail")
     assert message in str(caught.value.fault)
 
 
-def test_words_risk_scope_and_starters_narrow_down(tmp_path: Path) -> None:
+def test_file_of_a_windows_editor_is_read(tmp_path: Path) -> None:
+    """A byte order mark and CR LF are not part of the text."""
+    expected = read_operations([written(tmp_path, mail=FILE)], "mail")
+    path = written(tmp_path) / "operations" / "mail.tsv"
+    path.write_bytes(b"\xef\xbb\xbf" + FILE.replace("\n", "\r\n").encode())
+    assert read_operations([tmp_path], "mail") == expected
+
+
+def test_find_filters_by_words_risk_scope_and_starter(tmp_path: Path) -> None:
     known = read_operations([written(tmp_path, mail=FILE)], "mail")
     assert known is not None
     assert [one.id for one in known.find("MAIL list")] == ["list_mails"]
@@ -98,7 +106,7 @@ def test_words_risk_scope_and_starters_narrow_down(tmp_path: Path) -> None:
     assert known.find("mails", "admin") == []
 
 
-def test_an_operators_file_stands_before_the_shipped_one(tmp_path: Path) -> None:
+def test_an_operators_file_is_read_before_the_shipped_one(tmp_path: Path) -> None:
     at = folder(written(tmp_path, github=FILE), github=MAIL, mail=MAIL)
     catalog = load_catalog([SHIPPED, at], scripts=SCRIPTS)
     own = catalog.operations("github")
@@ -109,7 +117,7 @@ def test_an_operators_file_stands_before_the_shipped_one(tmp_path: Path) -> None
     assert catalog.operations("nobody") is None
 
 
-def test_the_shipped_catalog_reaches_its_operations(shipped: Catalog) -> None:
+def test_every_shipped_file_of_operations_loads(shipped: Catalog) -> None:
     names = [path.stem for path in (SHIPPED / "operations").iterdir()]
     known = [one for name in names if (one := shipped.operations(name)) is not None]
     assert len(known) == len(names)
@@ -136,21 +144,21 @@ def test_scopes_that_all_operations_need_and_those_of_which_one_suffices() -> No
     four = ApiOperation("d", "GET", "/d", "read", scopes=("w", "y", "z"))
     five = ApiOperation("e", "GET", "/e", "read")
     every = (one, two, three, four, five)
-    needed = scopes_needed(made(*every), every)
+    needed = scopes_needed(mail_operations(*every), every)
     assert (needed.all_of, needed.any_of, needed.unstated) == (("x",), (("y", "z"),), ("e",))
     assert needed.missing(["x"]) == (("y", "z"),)
     assert needed.missing(["z"]) == (("x",),)
     assert needed.missing(["x", "y"]) == ()
     assert needed.unneeded(["x", "y", "offline_access"]) == ("offline_access",)
-    every_one = scopes_needed(made(*every, mode="all"), every)
+    every_one = scopes_needed(mail_operations(*every, mode="all"), every)
     assert (every_one.all_of, every_one.any_of) == (("w", "x", "y", "z"), ())
 
 
 def test_granted_scopes_are_compared_with_spaces_or_commas_between() -> None:
     one = ApiOperation("a", "GET", "/a", "read", scopes=("x",))
-    shown = shown_scopes(made(one), [one], "w,y v")
+    shown = shown_scopes(mail_operations(one), [one], "w,y v")
     assert shown == {"all_of": ["x"], "any_of": [], "unstated": 0, "missing": [["x"]], "unneeded": ["w", "y", "v"]}
-    assert "missing" not in shown_scopes(made(one), [one])
+    assert "missing" not in shown_scopes(mail_operations(one), [one])
 
 
 def test_graphql_operations_are_requests_to_the_endpoint(shipped: Catalog) -> None:
@@ -162,7 +170,7 @@ def test_graphql_operations_are_requests_to_the_endpoint(shipped: Catalog) -> No
 
 
 def test_operations_are_not_read_at_startup(shipped: Catalog) -> None:
-    """Operations stay on the disk until they are requested: the catalog that a worker holds does not contain them."""
-    held = sum(len(content) for content in shipped.providers.contents.values())
+    """Operations stay on the disk until they are requested: the catalog in a worker's memory does not contain them."""
+    size = sum(len(content) for content in shipped.providers.contents.values())
     assert not any(b"get_issue" in content for content in shipped.providers.contents.values())
-    assert held < 4_000_000
+    assert size < 4_000_000

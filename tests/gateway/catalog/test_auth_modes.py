@@ -51,7 +51,7 @@ GRANT = dedent("""\
 
 
 @pytest.mark.parametrize("entry", [SIGN_IN, KEY, GRANT])
-def test_a_rich_entry_is_fine(tmp_path: Path, entry: str) -> None:
+def test_entry_with_many_fields_has_no_faults(tmp_path: Path, entry: str) -> None:
     assert faults(tmp_path, entry) == []
 
 
@@ -69,7 +69,7 @@ def test_a_rich_entry_is_fine(tmp_path: Path, entry: str) -> None:
             "5: ${assertionOption.kind} has no field; add 'kind' to assertion_option",
         ),
         (SIGN_IN.replace("user: {}, ", ""), "5: ${credentials.user} is not filled by auth_mode TWO_STEP"),
-        (SIGN_IN.replace("x-token", "host"), "11: host belongs to the connection"),
+        (SIGN_IN.replace("x-token", "host"), "11: host cannot be set by an entry"),
         (SIGN_IN.replace("{scope: {optional: true}}", "{}"), "7: ${connectionConfig.scope} has no setting"),
         (SIGN_IN.replace("timestamp", "until"), "13: token_response.expiry_kind must be 'duration' or 'timestamp'"),
         (SIGN_IN.replace("${step2.session}", "${step12.x}"), "12: additional_steps[1].body.session: '${step12.x}'"),
@@ -83,22 +83,22 @@ def test_a_rich_entry_is_fine(tmp_path: Path, entry: str) -> None:
         ),
         (
             GRANT.replace("{token_url: [", "{tokenurl: ["),
-            "7: there is no address 'tokenurl'; there are authorization_url, ",
+            "7: there is no URL field 'tokenurl'; there are authorization_url, ",
         ),
-        (GRANT.replace("{token_url: [", "{refresh_url: ["), "7: refresh_url itself is missing; an alternative stands"),
-        (GRANT.replace('.example.com/token"]', '.example.com/to ken"]'), "7: alternatives.token_url[0]: ' ' may not"),
+        (GRANT.replace("{token_url: [", "{refresh_url: ["), "7: refresh_url itself is missing; alternatives need it"),
+        (GRANT.replace('.example.com/token"]', '.example.com/to ken"]'), "7: alternatives.token_url[0]: ' ' is not"),
         (
             GRANT + "token_request_auth_method: private_key_jwt\n",
-            "11: auth_mode OAUTH2 knows no private_key_jwt; it knows basic, body, custom, none",
+            "11: auth_mode OAUTH2 does not support private_key_jwt; it supports basic, body, custom, none",
         ),
         (
             GRANT.replace("OAUTH2", "MCP_OAUTH2") + "token_request_auth_method: custom\n",
-            "11: auth_mode MCP_OAUTH2 knows no custom; it knows basic, body, none",
+            "11: auth_mode MCP_OAUTH2 does not support custom; it supports basic, body, none",
         ),
         (GRANT.replace("DELETE", "PURGE"), "9: revocation.method must be 'POST', 'DELETE' or 'GET'"),
     ],
 )
-def test_what_a_mode_cannot_work_with_is_a_fault(tmp_path: Path, entry: str, result: str) -> None:
+def test_field_that_does_not_fit_the_auth_mode_is_a_fault(tmp_path: Path, entry: str, result: str) -> None:
     found = faults(tmp_path, entry)
     assert any(fault.startswith(result) for fault in found), found
 
@@ -110,7 +110,7 @@ def test_a_mode_names_fields_that_entries_have(name: str) -> None:
     assert mode.summary.endswith(".")
 
 
-def test_editors_are_reported_what_a_mode_needs_and_that_heirs_may_leave_it_out() -> None:
+def test_json_schema_requires_the_fields_of_a_mode_unless_the_entry_inherits() -> None:
     schema = json_schema()
     rules = {
         rule["if"]["properties"]["auth_mode"]["const"]: rule["then"]["required"] for rule in schema["then"]["allOf"]

@@ -78,7 +78,7 @@ def test_a_fault_is_reported_at_every_start(large: Path) -> None:
     assert not kept(large).exists()
 
 
-def test_what_an_entry_uses_must_be_known_where_it_is_read(large: Path, parsed: list[str]) -> None:
+def test_cache_is_not_used_by_a_process_without_the_entries_modes_or_scripts(large: Path, parsed: list[str]) -> None:
     load_catalog([large])
     parsed.clear()
     load_catalog([large], scripts=["jira_post_connection", "jira_webhook_routing", "more"], modes=["API_KEY", "OAUTH2"])
@@ -118,7 +118,7 @@ def test_cache_file_writable_by_others_is_not_used(large: Path, parsed: list[str
     assert len(parsed) == COUNT + 1
 
 
-def test_where_the_folder_cannot_be_written_the_users_cache_is(
+def test_cache_is_in_the_users_cache_folder_if_the_catalog_folder_is_read_only(
     large: Path, parsed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = tempfile.mkstemp

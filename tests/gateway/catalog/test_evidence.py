@@ -54,9 +54,9 @@ def test_the_older_level_reviewed_loads_and_is_shown_as_unconfirmed(tmp_path: Pa
 
 def test_lint_warns_of_what_is_assumed_and_of_old_sources(tmp_path: Path) -> None:
     (tmp_path / "acme.yaml").write_text(BASE.replace("2026-11-22", "2020-01-31"))
-    told = {one.message for one in lint([tmp_path])}
-    assert any("rests on a default that nobody stated" in text and text.startswith("Client") for text in told)
-    assert any("read more than 12 months ago, on 2020-01-31" in text for text in told)
+    messages = {one.message for one in lint([tmp_path])}
+    assert any("has a default without a source" in text and text.startswith("Client") for text in messages)
+    assert any("read more than 12 months ago, on 2020-01-31" in text for text in messages)
     assert {one.level for one in lint([tmp_path])} == {"warning"}
 
 
@@ -68,9 +68,9 @@ def test_sources_are_old_after_twelve_months(date: str | None, old: bool) -> Non
 def test_evidence_is_shown_in_words(tmp_path: Path) -> None:
     evidence = catalog(tmp_path, acme=BASE).providers["acme"].evidence
     assert dict(in_words(evidence)) == {
-        "Addresses": "Confirmed by two independent sources or by the vendor's own document (allauth, grant; read 2026-11-22).",
+        "URLs": "Confirmed by two independent sources or by the vendor's own document (allauth, grant; read 2026-11-22).",
         "Client authentication and scopes": (
-            "scope_separator: a default that nobody stated: check it before you rely on it; "
+            "scope_separator: a default without a source: check it before you rely on it; "
             "token_request_auth_method sourced (grant)."
         ),
     }

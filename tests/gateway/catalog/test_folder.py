@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.catalog import folder
 from gateway.catalog.load_catalog import load_catalog
-from gateway.catalog.yaml_file import CatalogFaults, read
+from gateway.catalog.yaml_file import CatalogDocument, CatalogFaults, read
 from tests.gateway.catalog.folders import MAIL, SCRIPTS, TRACKER
 
 PLAIN = dedent(MAIL)
@@ -58,27 +59,27 @@ CASES = [
     (PLAIN + "  paginate: {type: pages}\n", "9: proxy.paginate.type must be 'cursor', 'link', 'offset' or 'graphql'"),
     ("- a\n- b\n", "1: an entry must be a mapping: `key: value` lines"),
     ("just text\n", "1: an entry must be a mapping: `key: value` lines"),
-    (PLAIN + "<<: {docs: x}\n", "9: unknown key '<<'; merge keys are not read, write the values out"),
+    (PLAIN + "<<: {docs: x}\n", "9: unknown key '<<'; merge keys are not supported, write the values out"),
     # names that exist elsewhere
     (PLAIN.replace("API_KEY", "APIKEY"), "4: there is no auth mode 'APIKEY'; there are API_KEY, "),
     (OAUTH.replace("jira_post_connection", "jira_post"), "10: there is no script 'jira_post'; there are jira_post_con"),
     (OAUTH.replace("token_url:", "refresh_url:"), "1: token_url is missing; auth_mode OAUTH2 needs it"),
-    # addresses
+    # URLs
     (
         PLAIN.replace("https://api.example.com/v1", "ftp://api.example.com"),
-        "6: proxy.base_url: an address begins with https://",
+        "6: proxy.base_url: a URL must begin with https://",
     ),
-    (PLAIN.replace("https://api.example.com/v1", "https://"), "6: proxy.base_url: the address has no host"),
+    (PLAIN.replace("https://api.example.com/v1", "https://"), "6: proxy.base_url: the URL has no host"),
     (PLAIN.replace("https://api.example.com/v1", "https://a@b.example.com"), "6: proxy.base_url: user information"),
     (
         PLAIN.replace("https://api.example.com/v1", "https://api.example.com/#x"),
-        "6: proxy.base_url: '#' may not stand in an address",
+        "6: proxy.base_url: '#' is not allowed in a URL",
     ),
     (
         PLAIN.replace("https://api.example.com/v1", "https://a\\b.example.com"),
-        "6: proxy.base_url: '\\\\' may not stand in an address",
+        "6: proxy.base_url: '\\\\' is not allowed in a URL",
     ),
-    (PLAIN.replace("https://api.example.com/v1", "https://api.example.com?a=1"), "6: a base address has no query"),
+    (PLAIN.replace("https://api.example.com/v1", "https://api.example.com?a=1"), "6: a base URL has no query"),
     (
         PLAIN.replace("https://api.example.com/v1", "https://a_.example.com"),
         "6: proxy.base_url: 'a_.example.com' is not a host name",
@@ -94,10 +95,10 @@ CASES = [
     (PLAIN.replace("com/v1", "com/v1/../v2"), "6: proxy.base_url has a segment '.' or '..' in its path"),
     (PLAIN.replace("com/v1", "com/v1/%2E%2e%2fv2"), "6: proxy.base_url has a segment '.' or '..' in its path"),
     (PLAIN + "  verification: {endpoints: [/a/..;x/b]}\n", "9: proxy.verification.endpoints[0] has a segment"),
-    (PLAIN.replace("docs: https://docs.example.com", "docs: see the wiki"), "3: docs must be an address such as"),
-    (PLAIN + "homepage: javascript:alert(1)\n", "9: homepage must be an address"),
+    (PLAIN.replace("docs: https://docs.example.com", "docs: see the wiki"), "3: docs must be a URL such as"),
+    (PLAIN + "homepage: javascript:alert(1)\n", "9: homepage must be a URL"),
     (PLAIN + "  allowed_origins: [https://a.example.com/path]\n", "9: an allowed origin is scheme, host and port only"),
-    (PLAIN + "  verification: {endpoints: [me]}\n", "9: an endpoint is a path below the base address"),
+    (PLAIN + "  verification: {endpoints: [me]}\n", "9: an endpoint must be a path below the base URL"),
     (PLAIN + "  allowed_origins: ['https://*.com']\n", "9: '*' stands for one label below a domain of the provider"),
     (
         PLAIN + "  allowed_origins: ['https://a.*.example.com']\n",
@@ -107,16 +108,21 @@ CASES = [
         PLAIN.replace("https://api.ex", "https://*.ex"),
         "6: proxy.base_url has a '*' in its host, which only proxy.allowed_",
     ),
-    (PLAIN + "account: {endpoint: me}\n", "9: account.endpoint: an address begins with https://"),
+    (PLAIN + "account: {endpoint: me}\n", "9: account.endpoint: a URL must begin with https://"),
+    (PLAIN + "account: {endpoint: '/me/${'}\n", "9: account.endpoint: '${' is not closed"),
+    (PLAIN + "account: {endpoint: /a/../me}\n", "9: account.endpoint has a segment '.' or '..'"),
     (
         PLAIN + "account: {endpoint: /me, settings: {host: h}}\n",
         "9: there is no setting 'host'; add it to connection_config",
     ),
-    (PLAIN + "sunset: {what: ends, source: s, date: soon}\n", "9: sunset.date"),
+    (PLAIN + "sunset: {what: ends, source: s, date: soon}\n", "9: sunset.date must match"),
+    (PLAIN + "sunset: {what: ends, source: s, date: 2026-02-30}\n", "9: sunset.date: must be a date such as"),
+    (PLAIN + "sunset: {what: ends, source: s, date: on 2026-02-03}\n", "9: sunset.date must match"),
+    (PLAIN + "evidence: {paging: {level: sourced, date: 2026-13-01}}\n", "9: evidence.paging.date: must be a date"),
     # templates
     (
         PLAIN.replace("${apiKey}", "${callback.state}"),
-        "7: ${callback.state} is known only where the code of a callback is",
+        "7: ${callback.state} is only available when a callback's code is",
     ),
     (
         OAUTH + "additional_steps: [{url: 'https://a.example.com'}]\ntoken_params: {x: '${step1.x}'}\n",
@@ -139,6 +145,10 @@ CASES = [
         "7: proxy.headers.x-api-key: '${now+1:fortnight}': 'fortnight' is not a unit",
     ),
     (
+        PLAIN.replace("${apiKey}", "${now+999999:weeks}"),
+        "7: proxy.headers.x-api-key: '${now+999999:weeks}' shifts the time by more than 100 years",
+    ),
+    (
         PLAIN.replace("${apiKey}", "${hmacSha1Hex(${apiKey})}"),
         "7: proxy.headers.x-api-key: hmacSha1Hex takes two arguments",
     ),
@@ -146,11 +156,11 @@ CASES = [
     (PLAIN.replace("${apiKey}", "${password}"), "7: ${password} is not filled by auth_mode API_KEY"),
     (PLAIN.replace("${apiKey}", "${connectionConfig.x}"), "7: ${connectionConfig.x} has no setting; add 'x'"),
     (PLAIN.replace("${apiKey}", "${apiKey} || ${apiKey}"), "7: templates have no '||'; give the setting a default"),
-    (PLAIN.replace("${apiKey}", "a\\nb"), "7: holds a line break"),
+    (PLAIN.replace("${apiKey}", "a\\nb"), "7: contains a line break"),
     (OAUTH.replace("//auth.example", "//${connectionConfig.x}.example", 1), "5: ${connectionConfig.x} has no setting"),
     # header fields
-    (PLAIN.replace("x-api-key", "x api key"), "7: 'x api key' cannot name a header field"),
-    (PLAIN.replace("x-api-key", "Host"), "7: Host belongs to the connection, not to the entry"),
+    (PLAIN.replace("x-api-key", "x api key"), "7: 'x api key' is not a valid name of a header field"),
+    (PLAIN.replace("x-api-key", "Host"), "7: Host cannot be set by an entry"),
     (PLAIN.replace('"}', '", X-Api-Key: b}').replace('${apiKey", X-', '${apiKey}", X-'), "7: X-Api-Key is given twice"),
     # settings
     (PLAIN + FORM + "    pattern: '['\n", "11: the pattern is not a regular expression"),
@@ -206,7 +216,7 @@ def test_a_name_that_no_url_can_hold_is_refused(tmp_path: Path) -> None:
     assert "cannot name a provider" in faults(tmp_path, PLAIN, "my tracker.yaml")[0]
 
 
-def test_several_faults_of_one_file_come_in_the_order_of_lines(tmp_path: Path) -> None:
+def test_faults_of_one_file_are_in_the_order_of_lines(tmp_path: Path) -> None:
     text = PLAIN.replace("API_KEY", "APIKEY").replace("docs: https://docs.example.com", "docs: no").replace("/v1", "#")
     assert [fault.partition(":")[0] for fault in faults(tmp_path, text)] == ["3", "4", "6"]
 
@@ -232,7 +242,7 @@ def test_json_a_byte_order_mark_and_statuses_as_numbers_are_fine(tmp_path: Path)
     assert provider.proxy.retry.error_code == ["429", "5xx"]
 
 
-def test_the_other_spelling_of_script_names_is_taken_and_shown_as_ours(tmp_path: Path) -> None:
+def test_nangos_script_names_are_accepted_and_shown_as_ours(tmp_path: Path) -> None:
     camel = OAUTH.replace("jira_post_connection", "jiraPostConnection")
     assert faults(tmp_path, camel.replace("jira_webhook_routing", "jiraWebhookRouting")) == []
     shown = load_catalog([tmp_path]).provider_json("entry", "")
@@ -253,7 +263,7 @@ def test_values_captured_when_connecting_count_as_settings(tmp_path: Path) -> No
     line=st.integers(0, 12),
     junk=st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(["${", "&a *a", "!!x", "{[", "? :"]),
 )
-def test_no_junk_in_a_file_is_a_crash(tmp_path: Path, line: int, junk: str) -> None:
+def test_junk_in_a_file_is_never_a_crash(tmp_path: Path, line: int, junk: str) -> None:
     lines = OAUTH.splitlines()
     lines.insert(line, junk)
     found = faults(tmp_path, "\n".join(lines))
@@ -265,6 +275,18 @@ def test_faults_of_shape_do_not_hide_those_of_placeholders(tmp_path: Path) -> No
     found = faults(tmp_path, text.replace("docs:", "docs: []\n#"))
     assert [fault.partition(":")[0] for fault in found] == ["3", "8", "9"]
     assert found[1].startswith("8: ${password} is not filled by auth_mode API_KEY")
+
+
+def test_faulty_file_that_is_removed_while_it_is_read_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def removing(path: Path) -> CatalogDocument:
+        document = read(path)
+        path.unlink()
+        return document
+
+    monkeypatch.setattr(folder, "read", removing)
+    assert faults(tmp_path, PLAIN + "proxxy: 1\n") == ["1: cannot be read: No such file or directory"]
 
 
 def test_a_misspelt_key_does_not_make_its_placeholders_look_wrong(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which hosts an entry names itself, and where a setting chooses the host."""
+"""Hosts that an entry fixes itself, and hosts that a setting chooses."""
 
 from pathlib import Path
 
@@ -35,6 +35,10 @@ OPEN = [
     ("https://${connectionConfig.x}/token", {"format": "hostname", "pattern": r"[a-z.]+\.(?=c)com"}),
     ("${connectionConfig.x}/token", {"format": "uri"}),
     ("${connectionConfig.x}/token", {"format": "uri", "pattern": r"https://[a-z.]+/example\.com"}),
+    ("${connectionConfig.x}/token", {"format": "uri", "pattern": r"https://.+\.example\.com"}),
+    ("${connectionConfig.x}/token", {"format": "uri", "pattern": r"https://[^ ]+\.example\.com/?"}),
+    ("${connectionConfig.x}/token", {"format": "uri", "pattern": r"https://[a-z.]+/[a-z]+\.example\.com"}),
+    ("${connectionConfig.x}/token", {"format": "uri", "pattern": r"https://[a-z.]+(/|\.)*[a-z]+\.example\.com"}),
 ]
 NAMED = [
     ("https://login.example.com/token", {}, "login.example.com"),
@@ -56,6 +60,7 @@ NAMED = [
         {"format": "uri", "pattern": r"https://api[0-9]+\.iq\.example\.com/?"},
         "api1.iq.example.com",
     ),
+    ("${connectionConfig.x}/token", {"format": "uri", "pattern": r"https?:\/\/[^/]+\.example\.com/?"}, "a.example.com"),
 ]
 
 

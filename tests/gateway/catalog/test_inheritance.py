@@ -39,14 +39,14 @@ def values(catalog: Catalog, name: str) -> dict[str, object]:
     return said
 
 
-def test_mappings_merge_deeply_and_all_else_is_taken_whole() -> None:
+def test_mappings_are_merged_deeply_and_other_values_are_replaced() -> None:
     base = {"a": {"b": 1, "c": {"d": [1, 2]}}, "e": "x"}
     assert merged(base, {"a": {"c": {"d": [3]}}, "f": 1}) == {"a": {"b": 1, "c": {"d": [3]}}, "e": "x", "f": 1}
     assert merged(base, {"a": "text"}) == {"a": "text", "e": "x"}
     assert base == {"a": {"b": 1, "c": {"d": [1, 2]}}, "e": "x"}
 
 
-def test_null_takes_an_inherited_key_away() -> None:
+def test_null_removes_an_inherited_key() -> None:
     assert merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None}) == {"a": {"c": 2}}
     assert merged({}, {"a": {"b": None}}) == {"a": {}}
 
@@ -112,7 +112,7 @@ def test_an_inherited_fault_is_reported_where_it_is_inherited(tmp_path: Path) ->
 def test_faulty_base_is_reported_once_per_inheriting_entry(tmp_path: Path) -> None:
     message = faults(folder(tmp_path, zbase=dedent(BASE).replace("token_url", "tokn_url"), heir="alias: zbase\n"))
     assert [one.partition(": ")[0] for one in message] == ["heir.yaml:1", "zbase.yaml:6"]
-    assert message[0].endswith("the entry 'zbase', which this one inherits from, has faults of its own")
+    assert message[0].endswith("the entry 'zbase', from which this one inherits, has faults of its own")
 
 
 def test_a_later_folder_inherits_from_an_earlier_one(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
         (dedent(MAIL), "1: names no sources, so nobody knows how far to trust it"),
         (SOURCED.replace("[email]", "[e-mail]"), "2: 'e-mail' is not a category of the vocabulary in docs/catalog.md"),
         (SOURCED.replace("https://api", "http://api"), "6: is plain http, which only networks in egress.allow may use"),
-        (SOURCED.replace("https://docs", "http://docs"), "3: is plain http; name the page's https address"),
-        (SOURCED.replace("${apiKey}", "x"), "5: puts the key nowhere; give proxy.headers or proxy.query an entry"),
+        (SOURCED.replace("https://docs", "http://docs"), "3: is plain http; use the page's https URL"),
+        (SOURCED.replace("${apiKey}", "x"), "5: does not send the key; add a field with ${apiKey} to proxy.headers"),
         (
             dedent(MAIL) + "sources: [x]\n",
             "5: has no verification, so a wrong credential is found only when it is used",
@@ -31,11 +31,11 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
         (
             SOURCED.replace("api.example.com", "api.${connectionConfig.tld}")
             + "connection_config: {tld: {hidden: true}}\n",
-            "6: ${connectionConfig.tld} decides the host's end; give the setting a pattern or an enum, or any_host",
+            "6: ${connectionConfig.tld} decides the end of the host; give the setting a pattern or an enum, or `any_host",
         ),
         (
             SOURCED + "connection_config: {s: {pattern: '(a+)+b', hidden: true}}\n",
-            "11: repeats a repetition, which can take for ever; say it without nesting",
+            "11: repeats a repetition, which can take forever to match; write it without nesting",
         ),
         (
             SOURCED.replace("api.example.com", "${connectionConfig.h}.example.com")
@@ -49,7 +49,7 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
         ),
         (
             OAUTH + "  paginate: {type: cursor, cursor_name_in_request: c}\n",
-            "15: paging by cursor cannot work without cursor_path_in_response",
+            "15: pagination of type cursor needs cursor_path_in_response",
         ),
         (
             SOURCED + "token_url: https://api.example.com/token\n",
@@ -73,7 +73,7 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
         ),
         (
             SOURCED.replace("[/me]}", "[/me], method: HEAD, expect: {ok: true}}"),
-            "9: looks into an answer to HEAD, which has no body; use GET",
+            "9: needs a body, which a response to HEAD does not have; use GET",
         ),
         (OAUTH + "account: {endpoint: /me, data: {query: q}}\n", "15: is a body, which only a POST has"),
         (OAUTH + "refresh: {requires_scope: refresh}\n", "9: without 'refresh' among default_scopes, connections"),
@@ -93,5 +93,5 @@ def test_a_fault_has_its_own_level_and_warnings_of_other_files_are_still_given(t
     ]
 
 
-def test_an_address_on_this_machine_may_be_plain_http(tmp_path: Path) -> None:
+def test_a_url_on_this_machine_may_be_plain_http(tmp_path: Path) -> None:
     assert lint([folder(tmp_path, entry=SOURCED.replace("https://api.example.com", "http://127.0.0.1:9900"))]) == []

@@ -41,7 +41,7 @@ def names(body: ListingBody) -> list[str]:
         (Query(auth_mode="OAUTH2"), []),
     ],
 )
-def test_all_filters_must_fit(catalog: Catalog, query: Query, found: list[str]) -> None:
+def test_all_filters_must_match(catalog: Catalog, query: Query, found: list[str]) -> None:
     assert names(Listing(catalog, URL).page(query)) == found
 
 
@@ -73,7 +73,7 @@ def test_one_provider_has_a_body_and_an_entity_tag_of_its_own(catalog: Catalog) 
     assert listing.one("emu") is None
 
 
-def test_a_listing_is_made_once_for_a_catalog_and_an_address(catalog: Catalog) -> None:
+def test_a_listing_is_built_once_per_catalog_and_public_url(catalog: Catalog) -> None:
     assert listing_of(catalog, URL) is listing_of(catalog, URL)
     assert listing_of(catalog, URL) is not listing_of(catalog, "https://other.example.com")
     assert listing_of(catalog, URL).categories == {"crm", "storage"}

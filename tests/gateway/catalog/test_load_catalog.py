@@ -1,4 +1,4 @@
-"""Folders are merged to a catalog; later ones win."""
+"""Folders are merged into a catalog; entries of later folders win."""
 
 import time
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         load_catalog([tmp_path / "missing"])
 
 
-def test_files_that_are_no_entries_are_left_alone(tmp_path: Path) -> None:
+def test_files_that_are_no_entries_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "_schema.json").write_text("{")
     (tmp_path / "_draft.yaml").write_text("{")
     (tmp_path / ".hidden.yaml").write_text("{")
@@ -107,7 +107,7 @@ def test_a_path_to_a_file_is_that_one_entry(tmp_path: Path) -> None:
     assert list(load_catalog([tmp_path / "mail.yaml"]).providers) == ["mail"]
 
 
-def test_what_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
+def test_unreadable_file_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere")
     with pytest.raises(CatalogFaults) as raised:

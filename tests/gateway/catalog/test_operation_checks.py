@@ -1,4 +1,4 @@
-"""What lint finds in operation files."""
+"""Faults that lint reports in files of API operations."""
 
 from pathlib import Path
 
@@ -9,12 +9,13 @@ from tests.gateway.catalog.folders import MAIL, SCRIPTS, SHIPPED, folder
 from tests.gateway.catalog.test_api_operations import FILE, written
 
 
-def said(at: Path) -> list[str]:
+def faults(at: Path) -> list[str]:
+    """Return the faults, without warnings, that lint reports for the folder."""
     return [str(one) for one in lint([at]) if one.level == "fault"]
 
 
-def test_a_sound_file_is_without_fault(tmp_path: Path) -> None:
-    assert said(folder(written(tmp_path, mail=FILE), mail=MAIL)) == []
+def test_correct_file_has_no_faults(tmp_path: Path) -> None:
+    assert faults(folder(written(tmp_path, mail=FILE), mail=MAIL)) == []
 
 
 @pytest.mark.parametrize(
@@ -29,21 +30,21 @@ def test_a_sound_file_is_without_fault(tmp_path: Path) -> None:
         ("/mails/{mailId}\tread", "/../x\tread", "mail.tsv:9: '/../x' has a '.' or '..' segment"),
         ("https://up", "http://up", "mail.tsv:12: 'http://up.example.com/mails' is not a path template"),
         ("\tGET\t/mails/{mailId}", "\tget\t/mails/{mailId}", "mail.tsv:9: the method 'get' is none of"),
-        ("\tGET\t/mails/{mailId}", "\tquery\tmail", "mail.tsv:9: is a query, and the file says no graphql_endpoint"),
-        ("{mailId}\tread", "{mailId}\twrite", "mail.tsv:9: a GET is of risk read, not write"),
-        ("{mailId}\tdelete", "{mailId}\twrite", "mail.tsv:11: a DELETE is not of risk write"),
+        ("\tGET\t/mails/{mailId}", "\tquery\tmail", "mail.tsv:9: is a query, but the file has no graphql_endpoint"),
+        ("{mailId}\tread", "{mailId}\twrite", "mail.tsv:9: a GET must have the risk read, not write"),
+        ("{mailId}\tdelete", "{mailId}\twrite", "mail.tsv:11: a DELETE cannot have the risk write"),
         ("starter", "starters", "mail.tsv:8: the mark 'starters' is none of"),
         ("List mails", "L" * 91, "mail.tsv:8: the summary has more than 90 characters"),
         ("# licence: MIT\n", "", "mail.tsv:1: does not say its licence"),
         ("api.example.com", "api.example.org", "mail.tsv:1: base_url has the host api.example.org"),
-        ("com/v1", "com/v2", "mail.tsv:1: the entry's base address and the prefix make the path /v1, base_url has /v2"),
+        ("com/v1", "com/v2", "mail.tsv:1: the entry's base URL and the prefix make the path /v1, base_url has /v2"),
         ("# scope_prefix", "# prefix: /x\n# scope_prefix", "make the path /v1/x, base_url has /v1"),
-        ("# scope_prefix: mail.", "# scopes_mode: some", "mail.tsv:1: scopes_mode is any or all"),
+        ("# scope_prefix: mail.", "# scopes_mode: some", "mail.tsv:1: scopes_mode must be any or all"),
     ],
 )
 def test_each_fault_has_its_line(tmp_path: Path, old: str, new: str, result: str) -> None:
     assert old in FILE
-    found = said(folder(written(tmp_path, mail=FILE.replace(old, new, 1)), mail=MAIL))
+    found = faults(folder(written(tmp_path, mail=FILE.replace(old, new, 1)), mail=MAIL))
     assert any(result in one for one in found), found
 
 
@@ -52,18 +53,18 @@ def test_a_file_needs_an_entry_and_what_it_refers_to(tmp_path: Path) -> None:
         written(tmp_path, nobody=FILE, mail="# same_as: gone\n# base_url: https://api.example.com/v1\n"), mail=MAIL
     )
     (at / "operations" / "notes.md").write_text("x")
-    found = said(at)
+    found = faults(at)
     assert any("nobody.tsv:1: the catalog has no entry 'nobody'" in one for one in found)
     assert any("mail.tsv:1: same_as names 'gone'" in one for one in found)
     assert any("notes.md: is not a file of operations" in one for one in found)
 
 
-def test_more_starters_than_a_list_has_room_for_are_a_fault(tmp_path: Path) -> None:
+def test_too_many_starters_are_a_fault(tmp_path: Path) -> None:
     rows = "".join(f"get_{n}x\tGET\t/m/{n}\tread\tstarter\n" for n in range(13))
     assert any(
-        "has more than 12 starters" in one for one in said(folder(written(tmp_path, mail=FILE + rows), mail=MAIL))
+        "has more than 12 starters" in one for one in faults(folder(written(tmp_path, mail=FILE + rows), mail=MAIL))
     )
 
 
-def test_the_shipped_files_are_without_fault() -> None:
+def test_the_shipped_files_have_no_faults() -> None:
     assert [one for one in lint([SHIPPED], scripts=SCRIPTS) if "/operations/" in one.where] == []

@@ -1,4 +1,4 @@
-"""Which pagination rules may apply: by the entry, by the path, by the query, and by the caller's header."""
+"""The pagination methods that may apply: by the entry, by the path, by the query, and by the caller's header."""
 
 from dataclasses import fields
 from typing import Any
@@ -49,10 +49,10 @@ def test_the_callers_type_chooses() -> None:
     assert ways(type="offset") == [PagingScheme("offset", offset_name_in_request="startAt", response_path="values")]
 
 
-def test_the_callers_fields_lie_over_the_entrys() -> None:
-    laid = ways(response_path="threads")
-    assert [way.response_path for way in laid] == ["threads"] * 3
-    assert types(*laid) == ["cursor", "offset", "link"]
+def test_the_callers_fields_override_the_entrys() -> None:
+    overridden = ways(response_path="threads")
+    assert [way.response_path for way in overridden] == ["threads"] * 3
+    assert types(*overridden) == ["cursor", "offset", "link"]
     assert ways("/search/x", limit_name_in_request="n")[0].limit_name_in_request == "n"
     assert ways(type="cursor", response_path="")[0].response_path is None
 
@@ -76,7 +76,7 @@ def test_a_provider_without_an_entry_is_paged_by_the_header_alone(paginate: Pagi
     assert ways(paginate=paginate, **result) == [PagingScheme(**expected)]
 
 
-def test_a_name_may_be_cut_off_at_an_underscore() -> None:
+def test_a_field_name_may_be_shortened_at_an_underscore() -> None:
     cut = ways(paginate=None, type="cursor", cursor_path="n", cursor_name="c", has_more="m", limit_name="l")
     assert cut == [
         PagingScheme(
@@ -93,7 +93,7 @@ def test_a_name_may_be_cut_off_at_an_underscore() -> None:
     ("result", "faults"),
     [
         ({}, ["does not say how to request the next page, and neither does the provider's catalog entry"]),
-        ({"response_path": "x"}, ["no type"]),
+        ({"response_path": "x"}, ["no type; add type=cursor, link, offset or graphql"]),
         ({"type": "cursor"}, ["no cursor_path_in_response", "no cursor_name_in_request"]),
         ({"type": "link"}, ["no link_rel_in_response_header or link_path_in_response_body"]),
         ({"type": "offset"}, ["no offset_name_in_request"]),
@@ -115,8 +115,8 @@ def test_every_fault_is_reported(result: dict[str, str], faults: list[str]) -> N
     with pytest.raises(InvalidPagination) as wrong:
         ways(paginate=None, **result)
     assert len(wrong.value.faults) == len(faults)
-    for fault, said in zip(faults, wrong.value.faults, strict=True):
-        assert fault in said
+    for expected, fault in zip(faults, wrong.value.faults, strict=True):
+        assert expected in fault
 
 
 def test_incomplete_alternative_is_ignored() -> None:

@@ -1,4 +1,4 @@
-"""The scope that yields a refresh token, and the advice when an answer has none."""
+"""The scope that yields a refresh token, and the advice if a token response has none."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ def test_the_entry_names_the_scope_or_has_it_among_its_defaults() -> None:
     assert refresh_scope(provider(default_scopes=["read"])) is None
 
 
-def advice(asked: tuple[str, ...] = (), **entry: Any) -> str:
-    return advice_on_refresh_token(provider(**entry), asked)
+def advice(requested: tuple[str, ...] = (), **entry: Any) -> str:
+    return advice_on_refresh_token(provider(**entry), requested)
 
 
 def test_advice_names_scope_then_consent_then_app() -> None:
     offline = {"default_scopes": ["offline_access"]}
     assert "Add the scope 'offline_access'" in advice(**offline)
     assert "also need prompt=consent" in advice(("offline_access",), **offline)
-    asks = {**offline, "authorization_params": {"prompt": "consent"}}
-    assert "check at Tracker that this app may use refresh tokens" in advice(("offline_access",), **asks)
+    with_consent = {**offline, "authorization_params": {"prompt": "consent"}}
+    assert "check at Tracker that this app may use refresh tokens" in advice(("offline_access",), **with_consent)
 
 
 def test_a_scope_that_is_only_available_is_advised_too() -> None:

@@ -1,4 +1,4 @@
-"""Templates are filled in once, and the place of a value decides which values are allowed."""
+"""Templates are filled in once; in a URL, the position of a value decides which values are allowed."""
 
 import base64
 import hashlib
@@ -51,7 +51,7 @@ def test_all_aliases_of_a_value_work(template: str, values: dict[str, str]) -> N
     assert render_text(template, values) == "v"
 
 
-def test_every_value_that_is_not_there_is_named_once() -> None:
+def test_every_missing_value_is_named_once() -> None:
     with pytest.raises(Unresolved) as raised:
         render_text("${a} ${connectionConfig.b} ${base64(${a}${c})} ${d}", {"d": ""})
     assert raised.value.names == ("a", "connectionConfig.b", "c")
@@ -154,7 +154,7 @@ def test_placeholders_are_the_values_needed() -> None:
         placeholders("${")
 
 
-def test_a_template_with_a_credential_is_a_slot() -> None:
+def test_template_that_carries_a_credential_is_recognized() -> None:
     assert carries_credential("Bearer ${accessToken}")
     assert carries_credential("Basic ${base64(${username}:x)}")
     assert carries_credential("${credentials.x}")
@@ -183,7 +183,7 @@ def test_settings_take_their_defaults_and_are_found_by_dotted_path() -> None:
     }
 
 
-# addresses
+# URLs
 
 SITE = "https://${connectionConfig.site}.example.com/v1"
 
@@ -228,7 +228,7 @@ def test_invalid_value_is_refused_in_a_host(value: str, setting: dict[str, str])
 
 
 def test_a_value_must_fit_its_setting_when_it_is_used() -> None:
-    with pytest.raises(BadValue, match=r"site: must fit the pattern \[a-z\]\+, for example acme"):
+    with pytest.raises(BadValue, match=r"site: must match the pattern \[a-z\]\+, for example acme"):
         render_url(SITE, {"site": "a1"}, rules(pattern="[a-z]+", example="acme"))
     with pytest.raises(BadValue, match="must be one of eu, us"):
         render_url(SITE, {"site": "cn"}, rules(enum=["eu", "us"]))
@@ -301,9 +301,9 @@ def test_prefix_and_suffix_are_for_forms_only() -> None:
     assert render_url(SITE, {"site": "a"}, rules(prefix="https://", suffix=".example.com")).count("example") == 1
 
 
-def test_a_template_without_placeholders_is_the_address_itself() -> None:
-    for address in ["https://api.example.com", "http://127.0.0.1:9900/x", "http://[::1]:9900", "https://a.b/c?d=e/f"]:
-        assert render_url(address, {}, {}) == address
+def test_a_template_without_placeholders_is_the_url_itself() -> None:
+    for url in ["https://api.example.com", "http://127.0.0.1:9900/x", "http://[::1]:9900", "https://a.b/c?d=e/f"]:
+        assert render_url(url, {}, {}) == url
 
 
 @given(st.text(max_size=40))

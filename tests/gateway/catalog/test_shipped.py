@@ -25,14 +25,14 @@ def catalog() -> Catalog:
     return load_catalog([SHIPPED], scripts=SCRIPTS)
 
 
-def test_the_first_eight_are_there(catalog: Catalog) -> None:
+def test_well_known_providers_are_in_the_catalog(catalog: Catalog) -> None:
     assert set(NAMES) <= set(catalog.providers)
 
 
-EXPECTED = re.compile("has no verification|^sunset|rests on a default that nobody stated")
+EXPECTED = re.compile("has no verification|^sunset|has a default without a source")
 
 
-def test_a_sunset_names_entries_that_are_there_and_last(catalog: Catalog) -> None:
+def test_a_sunset_names_existing_entries_without_a_sunset(catalog: Catalog) -> None:
     ending = {name for name, one in catalog.providers.items() if one.sunset is not None}
     assert {"greenhouse-harvest", "greenhouse-basic", "udemy", "cal-com-v1", "medium"} <= ending
     for name in ending:
@@ -86,7 +86,7 @@ SIGNED = frozenset({"OAUTH1", "TBA", "AWS_SIGV4", "NONE"})
 WITH_A_DEFAULT_PLACE = frozenset({"BASIC", "INSTALL_PLUGIN"})
 
 
-def test_every_credential_has_a_slot(catalog: Catalog) -> None:
+def test_every_entry_has_a_place_for_the_credential(catalog: Catalog) -> None:
     for entry in shown(catalog):
         proxy = entry["proxy"]
         templates = [*proxy.get("headers", {}).values(), *proxy.get("query", {}).values(), proxy["base_url"]]
@@ -108,7 +108,7 @@ def test_every_entry_has_evidence(catalog: Catalog) -> None:
         assert entry["provenance"] == "unconfirmed" or entry["sources"], entry["name"]
 
 
-def test_jira_has_the_published_addresses(catalog: Catalog) -> None:
+def test_jira_has_the_published_urls(catalog: Catalog) -> None:
     jira = catalog.provider_json("jira", "")
     assert jira["auth_mode"] == "OAUTH2"
     assert jira["authorization_url"] == "https://auth.atlassian.com/authorize"
@@ -132,16 +132,16 @@ def test_jira_has_the_published_addresses(catalog: Catalog) -> None:
     assert scopes <= set(jira["available_scopes"])
 
 
-def test_twilio_proves_itself_by_http_basic(catalog: Catalog) -> None:
+def test_twilio_authenticates_with_http_basic(catalog: Catalog) -> None:
     template = catalog.providers["twilio"].proxy.headers["authorization"]
     assert render_text(template, {"username": "AC1", "password": "p"}) == "Basic QUMxOnA="
 
 
-def test_the_sandbox_is_at_one_address_that_a_copy_can_replace() -> None:
+def test_the_sandbox_is_at_one_origin_that_a_copy_can_replace() -> None:
     text = (SHIPPED / "sandbox.yaml").read_text(encoding="utf-8")
-    addresses = [line for line in text.splitlines() if "http://" in line]
-    assert len(addresses) == 4
-    assert all("http://127.0.0.1:3004" in line for line in addresses)
+    with_url = [line for line in text.splitlines() if "http://" in line]
+    assert len(with_url) == 4
+    assert all("http://127.0.0.1:3004" in line for line in with_url)
 
 
 def test_every_file_names_the_schema_for_editors() -> None:

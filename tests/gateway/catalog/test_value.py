@@ -26,19 +26,19 @@ def fault(value: str, **setting: Any) -> str | None:
         ("a" * 8193, {"secret": True}, "is longer than 8192 characters"),
         # a pattern is applied to at most 255 characters
         ("a" * 256, {"secret": True, "pattern": "a+"}, "is longer than 255 characters"),
-        ("line\nbreak", {}, "holds a control character"),
+        ("line\nbreak", {}, "contains a control character"),
         ("eu", {"enum": ["eu", "us"]}, None),
         ("ru", {"enum": ["eu", "us"]}, "must be one of eu, us"),
-        ("acme-1", {"pattern": "[a-z]+"}, "must fit the pattern [a-z]+"),
-        ("acme-1", {"pattern": "[a-z]+", "example": "acme"}, "must fit the pattern [a-z]+, for example acme"),
+        ("acme-1", {"pattern": "[a-z]+"}, "must match the pattern [a-z]+"),
+        ("acme-1", {"pattern": "[a-z]+", "example": "acme"}, "must match the pattern [a-z]+, for example acme"),
         ("API.example.com", {"format": "hostname"}, None),
-        ("a b", {"format": "hostname"}, "must be a hostname"),
+        ("a b", {"format": "hostname"}, "must be a host name"),
         ("5f2a7c10-3b7e-4c57-9d0b-6a1f0c5e8d11", {"format": "uuid"}, None),
-        ("5f2a7c10", {"format": "uuid"}, "must be a uuid"),
+        ("5f2a7c10", {"format": "uuid"}, "must be a UUID"),
         ("ada@example.com", {"format": "email"}, None),
-        ("ada@localhost", {"format": "email"}, "must be a email"),
+        ("ada@localhost", {"format": "email"}, "must be an e-mail address"),
         ("https://example.com/x", {"format": "uri"}, None),
-        ("https://ada@example.com", {"format": "uri"}, "must be a uri"),
+        ("https://ada@example.com", {"format": "uri"}, "must be a URL"),
     ],
 )
 def test_a_value_fits_its_setting_or_the_rule_is_named(value: str, setting: dict[str, Any], why: str | None) -> None:
@@ -46,7 +46,7 @@ def test_a_value_fits_its_setting_or_the_rule_is_named(value: str, setting: dict
 
 
 def test_a_fault_names_the_setting_and_never_the_value() -> None:
-    with pytest.raises(BadValue, match="must fit the pattern") as bad:
+    with pytest.raises(BadValue, match="must match the pattern") as bad:
         check_value("site", "s3cret!", Setting(pattern="[a-z]+"))
     assert "s3cret" not in str(bad.value)
 

@@ -49,7 +49,7 @@ def test_scalar_has_the_expected_type(text: str, value: Any) -> None:
     assert type(found) is type(value)
 
 
-def test_names_are_taken_as_they_are_written() -> None:
+def test_keys_are_text_as_written() -> None:
     assert read("no: {0123: {}, 1e3: {}, 'a b': {}}").tree == {"no": {"0123": {}, "1e3": {}, "a b": {}}}
 
 
@@ -62,7 +62,7 @@ dev: {<<: [*first, *second], a: 0}
     assert read(text).tree["dev"] == {"a": 0, "b": 1, "c": 2}
 
 
-def test_a_merge_is_no_repeated_key() -> None:
+def test_a_merge_key_is_not_a_repeated_key() -> None:
     assert read("a: &a {x: 1}\nb: {<<: *a, x: 2}").findings == ()
 
 
@@ -71,7 +71,7 @@ def test_odd_keys_are_findings(text: str) -> None:
     assert len(read(text).findings) == 1
 
 
-def test_every_place_knows_its_line_and_an_unwritten_one_that_of_its_surroundings() -> None:
+def test_every_place_has_its_line_and_a_missing_one_the_line_of_its_parent() -> None:
     document = read("a:\n  b:\n    - x\n    - y: 1\n\n  # comment\n  c: >\n    long\n")
     assert document.where(("a", "b", "1", "y")) == "gateway.yaml:4"
     assert document.where(("a", "b", "0")) == "gateway.yaml:3"
@@ -80,7 +80,7 @@ def test_every_place_knows_its_line_and_an_unwritten_one_that_of_its_surrounding
     assert document.where(("z",)) == "gateway.yaml:1"
 
 
-def test_what_an_alias_brings_has_the_line_where_it_is_written() -> None:
+def test_aliased_values_have_the_line_where_they_are_written() -> None:
     document = read("x-base: &base\n  host: a\nserver:\n  <<: *base\nlive: *base\n")
     assert document.where(("server", "host")) == "gateway.yaml:2"
     assert document.where(("live",)) == "gateway.yaml:5"
@@ -92,7 +92,7 @@ def test_json_may_have_tabs_and_surrogate_pairs() -> None:
     assert document.where(("server", "n", "0")) == "gateway.yaml:3"
 
 
-def test_json_too_names_a_repeated_key() -> None:
+def test_repeated_key_in_json_is_a_fault() -> None:
     [finding] = read('{"a": 1,\n "a": 2}').findings
     assert finding.line == 2
     assert "first in line 1" in finding.message

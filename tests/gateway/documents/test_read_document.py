@@ -29,12 +29,14 @@ def test_a_key_given_twice_is_a_fault_and_the_first_counts() -> None:
     assert (fault.line, fault.message) == (3, "'a' is given twice, first in line 1; keep one")
 
 
-def test_merged_entries_stand_below_own_ones() -> None:
+def test_own_keys_win_over_merged_ones() -> None:
     text = "base: &b {x: 1, y: 2}\none:\n  <<: *b\n  x: 9\n"
     assert read_document(text, CONFIG).tree["one"] == {"x": 9, "y": 2}
     assert read_document(text, ENTRY).tree["one"] == {"<<": {"x": 1, "y": 2}, "x": 9}
     wrong = read_document("one:\n  <<: text\n", CONFIG)
-    assert [fault.message for fault in wrong.faults] == ["'<<' takes an alias of a mapping, or a list of such"]
+    assert [fault.message for fault in wrong.faults] == [
+        "'<<' must be an alias of a mapping, or a list of such aliases"
+    ]
 
 
 def test_aliases_count_each_time_they_are_used() -> None:

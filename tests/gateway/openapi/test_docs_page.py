@@ -33,7 +33,7 @@ def test_the_example_of_a_response_has_its_shape(name: str, shape: type) -> None
 
 
 @pytest.mark.parametrize("one", [one for one in OPERATIONS if one.body is not None], ids=lambda one: one.id)
-def test_the_example_of_a_request_is_taken(one: Endpoint) -> None:
+def test_the_example_of_a_request_is_valid(one: Endpoint) -> None:
     assert one.example is not None
     TypeAdapter(one.body).validate_python(one.example)
 
@@ -44,7 +44,7 @@ def test_pages_that_no_program_calls_are_left_out() -> None:
     assert not {path for path in paths if path.startswith(("/connect/s/", "/console/", "/images/"))}
 
 
-def test_every_operation_shows_what_it_takes_and_gives() -> None:
+def test_every_operation_shows_examples_of_request_and_response() -> None:
     for _, operations in shown():
         for one in operations:
             assert (one.sent is not None) == (one.operation.body is not None), one.operation.id

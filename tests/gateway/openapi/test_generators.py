@@ -41,8 +41,10 @@ CLASS = re.compile(r"\[\^?(?:[^\\\]]|" + ESCAPE.pattern + r")*\]")
 
 
 def legal_in_ecma_262(pattern: str) -> bool:
-    """Return whether the pattern is legal. May return False for an unusual legal pattern, but never returns True for one
-    that `new RegExp(pattern, "u")` rejects.
+    """Return whether the pattern is legal.
+
+    May return False for an unusual legal pattern, but never returns True for one that `new RegExp(pattern, "u")`
+    rejects.
     """
     at = 0
     while at < len(pattern):
@@ -69,7 +71,7 @@ def legal_in_ecma_262(pattern: str) -> bool:
         (r"a*+", False),
     ],
 )
-def test_the_rule_tells_legal_patterns_from_others(pattern: str, legal: bool) -> None:
+def test_legal_patterns_are_distinguished_from_others(pattern: str, legal: bool) -> None:
     assert legal_in_ecma_262(pattern) is legal
     if (node := shutil.which("node")) is not None:
         assert compiled(node, [pattern]) == ([] if legal else [pattern])
@@ -123,7 +125,7 @@ def test_every_operation_says_which_codes_it_returns() -> None:
             assert [code for code in codes if f"`{code}`" not in result] == [], (one.method, one.path, status)
 
 
-def test_a_proxied_call_responds_with_anything_at_any_status() -> None:
+def test_a_proxied_call_may_return_anything_with_any_status() -> None:
     proxied = [one for one in OPERATIONS if one.method == "*"]
     assert proxied
     for one in proxied:

@@ -28,34 +28,34 @@ def plain(path: str) -> str:
     return re.sub(r"\{(\w+):(?:[^{}]|\{[^}]*\})*\}", r"{\1}", path)
 
 
-THERE = {(method, plain(path)) for method, path, _ in ROUTES if method != "OPTIONS"}
-TOLD = {(one.method, one.path) for one in OPERATIONS}
+EXISTING = {(method, plain(path)) for method, path, _ in ROUTES if method != "OPTIONS"}
+DESCRIBED = {(one.method, one.path) for one in OPERATIONS}
 
 
 def test_every_route_is_described() -> None:
-    missing = sorted(THERE - TOLD)
+    missing = sorted(EXISTING - DESCRIBED)
     advice = 'gateway/openapi/operations.py needs a line for each: Endpoint("GET", "/path", "What it does", GROUP, …)'
-    assert missing == [], f"routes that nobody describes: {missing}; {advice}"
+    assert missing == [], f"routes without a description: {missing}; {advice}"
 
 
 def test_every_operation_has_its_route() -> None:
-    gone = sorted(TOLD - THERE)
+    gone = sorted(DESCRIBED - EXISTING)
     assert gone == [], (
         f"described in gateway/openapi/operations.py, but gateway/app/routes.py has no such route: {gone}"
     )
 
 
-def test_no_operation_is_described_twice_and_every_id_is_its_own() -> None:
-    config_text = document("https://gateway.example")
-    ids = [one["operationId"] for path in config_text["paths"].values() for one in path.values()]
+def test_no_operation_is_described_twice_and_every_id_is_unique() -> None:
+    described = document("https://gateway.example")
+    ids = [one["operationId"] for path in described["paths"].values() for one in path.values()]
     assert len(ids) == len(set(ids)) == sum(len(ANY) if one.method == "*" else 1 for one in OPERATIONS)
 
 
 def test_every_reference_leads_somewhere() -> None:
-    config_text = document("https://gateway.example")
-    found = set(re.findall(r"'#/components/(\w+)/(\w+)'", str(config_text)))
+    described = document("https://gateway.example")
+    found = set(re.findall(r"'#/components/(\w+)/(\w+)'", str(described)))
     assert found
-    assert [one for one in found if one[1] not in config_text["components"][one[0]]] == []
+    assert [one for one in found if one[1] not in described["components"][one[0]]] == []
 
 
 def test_statuses_are_those_of_the_page_on_errors() -> None:
@@ -66,7 +66,7 @@ def test_statuses_are_those_of_the_page_on_errors() -> None:
 
 
 def test_every_code_is_reported_at_some_operation() -> None:
-    # Codes of browser pages, of trailers, and of the health probe: no JSON answer has them.
+    # Codes of browser pages, of trailers, and of the health check: no JSON error has them.
     elsewhere = {
         "authorization_refused",
         "connect_session_in_use",
@@ -96,7 +96,7 @@ async def test_openapi_document_is_public_and_has_an_entity_tag(running: Running
         assert (response.status, await response.read()) == (304, b"")
 
 
-async def test_the_page_needs_nothing_from_elsewhere(running: RunningGateway) -> None:
+async def test_the_page_loads_nothing_from_other_origins(running: RunningGateway) -> None:
     async with running.http.get(f"{running.url}/docs") as response:
         text = await response.text()
         policy = response.headers["Content-Security-Policy"]
@@ -104,7 +104,7 @@ async def test_the_page_needs_nothing_from_elsewhere(running: RunningGateway) ->
     nonce = re.search(r"style-src 'nonce-([^']+)'", policy)
     assert nonce is not None
     assert f'nonce="{nonce[1]}"' in text
-    # Two scripts and an icon of the gateway; the page contains no other address that a browser would load.
+    # Two scripts and an icon of the gateway; the page contains no other URL that a browser would load.
     text = text.replace('<link rel="icon" href="connect/assets/icon.svg">', "", 1)
     text = text.replace(f'<script nonce="{nonce[1]}">', "", 2)
     assert f"script-src 'nonce-{nonce[1]}'" in policy
@@ -139,7 +139,7 @@ def example(schema: dict[str, Any]) -> str:
     return "1" if schema.get("type") == "integer" else "x"
 
 
-async def test_parameters_that_are_reported_are_known_and_no_others(running: RunningGateway, tracker: Tracker) -> None:
+async def test_routes_accept_exactly_the_described_parameters(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for one in KEYED:
         path = one.path
@@ -169,7 +169,7 @@ async def test_any_json_but_the_right_one_is_refused(shared: RunningGateway, pat
             assert (response.status, (await response.json())["error"]["code"]) == (status, code)
 
 
-def test_every_auth_mode_says_what_an_import_takes() -> None:
+def test_every_auth_mode_has_one_model_of_its_import() -> None:
     result = [mode for model in IMPORTED for mode in get_args(model.model_fields["type"].annotation)]
     assert sorted(result) == sorted(modes())
 
@@ -184,7 +184,7 @@ def unknown_to(mode: str, given: dict[str, Any]) -> list[tuple[str, ...]]:
     return []
 
 
-def test_the_members_of_a_credential_that_are_reported_are_those_that_are_read() -> None:
+def test_described_members_of_a_credential_are_those_that_are_read() -> None:
     assert unknown_to("API_KEY", {"apiKey": "k", "bogus": "1"}) == [("credentials", "bogus")]
     for model in IMPORTED:
         result = {member: "1" for member in model.model_fields if member not in {"type", "config_override"}}

@@ -21,8 +21,8 @@ FREE: Final = {responses.AnyJson, responses.Metadata}  # any JSON object
 ELSEWHERE: Final = {
     "/providers": "rows of the catalog, compiled with it; compared by test_schemathesis.py, beside this",
     "/providers/{provider}": "the same",
-    "/oauth/client-metadata/{environment}/{integration_id}": "made by an auth mode, below the API",
-    "/auth/oauth-outbound/{integration_id}": "only ever refuses",
+    "/oauth/client-metadata/{environment}/{integration_id}": "built by an auth mode, below the API",
+    "/auth/oauth-outbound/{integration_id}": "always fails",
 }
 
 
@@ -54,6 +54,6 @@ def described() -> list[Endpoint]:
 
 
 @pytest.mark.parametrize("one", described(), ids=lambda one: one.id)
-def test_a_handler_names_the_shape_that_is_documented(one: Endpoint) -> None:
+def test_a_handler_uses_the_documented_response_type(one: Endpoint) -> None:
     named = set(shapes_named(HANDLERS[one.method, one.path], set()))
     assert SHAPES[id(one.response)] in named, f"documented is {one.response}; the handler names {sorted(named)}"

@@ -1,4 +1,4 @@
-"""Valid and invalid requests get the answers that the OpenAPI document describes, and never a 5xx.
+"""Valid and invalid requests get the responses that the OpenAPI document describes, and never a 5xx.
 
 `make fuzz` sends many more requests (EXAMPLES).
 """
@@ -38,7 +38,7 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-# These answers come from the provider or redirect a browser; other tests cover them.
+# These responses come from the provider or redirect a browser; other tests cover them.
 ELSEWHERE = ("/proxy", "/c/", "/oauth/", "/app-auth/", "/connect", "/console")
 TRIED = [
     one
@@ -99,26 +99,24 @@ class GatewayThread:
 
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayThread]:
-    there = GatewayThread(tmp_path_factory.mktemp("gateway"))
-    yield there
-    there.end()
+    thread = GatewayThread(tmp_path_factory.mktemp("gateway"))
+    yield thread
+    thread.end()
 
 
 @pytest.fixture(scope="module")
 def schema(beside: GatewayThread) -> Any:
-    config_text = deepcopy(document(beside.gateway.url))
-    for path in config_text["paths"].values():
+    described = deepcopy(document(beside.gateway.url))
+    for path in described["paths"].values():
         for operation in path.values():
             for parameter in operation["parameters"]:
                 if parameter["name"] in KNOWN:
                     parameter["schema"] = {"anyOf": [{"enum": KNOWN[parameter["name"]]}, parameter["schema"]]}
-    return schemathesis.openapi.from_dict(config_text)
+    return schemathesis.openapi.from_dict(described)
 
 
 @pytest.mark.parametrize(("one", "mode"), CASES, ids=[f"{one.method} {one.path} {mode.value}" for one, mode in CASES])
-def test_every_response_is_as_it_is_reported(
-    beside: GatewayThread, schema: Any, one: Any, mode: GenerationMode
-) -> None:
+def test_every_response_is_as_described(beside: GatewayThread, schema: Any, one: Any, mode: GenerationMode) -> None:
     operation = schema[one.path][one.method]
     calls = 0
 

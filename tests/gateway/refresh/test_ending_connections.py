@@ -275,9 +275,9 @@ def entry_with(**changes: Any) -> Provider:
     [
         ({"refresh": {"requires_scope": "keep"}}, [], "Add the scope 'keep'"),
         ({"available_scopes": ["offline_access"]}, [], "Add the scope 'offline_access'"),
-        ({"refresh": {"requires_scope": "keep"}}, ["keep"], "Each authorization asks for the scope 'keep':"),
-        ({}, ["offline_access"], "Each authorization asks for the scope 'offline_access':"),
-        ({"authorization_params": {"access_type": "offline"}}, [], "Each authorization asks for access_type=offline:"),
+        ({"refresh": {"requires_scope": "keep"}}, ["keep"], "Each authorization asks for the scope 'keep'."),
+        ({}, ["offline_access"], "Each authorization asks for the scope 'offline_access'."),
+        ({"authorization_params": {"access_type": "offline"}}, [], "Each authorization asks for access_type=offline."),
         (
             {"authorization_params": {"access_type": "offline", "prompt": "consent"}},
             [],

@@ -22,7 +22,7 @@ def pem(key: Any) -> str:
 
 
 @pytest.mark.parametrize("key", [RSA, EC, ED], ids=["rsa", "ec", "ed25519"])
-def test_a_key_is_read_in_every_shape(key: Any) -> None:
+def test_key_is_read_in_every_format(key: Any) -> None:
     text = pem(key)
     kind = {rsa.RSAPublicKey: jwk.RSAKey, ec.EllipticCurvePublicKey: jwk.ECKey}
     found = next((one for shape, one in kind.items() if isinstance(key, shape)), jwk.OKPKey)
@@ -39,7 +39,7 @@ def test_a_key_is_read_in_every_shape(key: Any) -> None:
         base64.b64encode(b"x" * 100).decode(), "[" * 2000,
     ],
 )  # fmt: skip
-def test_what_is_no_public_key_is_none(text: str) -> None:
+def test_text_that_is_no_public_key_is_none(text: str) -> None:
     assert public_key_in(text) is None
 
 

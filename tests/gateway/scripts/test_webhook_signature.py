@@ -1,4 +1,4 @@
-"""Signatures of providers' webhooks, as the shipped entries describe them: only a right signature is accepted."""
+"""Signatures of providers' webhooks, as the shipped entries describe them: only a valid signature is accepted."""
 
 import base64
 import hashlib
@@ -114,7 +114,7 @@ def incoming(headers: dict[str, str], body: bytes = BODY) -> IncomingWebhook:
 
 
 @pytest.mark.parametrize("name", SIGNERS)
-def test_the_right_signature_passes_also_beside_a_former_secret(name: str) -> None:
+def test_valid_signature_is_accepted_also_during_a_rotation(name: str) -> None:
     message = incoming(SIGNERS[name](AT, BODY))
     assert verified(message, described(name), [secret_of(name)])
     assert verified(message, described(name), [Secret("the-new-secret-of-all"), secret_of(name)])
@@ -144,14 +144,14 @@ def test_wrong_signature_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", TIMED)
 @pytest.mark.parametrize("off_s", [-700, 700])
-def test_what_was_sent_long_ago_or_is_yet_to_come_is_refused(name: str, off_s: int) -> None:
+def test_timestamp_too_old_or_in_the_future_is_refused(name: str, off_s: int) -> None:
     late = replace(incoming(SIGNERS[name](AT, BODY)), received_at=NOW + timedelta(seconds=off_s))
     with pytest.raises(SignatureRefused):
         verified(late, described(name), [secret_of(name)])
 
 
 @pytest.mark.parametrize("field", ["x-sent-at", "X-Sent", "x-hub-ts"])
-def test_the_field_that_the_entry_names_for_the_time_is_checked_whatever_it_is_called(field: str) -> None:
+def test_timestamp_header_of_the_entry_is_checked(field: str) -> None:
     form = f"v0:{{{field.lower()}}}:{{raw body}}"
     how = WebhookSignature(
         scheme="hmac-sha256", header="x-hub", signed_payload=form, timestamp_header=field, tolerance_s=60
@@ -173,7 +173,7 @@ def test_different_messages_have_different_ids_and_a_repeated_one_the_same() -> 
     assert first == again != other
 
 
-def test_where_bodies_repeat_none_is_taken_for_a_replay() -> None:
+def test_repeated_body_is_no_replay_if_bodies_may_repeat() -> None:
     headers = {"x-dropbox-signature": mac(BODY).hex()}
     assert verified(incoming(headers), described("dropbox"), [Secret(KEY)]) is None
 
@@ -203,28 +203,28 @@ def test_a_public_key_checks_what_a_private_one_signed() -> None:
             verified(incoming(right), how, [Secret("no key at all")])
 
 
-def test_a_token_that_both_know_must_be_the_same() -> None:
+def test_shared_token_must_be_equal() -> None:
     how = described("gitlab")
     assert verified(incoming({"x-gitlab-token": KEY}), how, [Secret("new-one"), Secret(KEY)])
     with pytest.raises(SignatureRefused):
         verified(incoming({"x-gitlab-token": KEY[:-1]}), how, [Secret(KEY)])
 
 
-def test_a_form_is_signed_behind_its_address() -> None:
+def test_form_is_signed_after_the_webhook_url() -> None:
     body = b"To=%2B15550001&From=%2B15550002&Body=hi"
     said = f"{URL}BodyhiFrom+15550002To+15550001".encode()
     headers = {"x-twilio-signature": b64(mac(said, "sha1"))}
     assert verified(incoming(headers, body), described("twilio"), [Secret(KEY)])
 
 
-def test_some_sign_with_the_secret_of_the_app_itself() -> None:
+def test_some_providers_sign_with_the_client_secret() -> None:
     own, client = [Secret("own-webhook-secret")], Secret("client-secret-of-app")
     assert signing_secrets(described("hubspot"), own, client) == (client,)
     assert signing_secrets(described("github"), own, client) == own
     assert signing_secrets(None, own, client) == own
 
 
-def test_what_a_description_says_of_no_known_scheme_is_never_taken_for_right() -> None:
+def test_unknown_scheme_is_never_accepted() -> None:
     unknown = WebhookSignature(scheme="rot13", header="x-signature")
     assert not checkable(unknown)
     assert not checkable(described("mailgun"))
@@ -232,7 +232,7 @@ def test_what_a_description_says_of_no_known_scheme_is_never_taken_for_right() -
         verified(incoming({"x-signature": hashlib.sha256(BODY).hexdigest()}), unknown, [Secret(KEY)])
 
 
-def test_nearly_all_that_the_catalog_describes_can_be_checked() -> None:
+def test_nearly_all_signatures_of_the_catalog_are_supported() -> None:
     entries = [shipped().get(name) for name in shipped().providers]
     result = {
         one.name: one.webhook_signature for one in entries if one is not None and one.webhook_signature is not None
@@ -240,7 +240,7 @@ def test_nearly_all_that_the_catalog_describes_can_be_checked() -> None:
     assert {name for name, how in result.items() if not checkable(how)} <= {"mailgun"}
 
 
-def test_a_webhook_offers_a_few_signatures_and_each_costs_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_checked_signatures_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     digest = hmac.digest
     monkeypatch.setattr("gateway.scripts.webhook_signature.hmac.digest", lambda *args: made.append(1) or digest(*args))
@@ -256,3 +256,20 @@ def test_a_webhook_offers_a_few_signatures_and_each_costs_next_to_nothing(monkey
     with pytest.raises(SignatureRefused):
         verified(sent(*["sha256=00"] * 1000, right), how, secrets)
     assert len(made) == 2 * len(secrets)
+
+
+@pytest.mark.parametrize("secret", ["whsec_schlüssel", "no base64!"])
+def test_secret_that_is_no_base64_is_used_as_text(secret: str) -> None:
+    how = WebhookSignature(scheme="standard-webhooks", header="webhook-signature")
+    key = secret.removeprefix("whsec_").encode()
+    signature = f"v1,{b64(mac(f'msg_1.{AT}.'.encode() + BODY, key=key))}"
+    headers = {"webhook-id": "msg_1", "webhook-timestamp": AT, "webhook-signature": signature}
+    assert verified(incoming(headers), how, [Secret(secret)])
+
+
+def test_public_key_on_an_unknown_curve_is_refused() -> None:
+    # A SubjectPublicKeyInfo with the object identifier 1.3.132.0.99 as curve.
+    spki = bytes.fromhex("3018301006072a8648ce3d020106052b81040063030400040102")
+    how = WebhookSignature(scheme="ecdsa-p256-sha256", header="x-signature", encoding="base64")
+    with pytest.raises(SignatureRefused):
+        verified(incoming({"x-signature": b64(b"signature")}), how, [Secret(b64(spki))])

@@ -1,4 +1,4 @@
-"""A whole catalog in another format is converted: equivalent fields are kept, and lost ones are reported."""
+"""A whole catalog in another format is converted: equivalent fields are kept, and lost fields are reported."""
 
 import re
 from collections import Counter
@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gateway.authoring.conversion import catalog_file
 from gateway.authoring.conversion.catalog_file import Converted, converted, write
+from gateway.catalog.checks import ExternalNames
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.provider import Provider
@@ -89,7 +91,7 @@ def test_fields_of_both_formats_survive_the_round_trip(imported: Imported) -> No
 
 
 def _sayable(provider: Provider, key: str) -> Any:
-    """Return the field as far as the other format supports it: only its forms of addresses, further steps only in
+    """Return the field as far as the other format supports it: alternatives only of some URLs, further steps only in
     TWO_STEP.
     """
     if key == "alternatives":
@@ -104,7 +106,7 @@ def _plain(value: Any) -> Any:
 
 
 def test_every_template_renders(imported: Imported) -> None:
-    """Each address and text of every entry renders, with values that fit its settings, like a simple replacement does."""
+    """Each URL and text of every entry renders, with valid values for its settings, to the same as a plain replacement."""
     rendered = 0
     for provider in imported.catalog.providers.values():
         config = {name: sample(provider, name) for name in _names(provider, "connectionConfig")}
@@ -175,6 +177,24 @@ def test_field_expressed_differently_is_not_reported_as_lost(imported: Imported)
     for name, field in imported.lost.items():
         if field is None:
             assert fields_noted(imported.found[name], "lost") <= {"docs"}, (name, imported.found[name].notes)
+
+
+def test_entry_that_still_has_faults_after_the_repairs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_file, "MOST_REPAIRS", 1)
+    paginate = {"type": "cursor", "offset_calculation_method": "now and then"}
+    entry = {
+        "display_name": "Far",
+        "auth_mode": "NONE",
+        "proxy": {"base_url": "https://far.test", "paginate": paginate},
+    }
+    source = tmp_path / "theirs.yaml"
+    source.write_text(yaml.safe_dump({"a/far": entry}))
+    (found,) = converted(source, ExternalNames(known_modes(), SCRIPTS), {})
+    assert found.values is None
+    assert fields_noted(found, "lost") == {"proxy.paginate.offset_calculation_method"}
+    assert "'a/far' cannot name a provider" in found.notes[-1].message
 
 
 def test_an_alias_becomes_an_entry_of_its_own(imported: Imported) -> None:

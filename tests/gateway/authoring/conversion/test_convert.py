@@ -28,7 +28,7 @@ def converted(**fields: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     return values, [(note.kind, ".".join(map(str, note.place))) for note in converting.notes.all]
 
 
-def is_sound(values: Mapping[str, Any]) -> bool:
+def loads(values: Mapping[str, Any]) -> bool:
     return provider_in("far", values, ExternalNames(known_modes(), SCRIPTS))[0] is not None
 
 
@@ -59,7 +59,7 @@ def test_supported_field_is_converted(given: dict[str, Any], ours: dict[str, Any
     values, notes = converted(**given)
     assert ours.items() <= values.items()
     assert "lost" not in {kind for kind, _ in notes}
-    assert is_sound(values)
+    assert loads(values)
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_supported_field_is_converted(given: dict[str, Any], ours: dict[str, Any
 def test_unsupported_field_is_reported_and_the_rest_is_kept(given: dict[str, Any], field: str) -> None:
     values, notes = converted(**given)
     assert ("lost", field) in notes
-    assert is_sound(values)
+    assert loads(values)
 
 
-def test_a_signed_token_is_our_jwt() -> None:
+def test_a_signed_token_becomes_our_jwt() -> None:
     token = {"signing_key": "${credentials.secret}", "expires_in_ms": 300_000, "header": {"alg": "HS256"},
              "payload": {"iss": "${credentials.id}", "iat": 1}}  # fmt: skip
     forms = {"id": {"type": "string"}, "secret": {"secret": "true"}}
@@ -91,7 +91,7 @@ def test_a_signed_token_is_our_jwt() -> None:
         "claims": {"iss": "${credentials.id}"},
         "key_encoding": "hex",
     }
-    assert is_sound(values)
+    assert loads(values)
 
 
 def test_further_steps_keep_their_order_and_their_nested_bodies() -> None:
@@ -105,14 +105,14 @@ def test_further_steps_keep_their_order_and_their_nested_bodies() -> None:
         {"body_format": "json", "url": "https://far.test/3", "params": {"c": "${step2.y}"}, "method": "PUT"},
     ]
     assert values["body_format"] == "json"  # the other format's default
-    assert is_sound(values)
+    assert loads(values)
 
 
-def test_two_grants_have_two_addresses() -> None:
+def test_two_grants_have_two_token_urls() -> None:
     urls = {"OAUTH2": "https://far.test/user", "APP": "https://far.test/app/${connectionConfig.installation_id}"}
     values, _ = converted(auth_mode="CUSTOM", token_url=urls)
     assert (values["token_url"], values["installation_token_url"]) == (urls["OAUTH2"], urls["APP"])
-    assert is_sound(values)
+    assert loads(values)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_setting_that_becomes_a_host_gets_the_format_for_it(
 ) -> None:
     values, _ = converted(proxy={"base_url": base_url}, connection_config={"x": setting})
     assert values["connection_config"]["x"].get("format") == expected
-    assert is_sound(values)
+    assert loads(values)
 
 
 def test_placeholder_with_a_fallback_gets_a_default() -> None:
@@ -146,7 +146,7 @@ def test_two_values_for_one_place_are_reported_as_lost() -> None:
     assert ("lost", "proxy.headers.x-team") in notes
 
 
-def test_no_base_address_is_the_origin_of_the_token() -> None:
+def test_missing_base_url_becomes_the_origin_of_the_token_url() -> None:
     values, notes = converted(proxy=None)
     assert values["proxy"] == {"base_url": "https://far.test"}
     assert ("changed", "proxy") in notes

@@ -1,4 +1,7 @@
-"""A rehearsal of an entry passes if the gateway sends what the entry says. Otherwise it fails with the entry's field."""
+"""A rehearsal of an entry passes if the gateway sends what the entry says.
+
+If not, it fails and names the entry's field.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -83,7 +86,7 @@ ENTRIES: Mapping[str, dict[str, Any]] = {
         "connection_config": {"accountId": {"automated": True}},
     },
     "OAUTH2, nested": {**OAUTH, "alternate_access_token_response_path": "authed_user", "body_format": "query"},
-    "OAUTH2, client in the address": {**OAUTH, "authorization_url": "https://auth.far.test/apps/${clientId}/authorize"},
+    "OAUTH2, client in the URL": {**OAUTH, "authorization_url": "https://auth.far.test/apps/${clientId}/authorize"},
     "OAUTH2, renewed by the access token": {
         **OAUTH,
         "refresh_url": "https://auth.far.test/renew",
@@ -250,11 +253,11 @@ async def test_correctly_applied_entry_passes(name: str) -> None:
 async def test_paths_placements_and_formats_are_those_of_the_entry() -> None:
     found = await rehearse(provider(ENTRIES["OAUTH2, bent"]), {})
     assert set(found.origins) >= {"https://acme.far.test", "https://auth.far.test"}
-    asked, exchanged = step(found, "connect").sent[:2]
-    assert asked[0].startswith("GET /oauth/authorize?audience=api&owner=acme&")
-    assert "client_key=" in asked[0]
-    assert exchanged[0] == "POST /token"
-    assert "Content-Type: application/json" in exchanged
+    authorization, exchange = step(found, "connect").sent[:2]
+    assert authorization[0].startswith("GET /oauth/authorize?audience=api&owner=acme&")
+    assert "client_key=" in authorization[0]
+    assert exchange[0] == "POST /token"
+    assert "Content-Type: application/json" in exchange
     assert step(found, "call").sent[0][0] == "GET /api/captured1/rehearsal/call"
     assert step(found, "refresh").sent[0][0] == "POST /renew"
     assert [request[0] for request in step(found, "page").sent] == [

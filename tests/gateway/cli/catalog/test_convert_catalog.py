@@ -57,8 +57,8 @@ def test_import_writes_supported_fields_and_reports_the_rest_with_lines(theirs: 
     ran = catalog("import", str(theirs), "--out", str(out))
     assert ran.exit_code == 1
     assert sorted(path.name for path in out.iterdir()) == ["child.yaml", "our-jira.yaml", "shop.yaml"]
-    assert "theirs.yaml:10: shop: lost: proxy.retry.in_body: answers are streamed" in ran.stdout
-    assert "theirs.yaml:24: old: refused: body_format: our token requests are form, json or query" in ran.stdout
+    assert "theirs.yaml:10: shop: lost: proxy.retry.in_body: responses are streamed" in ran.stdout
+    assert "theirs.yaml:24: old: refused: body_format: token requests are form, json or query" in ran.stdout
     assert "theirs.yaml:32: signed: refused: proxy.headers.authorization" in ran.stdout
     assert "theirs.yaml:33: round: refused: alias: inherits from itself" in ran.stdout
     assert "3 of 6 entries can be used, 2 of them whole" in ran.stdout

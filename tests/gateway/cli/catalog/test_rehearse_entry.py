@@ -25,7 +25,7 @@ def test_a_step_that_fails_names_the_line_of_the_entry(mine: Path) -> None:
     ran = catalog("test", "tracker", "-c", str(mine))
     assert ran.exit_code == 1
     assert (
-        f"tracker.yaml:{TRACKER.count(chr(10)) + 3}: field x-team is filled in: nothing in a rehearsal fills team"
+        f"tracker.yaml:{TRACKER.count(chr(10)) + 3}: field x-team is filled in: the rehearsal has no value for team"
         in ran.stdout
     )
     body = json.loads(catalog("test", "tracker", "-c", str(mine), "--json").stdout)
