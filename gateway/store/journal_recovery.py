@@ -17,7 +17,7 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.journal import Entry, ProcessMarker, Recorded, new_attempt, new_key, opened
+from gateway.journal import Entry, ProcessMarker, Recorded, new_attempt, new_key, open_reply
 from gateway.journal.reader import OpenRecord, all_files, markers, open_records, read, unfinished_files
 from gateway.journal.segment import is_dead
 from gateway.journal.slot_files import process_of as slot_file_process
@@ -223,7 +223,7 @@ class RefreshJournal:
             key = await self._opened(row, KEY, bytes.fromhex(one.about["key"])) if one.sealed else None
         except ValueError:  # damaged
             return None
-        return None if key is None else opened(bytes.fromhex(key["key"]), one.about, one.sealed)
+        return None if key is None else open_reply(bytes.fromhex(key["key"]), one.about, one.sealed)
 
     async def _opened(self, row: Connection, column: str, ciphertext: bytes) -> dict[str, Any] | None:
         sealed = Sealed(ciphertext, row.ref.environment, **place_of(row, column))

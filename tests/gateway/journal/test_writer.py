@@ -13,7 +13,7 @@ import pytest
 import structlog
 from multidict import CIMultiDict
 
-from gateway.journal import Entry, Writer, new_key, opened
+from gateway.journal import Entry, Writer, new_key, open_reply
 from gateway.journal.reader import unfinished_files
 from gateway.journal.segment import SEGMENT_BYTES
 from gateway.journal.writer import RESERVED_BYTES
@@ -53,12 +53,12 @@ async def test_a_call_is_recorded_as_begun_then_with_its_reply_sealed(tmp_path: 
     assert [sealed for _, sealed in left(tmp_path)] == [b""]
     assert await writer.reply(one, 0, begun, CALL, reply())
     ((about, sealed),) = left(tmp_path)
-    found = opened(one.key, about, sealed)
+    found = open_reply(one.key, about, sealed)
     assert found is not None
     assert (found.reply, found.call, found.attempt, found.step) == (reply(), "POST https://a.example/token", "a1", 0)
     assert b"fresh" not in begun.path.read_bytes()
-    assert opened(new_key(), about, sealed) is None
-    assert opened(one.key, {**about, "version": 2}, sealed) is None
+    assert open_reply(new_key(), about, sealed) is None
+    assert open_reply(one.key, {**about, "version": 2}, sealed) is None
     await writer.close()
     assert len(left(tmp_path)) == 1, "nobody has released it"
 
@@ -111,7 +111,7 @@ async def test_a_reply_longer_than_its_room_is_recorded_whole(tmp_path: Path) ->
     one = entry(tmp_path)
     await recorded(writer, one, body=body)
     ((about, sealed),) = [found for found in left(tmp_path) if found[0]["attempt"] == "a1"]
-    found = opened(one.key, about, sealed)
+    found = open_reply(one.key, about, sealed)
     assert found is not None
     assert found.reply.body == body
     assert all(other is not None and other.reserved for other in others)
@@ -159,7 +159,7 @@ async def test_a_file_that_somebody_removes_is_replaced(tmp_path: Path) -> None:
 async def test_a_folder_that_cannot_be_written_is_an_error_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.journal.writer.AGAIN_S", 0.0)
+    monkeypatch.setattr("gateway.journal.writer.RETRY_S", 0.0)
     folder = tmp_path / "not" / "there"
     writer, one = Writer(folder), entry(folder)
     with structlog.testing.capture_logs() as logged:
