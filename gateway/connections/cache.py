@@ -1,8 +1,8 @@
 """The cache of opened connections, all that the hot path reads. Reads of the store use single flight.
 
 An entry is an encrypted row of the store; its credential stays decrypted for at most a minute. A task follows the store's
-change log, so that deletions and refreshes of other processes are known here immediately, or within `trust_s` at the
-latest. While the store cannot be read, entries stay usable until `ttl_s` after its last read.
+change log, so that deletions and refreshes by other processes take effect here immediately, at the latest within
+`trust_s`. While the store cannot be read, entries stay usable until `ttl_s` after its last read.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ from gateway.vault import VaultError
 
 def stays(before: Generation, after: Generation, environment: str, integration_id: str) -> bool | None:
     """Return whether the integration and its catalog entry are unchanged; None if the integration no longer exists."""
-    one = after.integrations.find(environment, integration_id)
-    if one is None:
+    integration = after.integrations.find(environment, integration_id)
+    if integration is None:
         return None
-    same = one == before.integrations.find(environment, integration_id)
-    return same and after.catalog.get(one.provider) == before.catalog.get(one.provider)
+    same = integration == before.integrations.find(environment, integration_id)
+    return same and after.catalog.get(integration.provider) == before.catalog.get(integration.provider)
 
 
 # ── Reads connection rows from the store with single flight: one read for all callers that wait for the same row.
@@ -81,8 +81,6 @@ class SingleFlightRows:
 
 
 # ── The entries of the cache: how they are kept current, and when they are evicted.
-#
-# An entry is an encrypted row of the store; its credential stays decrypted for at most a minute.
 
 LONGEST_LOAD_S: Final = 120.0
 TIDIED_EVERY_S: Final = 10.0
@@ -194,9 +192,7 @@ class ConnectionCache:
         good_s = OPENED_S
         if _expired(connection, now):
             if connection.failure is not None and not self.may_try(connection, now):
-                raise backoff.refusal(
-                    connection, connection.failure, now
-                )  # known in memory: no read of the store needed
+                raise backoff.refusal(connection, connection.failure, now)  # no need to read the store
             connection = await self._refreshed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             connection, good_s = await self._ageing(connection, provider, now), AGEING_S
@@ -274,10 +270,13 @@ class ConnectionCache:
         return kept.connection if kept else await self._loads.row(ref)
 
     def provider_of(self, connection: Connection) -> Provider:
-        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider."""
+        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider, and
+        NotFound if that provider has no entry any more."""
         generation = self._current.generation
         integration = generation.integrations.get(*connection.ref[:2])
         provider = generation.catalog.get(connection.provider)
+        if provider is None and integration.provider == connection.provider:
+            raise backoff.no_catalog_entry(integration.integration_id, integration.provider)
         if provider is None or integration.provider != connection.provider:
             raise ReconnectNeeded(
                 "reconnect_needed",
@@ -329,9 +328,8 @@ class ConnectionCache:
         kept = self._kept.get(connection.ref)
         if kept is not None and kept.connection.version == connection.version and kept.refresh_at is not None:
             return kept.refresh_at
-        within_s = max(
-            PLANNED_S, self._limits.ttl_s + OPENED_S
-        )  # otherwise the entry could be evicted before the time is computed again
+        # At least as long as an entry stays: otherwise it could be evicted before the time is computed again.
+        within_s = max(PLANNED_S, self._limits.ttl_s + OPENED_S)
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
     def _refresh_behind(self, connection: Connection) -> None:
@@ -361,7 +359,7 @@ class ConnectionCache:
             self._kept.weigh(kept)
 
     def forget(self, ref: ConnectionRef) -> None:
-        """Drop a deleted connection. The deletion is effective here immediately, in other processes within `trust_s`."""
+        """Drop a deleted connection. The deletion takes effect here immediately, in other processes within `trust_s`."""
         self._kept.drop(ref)
         self._forgotten_at[ref] = clock.monotonic()
 

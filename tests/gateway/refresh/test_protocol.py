@@ -10,6 +10,8 @@ import structlog
 from aiohttp import web
 
 from gateway import clock
+from gateway.catalog.load_catalog import Catalog
+from gateway.errors import NotFound
 from gateway.observe.metrics import REFRESH_WAITS
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
@@ -133,7 +135,7 @@ async def test_an_intent_that_was_not_known_is_seen_before_the_token_is_sent(
     assert await status_of(running) == 200  # from here on the row is in memory, without an intent
     await left_open(running)
     later(EXPIRED_S)
-    tracker.refreshed("refresh-0")  # the provider rotated, and the answer was lost
+    tracker.refreshed("refresh-0")  # the provider rotated, and the response was lost
     assert await status_of(running) == 424
     assert (await row_of(running)).state_reason == "rotation_lost"
 
@@ -166,7 +168,7 @@ def waited(running: RunningGateway) -> float:
 
 
 def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Block saves until the returned event is set. Each one already has the provider's answer."""
+    """Block saves until the returned event is set. Each one already has the provider's response."""
     wake, save = asyncio.Event(), running.runtime.store.refreshes.save_refreshed
 
     async def stall(*args: Any, **kwargs: Any) -> Any:
@@ -200,7 +202,7 @@ async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
 
 @pytest.fixture
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
-    """Remove the journal's folder from both gateways, so that an answer is only in memory until it is in the database."""
+    """Remove the journal's folder from both gateways, so that a response is only in memory until it is in the database."""
     for one in (running, other):
         one.runtime.store.journal.folder = one.runtime.store.journal.marker = None
 
@@ -269,6 +271,25 @@ async def test_an_open_intent_of_a_dead_process_is_taken_up_at_the_next_start(
     assert tracker.calls["refresh_token"] == 1
 
 
+async def test_interrupted_refresh_stays_open_while_the_catalog_has_no_entry(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry of an integration that was made through the API may be removed, and restored later."""
+    await running.imported(tracker.grant())
+    await left_open(running)
+    store, refresher, row = running.runtime.store, running.runtime.refresher, await row_of(running)
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "get", lambda _self, _name: None)
+        later(EXPIRED_S)
+        with pytest.raises(NotFound, match="no longer in the catalog"):
+            await refresher.start(row, force=True)
+        assert await unfinished(store, refresher, print) == []
+        async with running.proxied("c1") as response:
+            assert (await response.json())["error"]["code"] == "unknown_provider_template"
+    after = await row_of(running)
+    assert (after.state, after.failure, after.intent) == (State.ACTIVE, None, row.intent)
+
+
 async def test_an_intent_under_a_lease_that_has_not_run_out_is_left_to_its_holder(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
@@ -305,7 +326,7 @@ async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_
 ) -> None:
     await running.imported(tracker.grant())
     await left_open(running)
-    tracker.refreshed("refresh-0")  # the provider rotated, and the answer was lost
+    tracker.refreshed("refresh-0")  # the provider rotated, and the response was lost
     later(EXPIRED_S)
     for _ in range(3):
         async with running.proxied("c1") as response:
