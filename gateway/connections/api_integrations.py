@@ -1,4 +1,4 @@
-"""Integrations created, changed and deleted through the API. Effective here immediately, elsewhere through the change feed.
+"""Integrations created, changed and deleted through the API. Changes take effect here immediately, elsewhere by the feed.
 
 Deleting an integration deletes its connections: without the integration's client, their credentials could neither be used
 nor revoked. So the integration's row stays, hidden, until its last connection is deleted; an interrupted deletion is
@@ -23,8 +23,8 @@ from gateway.records.integration import Integration
 from gateway.store import ListFilter, Store
 from gateway.vault import VaultError
 
-AT_ONCE: Final = 8
-LOOK_EVERY_S: Final = 600.0
+AT_ONCE: Final = 8  # connections of one integration that are deleted at the same time
+RESUME_EVERY_S: Final = 600.0
 
 log = structlog.get_logger(__name__)
 
@@ -122,8 +122,8 @@ async def resume_deletions_regularly(made: ApiIntegrations) -> None:
         try:
             await made.resume_deletions()
         except (GatewayError, VaultError) as fault:
-            log.warning("integration_not_ended", detail=str(fault), again_in_s=LOOK_EVERY_S)
-        await asyncio.sleep(LOOK_EVERY_S)
+            log.warning("integration_not_ended", detail=str(fault), again_in_s=RESUME_EVERY_S)
+        await asyncio.sleep(RESUME_EVERY_S)
 
 
 def _sorted(outcomes: Mapping[str, int]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Follows the store's change log, so that writes and deletions of other processes are known here immediately."""
+"""Follows the store's change log, so that writes and deletions by other processes take effect here immediately."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
@@ -97,7 +97,7 @@ class ChangeFeed:
     async def follow(self, position: LogPosition | None, beside: Callable[[], Awaitable[None]] | None = None) -> None:
         """Follow the store's change log from `position` on while the gateway runs.
 
-        `beside`: a function that is called after each change of any kind, and regularly.
+        `beside`: a function that is called in each run: after each change, and at least once a second.
         """
         version: Hashable = None
         lost_at = 0.0
@@ -109,7 +109,7 @@ class ChangeFeed:
                 if self._missed:
                     await self._cache.write_back()
                     self._missed = False
-                position, version = await _to_its_end(self._apply_changes(position, version))
+                position, version = await _finished(self._apply_changes(position, version))
                 if beside is not None:
                     await beside()
                 if self._lost:
@@ -124,7 +124,7 @@ class ChangeFeed:
                 if not self._lost:
                     self._lost, lost_at = True, clock.monotonic()
                     detail = str(fault) or type(fault).__name__
-                    log.warning("store_unreadable", detail=detail, effect="what is in memory serves on")
+                    log.warning("store_unreadable", detail=detail, effect="connections in memory stay usable")
             if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
                 self._swept_at = clock.monotonic()
                 self._cache.sweep()
@@ -169,7 +169,7 @@ class ChangeFeed:
             follower.missed()
 
 
-async def _to_its_end(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
+async def _finished(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
     """Return the result of `look`. A cancelled caller still waits for it: an aborted statement costs a database connection."""
     task = asyncio.create_task(look, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -29,13 +29,13 @@ from gateway.store import Store
 
 # ── Revokes a credential's tokens at its provider, for deleted connections and for those never completed.
 
-ASK_AGAIN_S: Final = 1.0
+RETRY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
 class Revoker:
-    """Revokes tokens; tries once more after a second if the provider is unavailable."""
+    """Revokes tokens; tries once more after `RETRY_S` if the provider is unavailable."""
 
     def __init__(self, current: Current, dialogues: AuthDialogueRunner) -> None:
         self._current = current
@@ -77,7 +77,7 @@ class Revoker:
         again = [token for token, one in zip(tokens, outcomes, strict=True) if one.outcome == "unavailable"]
         if not again:
             return outcomes
-        await clock.sleep(ASK_AGAIN_S)
+        await clock.sleep(RETRY_S)
         second = await self._dialogues.hold(revoke(context, how, again, credential))
         return _merged(outcomes, second)
 

@@ -112,19 +112,19 @@ def _lacking(scopes: ScopeDrift | None) -> list[LikelyCause]:
     found = []
     if scopes.refused:
         found.append(
-            f"The provider's API refused a call because the token lacks {_named(scopes.refused)}. Reconnecting asks for it. To "
-            "ask every end user for it, add it to the integration's scopes."
+            f"The provider's API refused a call because the token lacks {_named(scopes.refused)}. A reconnect requests "
+            "it. To request it from every end user, add it to the integration's scopes."
         )
     if scopes.any_of:
         found.append(
-            f"The provider's API refused a call because the token has none of {_named(scopes.any_of)}. Add the narrowest that "
-            "suffices to the integration's scopes; then let the end user reconnect."
+            f"The provider's API refused a call because the token has none of {_named(scopes.any_of)}. Add the narrowest of "
+            "them that suffices to the integration's scopes; then let the end user reconnect."
         )
     declined = [scope for scope in scopes.missing if scope not in scopes.refused]
     if declined:
         found.append(
-            f"The end user has not granted {_named(declined)}, which the integration asks for: it gained them later, or they "
-            "were declined. Calls that need them are refused by the provider."
+            f"The end user has not granted {_named(declined)}, which the integration requests: they were added to it "
+            "later, or the end user declined them. The provider refuses calls that need them."
         )
     return [LikelyCause(SCOPES_MISSING, why) for why in found]
 
@@ -142,7 +142,7 @@ def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCaus
     if row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
         yield LikelyCause(
             RESTORED,
-            f"It was restored {back.detail or 'from a backup'}, and the provider had replaced its refresh token since.",
+            f"It was restored {back.detail or 'from a backup'}, and the provider had already replaced its refresh token.",
         )
 
 
@@ -158,13 +158,13 @@ def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Lik
         or row.expires_at is None
     ):
         return
-    half_way = refreshed_at + (row.expires_at - refreshed_at) / 2  # no refresh begins earlier
+    half_way = refreshed_at + (row.expires_at - refreshed_at) / 2  # the earliest time at which a refresh starts
     at = next((at for at in reversed(failovers) if half_way <= at <= noted.at), None)
     if at is not None:
         yield LikelyCause(
             FAILOVER,
             f"The database failed over on {at:%Y-%m-%d %H:%M:%S} UTC and lost its last commits. A newer refresh token was "
-            "most likely among them, and the provider refuses the one before.",
+            "most likely among them, and the provider refuses the older one.",
         )
 
 
@@ -221,31 +221,31 @@ def _causes(
             f"The provider's API rejects its credential: {sentence(noted.message)} It may have been revoked, replaced or "
             "blocked at the provider.",
         )
-        yield LikelyCause("permission_missing", "It may lack a permission for what is called.")
+        yield LikelyCause("permission_missing", "It may lack a permission that the call needs.")
     elif noted.code == REFUSED:
         yield LikelyCause(
             "refused_without_reason",
             f"The token endpoint refused {counted(noted.attempts, 'refresh', 'refreshes')} in a row without a known error code: "
             f"{sentence(noted.message)}",
         )
-        yield LikelyCause("access_taken_back", "Most often the end user or an administrator took the access back.")
+        yield LikelyCause("access_taken_back", "Most often the end user or an administrator revoked the access.")
     elif not noted.final:
-        yield LikelyCause("provider_outage", f"The token endpoint gave no usable answer: {sentence(noted.message)}")
+        yield LikelyCause("provider_outage", f"The token endpoint gave no usable response: {sentence(noted.message)}")
     elif noted.code == ROTATION_LOST:
         yield LikelyCause(
-            ROTATION_LOST, f"{sentence(noted.message)} A process of the gateway, or the network, died in that moment."
+            ROTATION_LOST, f"{sentence(noted.message)} A process of the gateway or the network failed at that moment."
         )
-        yield LikelyCause("access_taken_back", "The end user or an administrator took the access back.")
+        yield LikelyCause("access_taken_back", "The end user or an administrator revoked the access.")
     elif noted.code == NOT_REFRESHABLE:
         how = f" {refresh_token_advice(provider, integration)}" if provider is not None else ""
         yield LikelyCause(NOT_REFRESHABLE, f"Its access token has ended, and the provider gave no refresh token.{how}")
     elif noted.code in TYPED_IN:
-        yield LikelyCause("credential_changed", f"The password or key no longer holds: {sentence(noted.message)}")
+        yield LikelyCause("credential_changed", f"The password or key is no longer accepted: {sentence(noted.message)}")
     elif noted.code in CLIENT_REFUSED:
         yield LikelyCause(
             "client_refused", f"The provider refuses the app itself ({noted.code}): {sentence(noted.message)}"
         )
-        yield LikelyCause("access_taken_back", "Some providers say so of a refresh token that has ended.")
+        yield LikelyCause("access_taken_back", "Some providers return this error for a refresh token that has ended.")
     elif noted.code in GONE:
         yield from _gone(row, provider)
     else:
@@ -260,7 +260,7 @@ def _gone(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
         yield LikelyCause("died_of_disuse", f"Its refresh token expired unused on {dies_at:%Y-%m-%d}.")
     yield LikelyCause(
         "access_taken_back",
-        "The end user or an administrator took the access back, removed the app, or changed the password"
+        "The end user or an administrator revoked the access, removed the app, or changed the password"
         + (f" ({noted.code}: {noted.message})." if noted else "."),
     )
     if provider is not None and provider.refresh is not None and provider.refresh.rotating:
@@ -272,9 +272,7 @@ def _gone(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
 
 def _ends(row: Connection, now: datetime) -> Iterator[LikelyCause]:
     if row.life.dies_at is not None and row.life.keep_alive_at is None and row.life.dies_at - now < SOON:
-        yield LikelyCause(
-            "ends_soon", f"Its refresh token ends on {row.life.dies_at:%Y-%m-%d}, however much it is used."
-        )
+        yield LikelyCause("ends_soon", f"Its refresh token expires on {row.life.dies_at:%Y-%m-%d}, even if it is used.")
 
 
 def _action(
@@ -286,7 +284,7 @@ def _action(
         return SuggestedAction(
             "restore",
             "Find out who or what changed the database, and restore a backup with `gateway restore`. "
-            "If this connection alone is damaged, let the end user authorize again instead.",
+            "If only this connection is damaged, let the end user authorize it again instead.",
         )
     if first == "provider_outage" or (first == "refused_without_reason" and noted is not None and not noted.final):
         left = row.expires_at is None or row.expires_at > now

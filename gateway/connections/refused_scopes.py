@@ -33,7 +33,7 @@ class ScopeRefusals:
     async def record(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
         """Record that the API requires `scopes`; return the scopes that the connection now lacks.
 
-        `path`: path of the call, below the base address.
+        `path`: path of the call, below the base URL.
         """
         row = opened.connection
         noted = row.refused_scopes

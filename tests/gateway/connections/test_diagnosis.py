@@ -133,7 +133,7 @@ async def test_the_command_line_tells_the_same_story(running: RunningGateway, tr
     code, text = await command("c1")
     assert code == 0, text
     assert "c1 (tracker) is needs_reauth since" in text
-    assert "1. The end user or an administrator took the access back" in text
+    assert "1. The end user or an administrator revoked the access" in text
     assert "gone for good" in text
     assert "POST /connect/sessions/reconnect" in text
     code, text = await command("c1", "--json")

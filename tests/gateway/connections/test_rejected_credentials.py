@@ -107,7 +107,7 @@ async def test_a_key_that_every_call_is_refused_with_is_degraded_then_needs_its_
         ("needs_reauth", "rejected_by_api"),
     ]
     assert shown["diagnosis"]["causes"][0]["cause"] == "credential_rejected"
-    assert "answered 401 to" in shown["diagnosis"]["causes"][0]["why"]
+    assert "returned 401 for" in shown["diagnosis"]["causes"][0]["why"]
     assert shown["diagnosis"]["action"]["do"] == "reconnect"
     assert await events(keyed) == [Event.CREATED, Event.DEGRADED, Event.NEEDS_REAUTH]
 
@@ -240,7 +240,7 @@ async def test_a_connection_that_works_stays_on_the_fast_path_and_one_that_is_co
         return fast_path.taken - fast_path.handed_over - before
 
     async def fast_again() -> None:
-        """The answer to a call through the chain arrives before its connection to the provider is kept for the next call."""
+        """The response to a call through the chain arrives before its connection to the provider is kept for the next call."""
         async with asyncio.timeout(PATIENCE_S):
             while await taken("/x") == 0:
                 pass

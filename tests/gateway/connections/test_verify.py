@@ -37,7 +37,7 @@ class FakeAccountSource:
         assert self.provider.account is not None
         assert self.provider.account.endpoint == "/me"
         if self._response is None:
-            raise ProviderUnreadable("/me answered 403", refused=True)
+            raise ProviderUnreadable("/me returned 403", refused=True)
         return self._response
 
 
