@@ -57,6 +57,16 @@ async def test_a_name_is_free_again_once_its_key_has_ended(store: Store) -> None
     await store.keys.add(replace(AGENT, digest="d4"), now=NOW + timedelta(seconds=1))
 
 
+async def test_a_revoked_key_cannot_mint_another(store: Store) -> None:
+    """Another node may still accept the key for a moment after it was revoked."""
+    parent = await store.keys.add(AGENT, now=NOW)
+    await store.keys.revoke("dev", parent.id, now=NOW)
+    child = replace(AGENT, digest="d2", name="child", parent_id=parent.id)
+    with pytest.raises(Conflict, match="was revoked"):
+        await store.keys.add(child, now=NOW)
+    assert await store.keys.get("d2") is None
+
+
 async def test_a_family_is_the_key_and_all_below_it(store: Store) -> None:
     def key(name: str, parent_id: int | None, environment: str = "dev") -> NewMintedKey:
         return replace(AGENT, digest=name, name=name, parent_id=parent_id, environment=environment)
