@@ -51,6 +51,19 @@ async def test_a_key_is_given_once(store: Store) -> None:
     assert await store.integrations.add(replace(ONE, environment="prod"), now=LATER) is not None
 
 
+async def test_a_rename_to_a_key_that_was_just_taken_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process takes the key between the check and the write."""
+
+    async def not_barred(*_: object) -> bool:
+        return False
+
+    stored = await added(store)
+    assert await store.integrations.add(replace(ONE, integration_id="taken"), now=NOW) is not None
+    monkeypatch.setattr("gateway.store.stored_integrations._barred", not_barred)
+    assert await store.integrations.change(stored, replace(stored, integration_id="taken"), now=LATER) is None
+    assert await store.integrations.get("dev", "jira") == stored
+
+
 async def test_the_second_of_two_changes_to_the_same_integration_is_refused(store: Store) -> None:
     stored = await added(store)
     first = await store.integrations.change(stored, replace(stored, display_name="First"), now=LATER)
