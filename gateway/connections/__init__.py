@@ -1,7 +1,7 @@
 """Connections in memory and their life: cached, created, verified, diagnosed, deleted.
 
-A proxied call reads only `cache`. Every change of a connection is written to the store and returns to the cache through the
-change feed. Read in this order:
+A proxied call reads only `cache`. Every change of a connection is written to the store and returns to the cache through
+the change feed. Read in this order:
 
     opened                 a connection ready for use: records, provider, templates filled for many calls
     cache, cache_entries   the cache of opened connections, with single flight; its entries and when each is due

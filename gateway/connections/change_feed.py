@@ -33,7 +33,8 @@ class FedCache(Protocol):
     """The cache that a feed keeps up to date."""
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
-        """Read the changed rows of these connections. The mapping has each connection's current mark, None if unknown."""
+        """Read the changed rows of these connections. The mapping has each connection's current mark, None if
+        unknown."""
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
         """Read a changed integration again."""
@@ -42,7 +43,8 @@ class FedCache(Protocol):
         """Drop entries that are too old."""
 
     async def write_back(self) -> None:
-        """Write back rows that are newer here than in the database, which may have failed over to a standby without them."""
+        """Write back rows that are newer here than in the database, which may have failed over to a standby without
+        them."""
 
     def forget_all(self) -> None:
         """Drop all entries, because changes may have been missed."""
@@ -52,8 +54,8 @@ class ChangeFeed:
     """Keeps `cache` up to date. `followers` also get every change. `on_change` is called when anything has changed.
 
     `changed_at`: when a connection last changed (monotonic seconds). `unread`: since when a connection is known to have
-    changed while its row could not be read. `synced_at`: when the store was last read. `uncertain`: whether rows in memory
-    may be newer than the database, because it cannot be read or has lost commits.
+    changed while its row could not be read. `synced_at`: when the store was last read. `uncertain`: whether rows in
+    memory may be newer than the database, because it cannot be read or has lost commits.
     """
 
     def __init__(
@@ -170,7 +172,8 @@ class ChangeFeed:
 
 
 async def _finished(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
-    """Return the result of `look`. A cancelled caller still waits for it: an aborted statement costs a database connection."""
+    """Return the result of `look`. A cancelled caller still waits for it: an aborted statement costs a database
+    connection."""
     task = asyncio.create_task(look, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:

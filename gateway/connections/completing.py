@@ -114,7 +114,8 @@ class NewCredential:
 
 
 class SiteWanted(InvalidRequest):
-    """Several sites match, and the integration lets the end user choose: pages show the choice, other calls are refused."""
+    """Several sites match, and the integration lets the end user choose: pages show the choice, other calls are
+    refused."""
 
     sites: tuple[Site, ...] = ()
 
@@ -164,7 +165,8 @@ def _site_wanted(choice: SiteOpen) -> SiteWanted:
 
 
 def _unreadable(provider: Provider, fault: ProviderUnreadable, what: str) -> GatewayError:
-    """Return InvalidRequest if the provider refuses the credential, UpstreamFailed if the provider cannot be reached."""
+    """Return InvalidRequest if the provider refuses the credential, UpstreamFailed if the provider cannot be
+    reached."""
     message = f"Could not read from {provider.display_name} {what}: {sentence(fault.message)}"
     if fault.refused:
         return InvalidRequest(

@@ -46,7 +46,8 @@ def new_row(
     refreshed_at: datetime,
     account: Account,
 ) -> NewConnection:
-    """Return the row without the application's data (tags, end user). Both times and `held` decide when the grant ends."""
+    """Return the row without the application's data (tags, end user). Both times and `held` decide when the grant
+    ends."""
     plain, secret = parted(context.provider, context.config)
     life = lifespan(context.provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
     expires_at, now = mode.expires_at(held), clock.now()
@@ -101,7 +102,8 @@ class Creator:
         self._dialogues = dialogues
 
     def provider_of(self, integration: Integration) -> Provider:
-        """Return the integration's catalog entry. Raises NotFound if the operator removed the entry of an API integration."""
+        """Return the integration's catalog entry. Raises NotFound if the operator removed the entry of an API
+        integration."""
         provider = self._current.generation.catalog.get(integration.provider)
         if provider is None:
             raise no_catalog_entry(integration.integration_id, integration.provider)
@@ -110,14 +112,14 @@ class Creator:
     async def create(
         self, integration: Integration, held: Mapping[str, Any], **options: Unpack[ConnectionInput]
     ) -> tuple[Connection, bool]:
-        """Store a connection; return it and whether it is new. Arguments and errors are those of `prepare`. After an error
-        nothing is stored, and an older connection is unchanged.
+        """Store a connection; return it and whether it is new. Arguments and errors are those of `prepare`. After an
+        error nothing is stored, and an older connection is unchanged.
         """
         return await self.store(await self.prepare(integration, held, **options))
 
     async def store(self, row: NewConnection, terms: SessionTerms | None = None) -> tuple[Connection, bool]:
-        """Store `row`; return the connection and whether it is new. `terms`: terms of the connect session. Raises Forbidden,
-        and stores nothing, if the session has reached its maximum of connections."""
+        """Store `row`; return the connection and whether it is new. `terms`: terms of the connect session. Raises
+        Forbidden, and stores nothing, if the session has reached its maximum of connections."""
         connection, created = await self._store.connections.put(row, now=clock.now(), terms=terms)
         self.stored(connection, row, created=created)
         return connection, created
@@ -146,8 +148,8 @@ class Creator:
         pinned: bool = False,
     ) -> NewConnection:
         """Return the connection to store: checked, with complete settings and known account. `tested`: run the entry's
-        verification; a new grant does not need it. `reconnects`: the connection must exist and, if both accounts are known,
-        belong to the same account. `pinned`: an existing connection must keep its URLs.
+        verification; a new grant does not need it. `reconnects`: the connection must exist and, if both accounts are
+        known, belong to the same account. `pinned`: an existing connection must keep its URLs.
 
         Raises InvalidRequest if the settings, site, account or credential are wrong; SiteWanted if one of several sites
         must be chosen; UpstreamFailed if the provider could not be reached.
@@ -263,7 +265,8 @@ SITE = ("subdomain", "cloudId")
 async def settings_for_reconnect(
     store: Store, session: ConnectSession, provider: Provider, integration_id: str, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings for a reconnect: those of the existing connection, which stays on its site, overridden by `config`.
+    """Return the settings for a reconnect: those of the existing connection, which stays on its site, overridden by
+    `config`.
 
     Raises InvalidRequest if the connection is gone, or if the session pins its settings and `config` changes one.
     """

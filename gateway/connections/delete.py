@@ -50,8 +50,8 @@ class Revoker:
         config: Mapping[str, Any],
         metadata: Mapping[str, Any] | None,
     ) -> list[RevocationOutcome]:
-        """Revoke the tokens at the provider; return one outcome for each revocable token. `config`: all settings, including
-        secret ones.
+        """Revoke the tokens at the provider; return one outcome for each revocable token. `config`: all settings,
+        including secret ones.
 
         Never raises: a failure is returned as an outcome, and logged."""
         provider = self._current.generation.catalog.get(provider_name)
@@ -118,8 +118,8 @@ class Deleter:
     async def delete(
         self, ref: ConnectionRef, *, at_provider: bool = True, integration: Integration | None = None
     ) -> Deleted | None:
-        """Delete the connection and return the result; None if it does not exist. `at_provider` false: do not revoke its
-        tokens. `integration`: the connection's integration, if it is no longer in the registry.
+        """Delete the connection and return the result; None if it does not exist. `at_provider` false: do not revoke
+        its tokens. `integration`: the connection's integration, if it is no longer in the registry.
 
         The deletion continues if the caller is cancelled.
         """

@@ -84,9 +84,9 @@ def diagnose_connection(
 ) -> ConnectionDiagnosis:
     """Return the diagnosis of one connection.
 
-    `changes`: its state changes, oldest first. `readable`: whether its stored data can be decrypted. `ends_with_token`: it
-    has no refresh token. `failovers`: times of database failovers, oldest first. `scopes`: None if its credential cannot
-    be decrypted. `client_since`: when this process loaded the integration's client; None if it serves no calls.
+    `changes`: its state changes, oldest first. `readable`: whether its stored data can be decrypted. `ends_with_token`:
+    it has no refresh token. `failovers`: times of database failovers, oldest first. `scopes`: None if its credential
+    cannot be decrypted. `client_since`: when this process loaded the integration's client; None if it serves no calls.
     """
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
@@ -142,13 +142,13 @@ def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCaus
     if row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
         yield LikelyCause(
             RESTORED,
-            f"It was restored {back.detail or 'from a backup'}, and the provider had already replaced its refresh token.",
+            f"It was restored {back.detail or 'from a backup'}, and the provider had replaced its refresh token.",
         )
 
 
 def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[LikelyCause]:
-    """Yield the cause if the refresh token was refused after a failover, and the access token was due for a refresh before
-    the failover."""
+    """Yield the cause if the refresh token was refused after a failover, and the access token was due for a refresh
+    before the failover."""
     noted, refreshed_at = row.failure, row.last_refreshed_at
     if (
         noted is None
@@ -171,7 +171,8 @@ def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Lik
 def _moments(
     row: Connection, changes: Sequence[Change], now: datetime, reloaded_at: datetime | None
 ) -> list[TimelineMoment]:
-    """Return the moments sorted by time. State changes keep the order of their writes, even if clocks of nodes differ."""
+    """Return the moments sorted by time. State changes keep the order of their writes, even if clocks of nodes
+    differ."""
     latest = accumulate((change.at for change in changes), max)
     moments = [
         TimelineMoment(at, f"{change.state.value}: {change.reason}", change.detail)

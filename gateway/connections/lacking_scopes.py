@@ -1,4 +1,5 @@
-"""Finds connections that lack scopes. It decrypts each one, because the granted scopes are encrypted with the credential."""
+"""Finds connections that lack scopes. It decrypts each one, because the granted scopes are encrypted with the
+credential."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -16,14 +17,16 @@ OPENED_AT_ONCE: Final = 25  # rows decrypted before the event loop may run other
 
 @dataclass(frozen=True, slots=True)
 class FoundLacking:
-    """A page of results. `cursor`: start of the next page, None at the end. A page may have a cursor but few or no rows."""
+    """A page of results. `cursor`: start of the next page, None at the end. A page may have a cursor but few or no
+    rows."""
 
     rows: list[Connection]
     cursor: str | None
 
 
 async def find_lacking(store: Store, generation: Generation, environment: str, wanted: ListFilter) -> FoundLacking:
-    """Find connections with missing scopes among those `wanted`, up to its `limit`; at most `LOOKED_AT` rows are read."""
+    """Find connections with missing scopes among those `wanted`, up to its `limit`; at most `LOOKED_AT` rows are
+    read."""
     rows: list[Connection] = []
     looked_at, asked = 0, replace(wanted, limit=ROWS_AT_ONCE)
     while True:

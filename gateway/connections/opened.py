@@ -38,9 +38,10 @@ _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 class Placement:
     """The parts of every request of this connection that the gateway sets.
 
-    `slots` carry the credential and replace the caller's header fields with these (lower-case) names. `defaults` are used
-    if the caller sent no such field. `query_slots` and `query_defaults` do the same for the query, percent-encoded.
-    `signer`, if any, signs each request last. `body`: members that are added to the caller's JSON object or form.
+    `slots` carry the credential and replace the caller's header fields with these (lower-case) names. `defaults` are
+    used if the caller sent no such field. `query_slots` and `query_defaults` do the same for the query,
+    percent-encoded. `signer`, if any, signs each request last. `body`: members that are added to the caller's JSON
+    object or form.
     """
 
     slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -223,7 +224,8 @@ def _apart(
 def _members(
     templates: Mapping[str, Any], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
 ) -> BodyMembers:
-    """Return the body's slots and defaults. A text that names the credential is a slot, and so is a list that contains one."""
+    """Return the body's slots and defaults. A text that names the credential is a slot, and so is a list that contains
+    one."""
 
     def parted(value: Any, *, slots: bool) -> Any:
         if isinstance(value, Mapping):

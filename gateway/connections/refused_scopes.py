@@ -1,8 +1,8 @@
 """Records the scopes that a provider's API demands with a 403 (RFC 6750 §3.1).
 
-Until the end user authorizes again, the connection shows these scopes as missing, and a reconnect requests them. A scope that
-is already granted or recorded is not written again. After `MOST_SCOPES` scopes nothing is written, so that a provider
-cannot cause endless writes.
+Until the end user authorizes again, the connection shows these scopes as missing, and a reconnect requests them. A
+scope that is already granted or recorded is not written again. After `MOST_SCOPES` scopes nothing is written, so that a
+provider cannot cause endless writes.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,8 @@ class ScopeRefusals:
 def asked_again(
     store: Store, row: Connection | None, provider: Provider, integration: Integration
 ) -> tuple[str, ...] | None:
-    """Return the scopes to request in a reconnect after a refused call: missing, needed by the integration, and granted.
+    """Return the scopes to request in a reconnect after a refused call: missing, needed by the integration, and
+    granted.
 
     None: request only the integration's scopes.
     """

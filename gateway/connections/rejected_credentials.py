@@ -1,10 +1,10 @@
 """Handles a credential that a provider's API rejects: an early refresh, and after enough rejections a report.
 
-This module counts consecutive rejections of a connection without a newer credential. `backoff.api_verdict` decides what the
-count means; the store is written when the verdict changes. A 2xx response ends the count.
+This module counts consecutive rejections of a connection without a newer credential. `backoff.api_verdict` decides what
+the count means; the store is written when the verdict changes. A 2xx response ends the count.
 
-Each process counts in memory the responses that it gets; all share the stored verdict. While a connection is counted, its
-calls take the middleware chain, which checks each response, so that working connections cost the fast path nothing.
+Each process counts in memory the responses that it gets; all share the stored verdict. While a connection is counted,
+its calls take the middleware chain, which checks each response, so that working connections cost the fast path nothing.
 """
 
 import asyncio
@@ -59,8 +59,8 @@ class Rows(Protocol):
         """Return whether a new refresh may be tried for this connection."""
 
     def provider_of(self, connection: Connection) -> Provider:
-        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider, and
-        NotFound if that provider has no entry any more."""
+        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider,
+        and NotFound if that provider has no entry any more."""
 
 
 class Refusals:
@@ -150,7 +150,8 @@ NOTHING_TO_REJECT: Final = "NONE"  # the auth mode without a credential
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive responses with one status. `path`: of the first call. `paths`: 2 if the calls had more than one path."""
+    """Consecutive responses with one status. `path`: of the first call. `paths`: 2 if the calls had more than one
+    path."""
 
     since: datetime
     path: str
@@ -160,7 +161,8 @@ class Run:
 
 @dataclass(slots=True)
 class Suspicion:
-    """The count of one connection. `seen`: the row with the rejected credential. `final`: the stored verdict, None if none.
+    """The count of one connection. `seen`: the row with the rejected credential. `final`: the stored verdict, None if
+    none.
 
     `writing`: the task that stores a verdict.
     """

@@ -32,8 +32,8 @@ from gateway.scripts.script_context import ProviderUnreadable
 from gateway.secret import Secret
 from gateway.text import sentence
 
-# ── The account that authorized: from the provider's response if the entry says where, else from an ID token, else from a
-# setting that names an account.
+# ── The account that authorized: from the provider's response if the entry says where, else from an ID token, else from
+# a setting that names an account.
 
 LABELS: Final = ("email", "preferred_username", "name")  # claims of an ID token, best known first
 LONGEST: Final = 255
@@ -73,7 +73,8 @@ async def account_of(source: AccountSource, held: Mapping[str, Any]) -> Account:
 
 
 def check_same(provider: Provider, before: Account, now: Account) -> None:
-    """Raise InvalidRequest if both accounts are known and differ: one account must not use another account's connection."""
+    """Raise InvalidRequest if both accounts are known and differ: one account must not use another account's
+    connection."""
     if before.id is None or now.id is None or before.id == now.id:
         return
     who = f" as '{before.label}'" if before.label else ""
@@ -104,11 +105,12 @@ class Verifier:
         self._egress = egress
 
     async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> None:
-        """Check the credential: it passes if one of the entry's endpoints returns the expected 2xx, or the entry names none.
+        """Check the credential: it passes if one of the entry's endpoints returns the expected 2xx, or the entry names
+        none.
 
-        An OAuth grant is refused only for a 401 or an unexpected 2xx, and only if it cannot be refreshed: its scopes may not
-        cover the endpoint, and an imported token may have expired. Raises InvalidRequest ``connection_test_failed``, and
-        UpstreamFailed if the provider could not be reached.
+        An OAuth grant is refused only for a 401 or an unexpected 2xx, and only if it cannot be refreshed: its scopes
+        may not cover the endpoint, and an imported token may have expired. Raises InvalidRequest
+        ``connection_test_failed``, and UpstreamFailed if the provider could not be reached.
         """
         spec = context.provider.proxy.verification
         if spec is None or not spec.endpoints:
@@ -155,7 +157,8 @@ def is_success(reply: Reply) -> bool:
 
 
 def _denies(reply: Reply) -> bool:
-    """Return whether the reply rejects the credential: a 401, a 403, or a 2xx, since only unexpected 2xx replies are kept."""
+    """Return whether the reply rejects the credential: a 401, a 403, or a 2xx, since only unexpected 2xx replies are
+    kept."""
     return reply.status in {401, 403} or is_success(reply)
 
 

@@ -1,4 +1,5 @@
-"""The marker: a small locked file of each process that claims leases. It shows other local processes that it is alive."""
+"""The marker: a small locked file of each process that claims leases. It shows other local processes that it is
+alive."""
 
 import asyncio
 import contextlib
@@ -62,7 +63,8 @@ def marker_path(folder: Path, name: str) -> Path:
 
 
 def is_alive(folder: Path, name: str) -> bool | None:
-    """Return whether the process `name` is alive; None if it has neither a marker nor a slot file of an earlier release."""
+    """Return whether the process `name` is alive; None if it has neither a marker nor a slot file of an earlier
+    release."""
     slots = slot_files_of(folder)
     for path in (marker_path(folder, name), slots.with_name(f"{slots.name}-{name}")):
         if is_dead(path):

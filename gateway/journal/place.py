@@ -22,8 +22,8 @@ def journal_beside(database: Path) -> Path:
 
 
 def journal_of_node(database: str) -> Path | None:
-    """Return the journal's folder for `database`, the same for all gateways of this user on this machine; None if no folder
-    can be used.
+    """Return the journal's folder for `database`, the same for all gateways of this user on this machine; None if no
+    folder can be used.
 
     In a world-writable folder another user may have created one of that name; such a folder is not used.
     """

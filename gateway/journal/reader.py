@@ -17,8 +17,8 @@ UNFINISHED_S: Final = 600.0  # creating a file takes milliseconds
 
 @dataclass(frozen=True, slots=True)
 class OpenRecord:
-    """A record that is not released. `living`: its writer is alive. `about`: its head. `sealed`: the sealed reply; empty
-    while there is none.
+    """A record that is not released. `living`: its writer is alive. `about`: its head. `sealed`: the sealed reply;
+    empty while there is none.
     """
 
     living: bool

@@ -2,8 +2,8 @@
 
     record = magic, kind (1 byte), length (4), CRC-32 of kind and payload (4), payload; integers big-endian
 
-Payloads by kind: BEGUN has a head (JSON). REPLY has a head, a line feed and the sealed reply. RELEASED has JSON with the
-attempt and, if it releases only one of its calls, the step. Reading stops at the first incomplete record.
+Payloads by kind: BEGUN has a head (JSON). REPLY has a head, a line feed and the sealed reply. RELEASED has JSON with
+the attempt and, if it releases only one of its calls, the step. Reading stops at the first incomplete record.
 
 The writer holds a lock (flock) on its file: a file without a lock belongs to a process that is gone.
 """
@@ -173,7 +173,8 @@ NONCE_BYTES: Final = 12
 class Entry:
     """Where and how the replies of one refresh attempt are recorded.
 
-    `folder`: the journal's. `about`: JSON that names the credential (ref, row, version), the attempt and the sealed `key`.
+    `folder`: the journal's. `about`: JSON that names the credential (ref, row, version), the attempt and the sealed
+    `key`.
     """
 
     folder: Path

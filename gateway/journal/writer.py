@@ -44,8 +44,8 @@ class Writer:
         return await self._room(0) is not None
 
     async def begin(self, entry: Entry, step: int) -> Segment | None:
-        """Record that this call begins, and reserve space for its reply. Returns the file with the record; None if nothing can
-        be recorded."""
+        """Record that this call begins, and reserve space for its reply. Returns the file with the record; None if
+        nothing can be recorded."""
         head = entry.head(step)
         segment = await self._room(len(head) + RESERVED_BYTES)
         if segment is None:
@@ -82,8 +82,8 @@ class Writer:
         return True
 
     def drop(self, entry: Entry, step: int, begun: Segment) -> None:
-        """Release a call without a reply to record: it was refused, it failed, or it was not sent. `begun`: what `begin`
-        returned."""
+        """Release a call without a reply to record: it was refused, it failed, or it was not sent. `begun`: what
+        `begin` returned."""
         begun.reserved -= RESERVED_BYTES
         places = self._places[entry.attempt]
         places.remove((begun, step))
@@ -100,8 +100,8 @@ class Writer:
             self._released(segment, attempt, step, {"attempt": attempt})
 
     async def close(self) -> None:
-        """Close all files and remove those without open records. The others stay for the next process, which finishes those
-        refreshes."""
+        """Close all files and remove those without open records. The others stay for the next process, which finishes
+        those refreshes."""
         if self._syncs:
             await asyncio.gather(*self._syncs, return_exceptions=True)
         for segment in (*self._full, *filter(None, [self._active])):

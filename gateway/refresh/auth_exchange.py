@@ -1,4 +1,5 @@
-"""Sends the calls of auth modes to providers: codes, passwords, refresh tokens. Only refreshes go through the journal."""
+"""Sends the calls of auth modes to providers: codes, passwords, refresh tokens. Only refreshes go through the
+journal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -21,15 +22,15 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply, scrubbed
 from gateway.refresh.token_exchange import ExchangeLost, TokenExchange
 
-# ── One attempt to refresh a credential. Its replies are journalled. A call to which an earlier attempt got a reply is not
-# sent again.
+# ── One attempt to refresh a credential. Its replies are journalled. A call to which an earlier attempt got a reply is
+# not sent again.
 
 
 class Attempt:
     """One attempt to refresh a credential.
 
-    `entry` None: there is no journal. `recorded`: journalled replies to calls of earlier attempts. `has_sent`: whether this
-    attempt has sent a call to a provider.
+    `entry` None: there is no journal. `recorded`: journalled replies to calls of earlier attempts. `has_sent`: whether
+    this attempt has sent a call to a provider.
     """
 
     def __init__(self, exchange: TokenExchange, entry: Entry | None = None, recorded: Sequence[Recorded] = ()) -> None:
@@ -94,8 +95,8 @@ class AuthDialogueRunner:
         calls are to be journalled.
 
         Raises the dialogue's own errors: TokenRefused after a final refusal, TokenUnavailable after a failure that may
-        pass, InvalidRequest if a setting is missing. The provider's text may quote the request. The text is stored, logged
-        and shown, so the request's secrets are masked here.
+        pass, InvalidRequest if a setting is missing. The provider's text may quote the request. The text is stored,
+        logged and shown, so the request's secrets are masked here.
         """
         egress, secrets = self._current.generation.egress, list[str]()
         try:

@@ -24,7 +24,8 @@ from gateway.text import sentence
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """`count` refusals in a row, the last at least `over` after the first, on at least `paths` (at most 2) distinct paths."""
+    """`count` refusals in a row, the last at least `over` after the first, on at least `paths` (at most 2) distinct
+    paths."""
 
     count: int
     over: timedelta = timedelta()
@@ -58,7 +59,8 @@ def token_endpoint_ended(status: int, count: int, over: timedelta) -> bool:
 
 
 def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | None:
-    """Judge a credential by `count` responses of `status` in a row: True if it is dead, False if in doubt, else None."""
+    """Judge a credential by `count` responses of `status` in a row: True if it is dead, False if in doubt, else
+    None."""
     ended, degraded = API_ENDED.get(status), API_DEGRADED.get(status)
     if ended is not None and ended.reached(count, over, paths):
         return True
@@ -89,9 +91,10 @@ def refresh_failure(
     """Return the failure to store. Each retry waits longer; only a refresh whose grant is gone is never retried.
 
     A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end
-    user, so it has a `retry_at` too. So has a refusal of unknown meaning, which becomes final if it repeats. `before`: the
-    failure stored until now. `since`: when the first failure in a row with its code was stored. `lost_at`: when this
-    refresh token was sent before and its reply was lost; a provider that refuses it now has most likely replaced it then.
+    user, so it has a `retry_at` too. So has a refusal of unknown meaning, which becomes final if it repeats. `before`:
+    the failure stored until now. `since`: when the first failure in a row with its code was stored. `lost_at`: when
+    this refresh token was sent before and its reply was lost; a provider that refuses it now has most likely replaced
+    it then.
     """
     unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
     code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"
@@ -115,8 +118,8 @@ def refresh_failure(
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
-    """Return the wait before the next attempt: twice as long after each attempt, and no shorter than the last wait, even
-    if the kind of failure has changed."""
+    """Return the wait before the next attempt: twice as long after each attempt, and no shorter than the last wait,
+    even if the kind of failure has changed."""
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
@@ -151,7 +154,8 @@ def interrupted(connection: Connection, until: datetime, now: datetime) -> Unava
 
 
 def clock_off(offset_s: float) -> Unavailable:
-    """Return the error for a node whose clock differs from the database's by `offset_s`, so that it cannot judge expiry."""
+    """Return the error for a node whose clock differs from the database's by `offset_s`, so that it cannot judge
+    expiry."""
     return Unavailable(
         "store_unavailable",
         f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it refreshes no token. Set the clocks "
@@ -162,7 +166,8 @@ def clock_off(offset_s: float) -> Unavailable:
 
 
 def failed_over() -> Unavailable:
-    """Return the error after a failover: the stored refresh token may be spent, and another node may have its successor."""
+    """Return the error after a failover: the stored refresh token may be spent, and another node may have its
+    successor."""
     return Unavailable(
         "store_unavailable",
         "The database failed over. Token refresh is paused until all nodes have written back their newest tokens. Retry "

@@ -53,7 +53,8 @@ class RefreshStep(StrEnum):
     CLAIM = "claim"
     """Claim the lease and send the refresh token: it was not sent before."""
     TAKE_UP = "take_up"
-    """Claim the lease from its holder and finish from this machine's journal. Send the token only if nothing is there."""
+    """Claim the lease from its holder and finish from this machine's journal. Send the token only if nothing is
+    there."""
     SEND_AGAIN = "send_again"
     """Claim the lease and send a token that may be spent. If it is, no process can get the reply any more."""
     WAIT = "wait"

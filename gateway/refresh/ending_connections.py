@@ -1,4 +1,5 @@
-"""Connections that end with their access token: nothing refreshes them, so the gateway records their end without a call."""
+"""Connections that end with their access token: nothing refreshes them, so the gateway records their end without a
+call."""
 
 from datetime import datetime
 from typing import Final
@@ -51,7 +52,8 @@ class EndedConnectionRecorder:
         return done
 
     def _is_dead(self, row: Connection) -> bool | None:
-        """Return whether the credential can never be refreshed; None if not known yet, since its key is not in the keyring.
+        """Return whether the credential can never be refreshed; None if not known yet, since its key is not in the
+        keyring.
 
         False also if that cannot be decided: the entry is gone or has another auth mode now, or the row is damaged.
         """

@@ -141,8 +141,8 @@ class TokenSource:
     async def pair(
         self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: AuthContext
     ) -> tuple[RefreshedTokens, Release]:
-        """Return the new pair, and the function to call once the database has it. The reply is already in the journal, if
-        that is possible.
+        """Return the new pair, and the function to call once the database has it. The reply is already in the journal,
+        if that is possible.
 
         Raises TokenRefused, TokenUnavailable, GatewayError and LeaseOver.
         """
@@ -215,7 +215,8 @@ def _nothing() -> None:
 class RefreshProtocol:
     """Runs refreshes; each call of `refresh` is one refresh.
 
-    The configuration is read after the lease is acquired: if the catalog entry was removed meanwhile, no request is sent.
+    The configuration is read after the lease is acquired: if the catalog entry was removed meanwhile, no request is
+    sent.
     """
 
     def __init__(
@@ -246,8 +247,8 @@ class RefreshProtocol:
             # Another process took the lease and is still refreshing: wait for its result.
 
     def _entry(self, seen: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
-        """Return entry, mode and credential. Raises ReconnectNeeded if nothing can refresh it, NotFound if its entry is not
-        in the catalog, and another GatewayError if the credential cannot be opened."""
+        """Return entry, mode and credential. Raises ReconnectNeeded if nothing can refresh it, NotFound if its entry is
+        not in the catalog, and another GatewayError if the credential cannot be opened."""
         kept = self._store.open(seen.credential)
         provider = self._current.generation.catalog.get(seen.provider)
         if provider is None:
@@ -258,8 +259,8 @@ class RefreshProtocol:
         return provider, mode, kept
 
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> tuple[Connection, float]:
-        """Return the row with our lease and intent on it, or the row with another credential than `seen` has; and the time
-        of the claim or the read (monotonic). Raises the error for the caller if neither is possible now."""
+        """Return the row with our lease and intent on it, or the row with another credential than `seen` has; and the
+        time of the claim or the read (monotonic). Raises the error for the caller if neither is possible now."""
         row, waits, waited = seen, repeat_last(LOOK_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
@@ -376,7 +377,8 @@ class RefreshProtocol:
         still_open: bool,
         keep_lease: bool = False,
     ) -> None:
-        """Store `failure` and raise the error for callers. Returns if another process holds the lease or has written."""
+        """Store `failure` and raise the error for callers. Returns if another process holds the lease or has
+        written."""
         kept = row.lease if row.lease is not None and row.lease.owner == owner else None
         after = await self._store.refreshes.record_failure(
             row.ref,

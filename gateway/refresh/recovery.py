@@ -24,8 +24,8 @@ from gateway.store.failover import Claim
 #
 # The standby that took over may lack an intent, so that its row looks as if its refresh token was never sent. This
 # process knows better if it runs the refresh itself, or if this machine's journal records a call of it. It then
-# restores intent and holder in the row, and the protocol continues as before. `gateway.connections.cache` restores tokens
-# before. The model of the protocol has these rules too (`tests/gateway/refresh/model.py`).
+# restores intent and holder in the row, and the protocol continues as before. `gateway.connections.cache` restores
+# tokens before. The model of the protocol has these rules too (`tests/gateway/refresh/model.py`).
 
 HERE: Final = frozenset({Holder.HERE_ALIVE, Holder.HERE_DEAD, Holder.HERE_ENDED})
 LOOK_AGAIN_S: Final = 0.5
@@ -141,7 +141,8 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
 
 
 async def unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
-    """Return up to AT_ONCE connections that this node may finish, from the database and from journals of dead processes."""
+    """Return up to AT_ONCE connections that this node may finish, from the database and from journals of dead
+    processes."""
     by_lease = await store.refreshes.unsettled(most=MOST)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
     by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.unchanged)

@@ -1,4 +1,5 @@
-"""The refresh queue, and one task per connection for all callers in this process. A client that leaves cannot cancel it.
+"""The refresh queue, and one task per connection for all callers in this process. A client that leaves cannot cancel
+it.
 
 A thousand tokens that expire in one minute must not delay other calls. Refreshes that a call waits for run first, up to
 a limit for each integration; background refreshes are spaced out, and few run at once.
@@ -33,8 +34,8 @@ PART: Final = 0.5  # the queue must be finished within this part of the time unt
 
 @dataclass(slots=True)
 class QueuedRefresh:
-    """A connection in the refresh queue. `admitted` is done when its refresh may start. `ends_at` (monotonic seconds): when
-    its token expires.
+    """A connection in the refresh queue. `admitted` is done when its refresh may start. `ends_at` (monotonic seconds):
+    when its token expires.
     """
 
     admitted: "asyncio.Future[None]"
@@ -156,7 +157,7 @@ class RefreshQueue:
         return ref
 
 
-# ── Refreshes a credential: one task for all callers of this process. It waits in the queue, and no client can cancel it.
+# ── Refreshes a credential: one task for all callers of this process. No client can cancel it.
 
 WAIT_S: Final = 45.0  # how long a call waits for a refresh
 RECENT_S: Final = 60.0  # longer than an asynchronous standby's lag
@@ -194,8 +195,8 @@ class Refresher:
     async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
         """Return the connection with a newer credential than `connection` holds.
 
-        `force`: call the token endpoint even while an earlier failure says to wait. Raises GatewayError; Unavailable also
-        after `WAIT_S`, for example because the store does not accept the new token. The refresh continues then.
+        `force`: call the token endpoint even while an earlier failure says to wait. Raises GatewayError; Unavailable
+        also after `WAIT_S`, for example because the store does not accept the new token. The refresh continues then.
         """
         task = self.start(connection, force=force, urgent=True)
         done, _ = await asyncio.wait({task}, timeout=WAIT_S)
@@ -208,8 +209,8 @@ class Refresher:
         return task.result()
 
     def start(self, connection: Connection, *, force: bool = False, urgent: bool = False) -> "asyncio.Task[Connection]":
-        """Return the task that refreshes it, new or running. It continues if its callers are cancelled. `urgent`: a call waits
-        for it."""
+        """Return the task that refreshes it, new or running. It continues if its callers are cancelled. `urgent`: a
+        call waits for it."""
         task = self._running.get(connection.ref)
         if task is None:
             trace = self._traces[connection.ref] = RefreshTrace(current_trace.get(), clock.monotonic())

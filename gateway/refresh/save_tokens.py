@@ -24,7 +24,8 @@ from gateway.vault import VaultError
 # ── The lease on a connection's refresh, renewed while the refresh runs.
 
 LEASE: Final = timedelta(seconds=30)
-# The timeout of a token call. Shorter than the lease: a holder that cannot reach the store stops before its lease expires.
+# The timeout of a token call. Shorter than the lease: a holder that cannot reach the store stops before its lease
+# expires.
 TOKEN_CALL_S: Final = 28.0
 BEAT_S: Final = LEASE.total_seconds() / 3
 
@@ -36,7 +37,8 @@ async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: floa
     """Renew the lease of `owner` while the body runs: a reply may take several calls, a save several attempts.
 
     `row` was claimed at `claimed_at` (monotonic) or later. A lease that another process took stays lost; the store then
-    fences off what the body writes. `gateway.refresh.recovery` claims a lease again that the database lost in a failover.
+    fences off what the body writes. `gateway.refresh.recovery` claims a lease again that the database lost in a
+    failover.
     """
     claim = store.failover.claims[owner] = Claim(row, claimed_at)
     beating = asyncio.create_task(_beat(store, claim, owner))
@@ -132,7 +134,8 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
 
 
 async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTokens) -> Connection | None:
-    """Store our pair after a lost lease and return the row; None if the process that took the lease stored a newer one."""
+    """Store our pair after a lost lease and return the row; None if the process that took the lease stored a newer
+    one."""
     log.warning("refresh_lease_was_lost", **log_fields(row.ref))
     waits = repeat_last(LOOK_AGAIN_S)
     while True:
@@ -162,7 +165,8 @@ def token_digest(store: Store, row: Connection) -> str:
 
 
 def has_same_credential(there: Connection, row: Connection) -> bool:
-    """Return whether `there` still has the credential of `row`; a connection recreated under its id has another `uid`."""
+    """Return whether `there` still has the credential of `row`; a connection recreated under its id has another
+    `uid`."""
     return (there.uid, there.version) == (row.uid, row.version)
 
 

@@ -1,8 +1,8 @@
 """When tokens are refreshed: an access token before it expires, a refresh token before it dies from disuse.
 
 Shortly before an access token expires, requests wait for its refresh. Many servers round the expiry down to a whole
-second, so a token may be dead up to a second before `expires_in` says, and not every provider responds with 401 then. A token
-that lives for a few seconds is refreshed at half its lifetime, at the earliest.
+second, so a token may be dead up to a second before `expires_in` says, and not every provider responds with 401 then. A
+token that lives for a few seconds is refreshed at half its lifetime, at the earliest.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from gateway.records.integration import Integration
 
 # ── Spreads refreshes that are due together.
 #
-# A token may be refreshed somewhat before it is due, never later. So each refresh gets the latest free slot up to its due
-# time. If 10,000 are due at the same moment, the first one starts a quarter of an hour earlier.
+# A token may be refreshed somewhat before it is due, never later. So each refresh gets the latest free slot up to its
+# due time. If 10,000 are due at the same moment, the first one starts a quarter of an hour earlier.
 
 WIDTH_S: Final = 0.1
 SPARE: Final = 1024
@@ -40,8 +40,8 @@ class RefreshSlots:
         return len(self._before)
 
     def take(self, due: float, *, earliest: float, now: float) -> float:
-        """Take the latest free slot between `earliest` (or `now`, if later) and `due`, and return its time; `due` itself if none
-        is free. All times in monotonic seconds."""
+        """Take the latest free slot between `earliest` (or `now`, if later) and `due`, and return its time; `due`
+        itself if none is free. All times in monotonic seconds."""
         if len(self._before) >= self._most:
             self._forget(now)
         last = int(due / self._width_s)
@@ -101,8 +101,8 @@ def last_from(connection: Connection, provider: Provider) -> datetime | None:
 def refresh_at(
     connection: Connection, provider: Provider, now: float, slots: RefreshSlots, *, within_s: float
 ) -> float | None:
-    """Return when to start the refresh (monotonic seconds, like `now`); None if `refresh_from` has passed or is more than
-    `within_s` away.
+    """Return when to start the refresh (monotonic seconds, like `now`); None if `refresh_from` has passed or is more
+    than `within_s` away.
 
     If many refreshes are due together, the time is before `refresh_from`, but not before half of the token's lifetime.
     """
@@ -141,7 +141,8 @@ def lifetime(connection: Connection, expires_at: datetime) -> timedelta:
 
 
 def share(key: str) -> float:
-    """Return a number 0 … 1, the same on every node for one key and different for other keys, so that refreshes spread."""
+    """Return a number 0 … 1, the same on every node for one key and different for other keys, so that refreshes
+    spread."""
     return int.from_bytes(hashlib.blake2s(key.encode(), digest_size=4).digest(), "big") / 0xFFFFFFFF
 
 

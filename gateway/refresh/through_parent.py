@@ -11,7 +11,8 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.refresh.exchange_message import EgressRoute, Request, reply_of_json
 from gateway.refresh.token_exchange import ExchangeLost
 
-# Extra time after the exchange's timeout: the parent starts the exchange a moment later, and its reply must travel back.
+# Extra time after the exchange's timeout: the parent starts the exchange a moment later, and its reply must travel
+# back.
 LATE_S: Final = 1.5
 
 

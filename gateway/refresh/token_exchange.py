@@ -28,7 +28,8 @@ class SentCredentials:
         self._credentials: dict[str, Credential] = {}
 
     def unread(self, entry: Entry, asked_at: float) -> bool:
-        """Return whether another attempt with this credential is in flight, or got its reply after `asked_at` (monotonic)."""
+        """Return whether another attempt with this credential is in flight, or got its reply after `asked_at`
+        (monotonic)."""
         others = self._responded.get(_credential(entry), {})
         return any(attempt != entry.attempt and at > asked_at for attempt, at in others.items())
 
@@ -151,10 +152,10 @@ async def send_journalled(
     """Send the call and return its reply, already journalled if possible. Raises EgressError.
 
     Only a 2xx reply is journalled: after a refusal, the same request gets the same refusal again. `now`: the clock for
-    the reply's `asked_at`, if it differs from this process's clock. `abandoned`: returns whether the worker that wants the
-    reply is gone; then nothing is sent. `wanted_at`: when the worker sent the request (monotonic), if not now; it has not
-    read replies that arrived later. Raises ExchangeLost if another attempt sent the same credential and its reply was not
-    read.
+    the reply's `asked_at`, if it differs from this process's clock. `abandoned`: returns whether the worker that wants
+    the reply is gone; then nothing is sent. `wanted_at`: when the worker sent the request (monotonic), if not now; it
+    has not read replies that arrived later. Raises ExchangeLost if another attempt sent the same credential and its
+    reply was not read.
     """
     if entry is None:
         return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)

@@ -1,8 +1,8 @@
 """Connects the refresh journal with the store: finds a record's connection, and the replies that earlier processes left
 (ADR 41).
 
-A record's head contains the key of its attempt, sealed like a value of the database; therefore this module uses the vault.
-`gateway.journal` reads and writes the files.
+A record's head contains the key of its attempt, sealed like a value of the database; therefore this module uses the
+vault. `gateway.journal` reads and writes the files.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from gateway.store.data_keys import DataKeys
 from gateway.vault import Vault, VaultError
 
 TABLE: Final = "pairs"  # not a table: the name that sealed values of the journal are bound to since the first release
-CREDENTIAL: Final = "answer"  # used by releases that recorded credentials
+CREDENTIAL: Final = "answer"  # the column name of releases that recorded credentials instead of replies
 KEY: Final = "key"
 LOOK_AGAIN_S: Final = 0.05
 WAIT_S: Final = 30.0  # longer than any token exchange
@@ -54,7 +54,8 @@ class EarlierReplies:
 
 
 class RefreshJournal:
-    """The refresh journal of this machine. `folder` None: this machine has no folder for it, and nothing is recorded."""
+    """The refresh journal of this machine. `folder` None: this machine has no folder for it, and nothing is
+    recorded."""
 
     def __init__(self, folder: Path | None, vault: Vault, keys: DataKeys) -> None:
         self.folder = None if folder is None else folder.absolute()
@@ -64,8 +65,8 @@ class RefreshJournal:
         self._seen: dict[str, float] = {}  # an open attempt or a dead marker ▸ first seen (monotonic)
 
     async def process_name(self) -> str | None:
-        """Return this process's name, by which others on this machine check whether it lives (`Holders.of`); None without a
-        marker."""
+        """Return this process's name, by which others on this machine check whether it lives (`Holders.of`); None
+        without a marker."""
         return None if self.marker is None else await self.marker.name() or None
 
     async def recorded(self, row: Connection) -> bool:
@@ -109,7 +110,7 @@ class RefreshJournal:
             return EarlierReplies()
         until = clock.monotonic() + WAIT_S
         while True:
-            asking, attempts = False, dict[str, list[Recorded]]()
+            in_flight, attempts = False, dict[str, list[Recorded]]()
             for one in await asyncio.to_thread(open_records, self.folder):
                 if (one.about["row"], one.about["version"]) != (row.uid, row.version):
                     continue
@@ -121,14 +122,14 @@ class RefreshJournal:
                 reply = await self._reply(row, one)
                 if reply is not None:
                     attempts.setdefault(reply.attempt, []).append(reply)
-                asking = asking or (one.living and reply is None)
-            if not asking or clock.monotonic() >= until:
+                in_flight = in_flight or (one.living and reply is None)
+            if not in_flight or clock.monotonic() >= until:
                 return EarlierReplies(_in_order(attempts))
             await clock.sleep(LOOK_AGAIN_S)
 
     async def calls(self) -> list[tuple[ConnectionRef, str, int, bool]]:
-        """Return the token calls of refreshes that are not released: connection, row and version of the credential, and whether a
-        reply is recorded or may still come."""
+        """Return the token calls of refreshes that are not released: connection, row and version of the credential, and
+        whether a reply is recorded or may still come."""
         if self.folder is None:
             return []
         found = await asyncio.to_thread(open_records, self.folder)
@@ -148,8 +149,8 @@ class RefreshJournal:
         """Remove what is no longer needed: files of dead processes, and unreleased attempts in files of living ones.
 
         A reply is needed while its refresh is open. `release` makes this process's journal writer release an attempt.
-        `holding`: names of processes that hold leases; their markers stay, since without one a process is not known to be dead.
-        `unchanged` returns whether the database still had the intents of these refreshes when they were read.
+        `holding`: names of processes that hold leases; their markers stay, since without one a process is not known to
+        be dead. `unchanged` returns whether the database still had the intents of these refreshes when they were read.
         Returns the connections with an open intent that replies in files of dead processes can settle.
         """
         if self.folder is None:
@@ -172,7 +173,8 @@ class RefreshJournal:
     async def _useless(
         self, dead: list[Path], current: Current, holding: Container[str]
     ) -> tuple[list[Path], list[Connection]]:
-        """Return the files of dead processes that are not needed, and the connections with replies in the other files."""
+        """Return the files of dead processes that are not needed, and the connections with replies in the other
+        files."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead:
             needed = slot_file_process(path) in holding

@@ -1,7 +1,8 @@
 """The call log in a PostgreSQL table partitioned by day: `call_log`, which operators may query as well.
 
-The node that writes the first row of a day creates that day's partition; a partition is dropped with its day. The bound on size
-is kept as a number of rows, at `ROW_BYTES` each: PostgreSQL reuses the space of deleted rows but does not return it.
+The node that writes the first row of a day creates that day's partition; a partition is dropped with its day. The bound
+on size is kept as a number of rows, at `ROW_BYTES` each: PostgreSQL reuses the space of deleted rows but does not
+return it.
 """
 
 import asyncio
@@ -192,8 +193,8 @@ def _midnight(day: date) -> datetime:
 
 
 async def _slices(db: AsyncConnection, day: date, wanted: OperationFilter) -> list[tuple[int, int]]:
-    """Return the ranges of ids (both ends included), newest first, that a search reads in a day. A search that must read every
-    row gets short ranges, so that it can stop between two of them."""
+    """Return the ranges of ids (both ends included), newest first, that a search reads in a day. A search that must
+    read every row gets short ranges, so that it can stop between two of them."""
     ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
     if ends[0] is None:
         return []
@@ -269,7 +270,8 @@ def _operation(row: Any) -> StoredOperation:
 
 
 def _one_of(column: str, kind: str, values: frozenset[Any]) -> tuple[str, str, Any]:
-    """Return a parameter's name, its condition and value (None: any). With one value, an index returns the rows in order."""
+    """Return a parameter's name, its condition and value (None: any). With one value, an index returns the rows in
+    order."""
     if len(values) == 1:
         return column, f"{column} = :{column}", next(iter(values))
     return column, f"{column} = ANY(CAST(:{column} AS {kind}[]))", sorted(values) or None

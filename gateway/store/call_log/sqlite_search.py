@@ -1,4 +1,5 @@
-"""Searches the SQLite call log segment by segment, newest first, until the page is full or the time limit is reached."""
+"""Searches the SQLite call log segment by segment, newest first, until the page is full or the time limit is
+reached."""
 
 import json
 import sqlite3
@@ -19,7 +20,8 @@ FEW_SUBJECTS: Final = 300  # at most this many subjects are looked up; for more,
 
 
 class _Segment(NamedTuple):
-    """A segment. `counted`, if sealed: how many rows have the wanted status class, error code or kind (the smallest count)."""
+    """A segment. `counted`, if sealed: how many rows have the wanted status class, error code or kind (the smallest
+    count)."""
 
     id: int
     sealed: bool
@@ -51,7 +53,8 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
 
 
 def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None) -> list[_Segment]:
-    """Return the segments that can contain a match, judged by their times and by the counts stored when they were sealed."""
+    """Return the segments that can contain a match, judged by their times and by the counts stored when they were
+    sealed."""
     rows = [
         _Segment(*row)
         for row in db.execute(
@@ -125,7 +128,8 @@ def _fewer(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -
 def _row_conditions(
     wanted: OperationFilter, segment: _Segment, since: int, until: int | None
 ) -> tuple[list[str], list[Any], str | None]:
-    """Return the conditions on a row, their values, and the best index (None: no index helps): the last one that applies."""
+    """Return the conditions on a row, their values, and the best index (None: no index helps): the last one that
+    applies."""
     kind = None if wanted.kind is None else KINDS.index(wanted.kind)
     low, high = wanted.status or (None, None)
     of_trouble = low is not None and low >= 400
@@ -161,7 +165,8 @@ def _row_conditions(
 def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
     where = ["s.environment = ?"]
     values: list[Any] = [wanted.environment]
-    # A connection's index finds few rows. SQLite, without statistics of a segment, may choose another index; `+` prevents that.
+    # A connection's index finds few rows. SQLite, without statistics of a segment, may choose another index; `+`
+    # prevents that.
     plus = "" if wanted.connection_id is None else "+"
     for name, value in (
         (f"{plus}s.integration_id", wanted.integration_id),

@@ -56,7 +56,8 @@ class WaitingWrite:
 class BatchLost(Exception):
     """The failure of one write ended the whole transaction, not only that write's savepoint.
 
-    `first`: the failed write was the first to run (another process held the lock, say), so no other write can be the cause.
+    `first`: the failed write was the first to run (another process held the lock, say), so no other write can be the
+    cause.
     """
 
     def __init__(self, by: WaitingWrite, *, first: bool) -> None:
@@ -238,7 +239,8 @@ async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | N
 
 
 def _unless_cancelled(fault: BaseException) -> None:
-    """Raise `fault` if the task that writes is itself cancelled. Any other CancelledError concerns a single write only."""
+    """Raise `fault` if the task that writes is itself cancelled. Any other CancelledError concerns a single write
+    only."""
     task = asyncio.current_task()
     if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
         raise fault

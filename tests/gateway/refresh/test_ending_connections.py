@@ -244,8 +244,8 @@ async def test_a_consent_without_a_refresh_token_warns_at_once(
     assert event["warning"]["type"] == "no_refresh_token"
     assert event["diesAt"]
     listed = (await telling.json("GET", "/connections"))["connections"][0]
-    address = WHY.replace("/c1?", f"/{listed['connection_id']}?")
-    found = (await telling.json("GET", address, expect=200))["diagnosis"]
+    url = WHY.replace("/c1?", f"/{listed['connection_id']}?")
+    found = (await telling.json("GET", url, expect=200))["diagnosis"]
     assert (found["causes"][0]["cause"], found["action"]["do"]) == ("no_refresh_token", "reconnect")
     for text in (line["detail"], event["warning"]["description"], found["causes"][0]["why"]):
         assert "gave no refresh token" in text

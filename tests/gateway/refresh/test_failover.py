@@ -117,7 +117,7 @@ async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
 
 
 async def _until_responded(node: RunningGateway, connection_id: str) -> Any:
-    """Refresh as an application does that respects a 503, until there is another answer."""
+    """Refresh as an application does that respects a 503, until there is another response."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             result = await refreshed(node, connection_id)

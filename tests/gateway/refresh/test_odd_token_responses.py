@@ -1,4 +1,4 @@
-"""Token answers with unexpected values: a new token pair that was received is always stored."""
+"""Token responses with unexpected values: a new token pair that was received is always stored."""
 
 import json
 from typing import Any
@@ -65,7 +65,7 @@ FIELDS = [
 ]
 # Fields of one group do not prevent each other from being read, unlike `expires_in` and `expires_at`.
 GROUPS = [FIELDS[::2], FIELDS[1::2]]
-LONG = 10_000  # characters of a value that fits into an answer only once
+LONG = 10_000  # characters of a value that fits into a response only once
 
 numbers = st.one_of(
     st.integers(), st.integers(min_value=10**300, max_value=10**310), st.floats(allow_nan=True, allow_infinity=True)
@@ -80,7 +80,7 @@ responses = st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=
 
 
 async def refreshed(running: RunningGateway, tracker: Tracker, number: int, beside: str) -> Connection:
-    """Refresh with an answer of a new token pair and `beside`, members as JSON text. Return the row."""
+    """Refresh with a response that has a new token pair and `beside`, members as JSON text. Return the row."""
     row = await running.runtime.store.connections.get(REF)
     if row is None:
         await running.imported(tracker.grant())
@@ -152,7 +152,7 @@ async def test_a_rotated_pair_is_stored_whatever_stands_beside_it(
 async def test_an_odd_value_does_not_cost_the_grant_of_a_code(
     shared: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
-    """The answer to a code is parsed like a refresh's, which is tested field by field above. Only the use of its fields
+    """The response to a code is parsed like a refresh's, which is tested field by field above. Only the use of its fields
     differs.
     """
     for number, names in enumerate(GROUPS if len(value) < LONG else [[name] for name in FIELDS]):

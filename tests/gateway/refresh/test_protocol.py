@@ -377,15 +377,15 @@ async def test_the_refresh_token_before_is_tried_while_the_provider_takes_it_and
     await running.start()
     try:
         await running.imported(tracker.grant())
-        address = "/connections/c1?provider_config_key=tracker&force_refresh=true"
-        await running.json("GET", address, expect=200)
+        url = "/connections/c1?provider_config_key=tracker&force_refresh=true"
+        await running.json("GET", url, expect=200)
         row = await row_of(running)
         assert row.previous is not None
         assert b"refresh-0" not in row.previous.ciphertext
         grant = tracker.grants[0]
         grant.refresh_token = "refresh-0"  # the provider forgot the rotation
         grant.spent.clear()
-        await running.json("GET", address, expect=200)
+        await running.json("GET", url, expect=200)
         assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0", "refresh-2", "refresh-0"]
         await running.runtime.store.prune(clock.now())
         assert (await row_of(running)).previous is not None

@@ -383,10 +383,10 @@ async def test_a_token_of_no_known_end_is_never_renewed_by_itself(
 
 async def test_reading_a_connection_renews_it(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
-    address = "/connections/c1?provider_config_key=tracker&force_refresh=false&refresh_token=false"
-    assert (await running.json("GET", address))["credentials"]["access_token"] == "access-1"
+    url = "/connections/c1?provider_config_key=tracker&force_refresh=false&refresh_token=false"
+    assert (await running.json("GET", url))["credentials"]["access_token"] == "access-1"
     later(3600 - 30)
-    body = await running.json("GET", address)
+    body = await running.json("GET", url)
     assert body["credentials"]["access_token"] == "access-3"
     assert "refresh_token" not in body["credentials"]
     assert "refresh_token" not in body["credentials"]["raw"]
@@ -395,8 +395,8 @@ async def test_reading_a_connection_renews_it(running: RunningGateway, tracker: 
 
 async def test_a_read_can_force_a_refresh_and_show_the_refresh_token(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    address = "/connections/c1?provider_config_key=tracker&force_refresh=true&refresh_token=true"
-    body = await running.json("GET", address)
+    url = "/connections/c1?provider_config_key=tracker&force_refresh=true&refresh_token=true"
+    body = await running.json("GET", url)
     assert (body["credentials"]["access_token"], body["credentials"]["refresh_token"]) == ("access-3", "refresh-2")
     assert (await call(running))["token"] == "Bearer access-3"
 
@@ -575,15 +575,15 @@ async def test_a_forced_refresh_that_fails_in_passing_is_reported_beside_the_val
 ) -> None:
     await running.imported(tracker.grant())
     tracker.response = web.Response(status=500)
-    address = f"{running.url}/connections/c1?provider_config_key=tracker&force_refresh=true"
-    async with running.http.get(address, headers=running.headers) as response:
+    url = f"{running.url}/connections/c1?provider_config_key=tracker&force_refresh=true"
+    async with running.http.get(url, headers=running.headers) as response:
         body = await response.json()
     assert (response.status, body["credentials"]["access_token"]) == (200, "access-1")
     assert response.headers["Gateway-Refresh-Failed"] == "token_endpoint_unavailable"
     assert body["state"] == "degraded"
     assert body["errors"][0]["log_id"].startswith("token_endpoint_unavailable ")
     tracker.response = None
-    async with running.http.get(address, headers=running.headers) as response:
+    async with running.http.get(url, headers=running.headers) as response:
         body = await response.json()
     assert "Gateway-Refresh-Failed" not in response.headers
     assert (body["state"], body["errors"]) == ("active", [])

@@ -10,7 +10,7 @@ from gateway.records.states import REJECTED, State
 from gateway.store import Store
 from tests.gateway.store.conftest import NOW, REF, new
 
-DOUBT = RefreshFailure(REJECTED, "the API answered 401", False, NOW + timedelta(seconds=1), 3)
+DOUBT = RefreshFailure(REJECTED, "the API returned 401", False, NOW + timedelta(seconds=1), 3)
 END = replace(DOUBT, final=True, attempts=5, at=NOW + timedelta(minutes=5))
 LATER = NOW + timedelta(hours=1)
 

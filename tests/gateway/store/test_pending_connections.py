@@ -205,7 +205,7 @@ async def test_a_session_makes_no_more_pending_connections_than_it_may(opener: O
     assert await made(stores[0]) == 2, "it was counted when it became pending"
 
 
-async def test_the_same_address_again_replaces_what_waits_there(store: Store) -> None:
+async def test_second_connection_with_the_same_reference_replaces_the_pending_one(store: Store) -> None:
     await session(store)
     first = await add(store, terms=LIMITED)
     second, former = await store.pending.add(FULL, LIMITED, expires_at=SOON, reconnects=True)

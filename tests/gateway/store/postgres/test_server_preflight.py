@@ -94,7 +94,7 @@ async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
         silent.listen()  # but nothing accepts connections
         port = silent.getsockname()[1]
         url = f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db"
-        assert "does not answer within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
+        assert "does not respond within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
 
 
 async def test_a_refused_login_is_reported_with_its_reason(

@@ -1,4 +1,4 @@
-"""PostgreSQL failures are answered with a temporary 503. Concurrent nodes leave the same result as a single node."""
+"""PostgreSQL failures cause a temporary 503. Concurrent nodes leave the same result as a single node."""
 
 import asyncio
 
