@@ -296,8 +296,9 @@ class ConnectionStore:
     async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, reported: bool = True) -> bool:
         """Write `new` into its row. Returns False if the row does not exist. `reported`: send an event to the
         application."""
-        secret = connections.c.secret_config, connections.c.secret_config_version
-        identity = select(*BEFORE, connections.c.uid, connections.c.version, *secret).where(at(new.ref))
+        table = connections.c
+        secret = table.secret_config, table.secret_config_version
+        identity = select(*BEFORE, table.uid, table.version, table.end_user_id, *secret).where(at(new.ref))
         row = (await db.execute(identity.with_for_update())).one_or_none()
         if row is None:
             return False
@@ -327,6 +328,8 @@ class ConnectionStore:
             await record_final_failure(db, outbox, seen, new.ended)
         if new.tags is not None:
             await index_tags(db, row.id, new.tags)
+        if new.end_user is not None and new.end_user.id != row.end_user_id:
+            await self._trail.forget_after_last_connection(db, new.ref, row.end_user_id)
         return True
 
     def _is_damaged(self, ref: ConnectionRef, row: "Row[*tuple[Any, ...]]") -> bool:
