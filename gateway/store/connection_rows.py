@@ -5,7 +5,7 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from sys import intern
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -163,9 +163,10 @@ def _after(cursor: str) -> ColumnElement[bool]:
     try:
         created_text, row_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         created_at = datetime.fromisoformat(created_text)
-    except (binascii.Error, ValueError, TypeError, RecursionError):
+        is_aware, created_at = created_at.tzinfo is not None, created_at.astimezone(UTC)
+    except (binascii.Error, ValueError, TypeError, RecursionError, OverflowError):  # OverflowError: year 0 in UTC
         _refuse_cursor()
-    if created_at.tzinfo is None or type(row_id) is not int or not 0 <= row_id < 2**63:
+    if not is_aware or type(row_id) is not int or not 0 <= row_id < 2**63:
         _refuse_cursor()
     table = connections.c
     # The first condition lets the database skip to the place in the index.
