@@ -249,7 +249,7 @@ async def test_exchange_of_a_dead_process_is_not_waited_for(
 
 
 @pytest.mark.parametrize("node", ["", "local."])  # without a node name, as in earlier versions
-async def test_the_lease_of_a_dead_process_of_this_machine_is_claimed_from_it_at_once(
+async def test_lease_of_a_dead_local_process_is_claimed_immediately(
     node: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())

@@ -163,7 +163,7 @@ async def test_waiting_machine_gets_the_token_from_the_journal_of_the_returning_
     assert not tracker.grants[0].revoked
 
 
-async def test_on_its_own_machine_a_token_without_a_reply_is_sent_once_more(
+async def test_same_machine_sends_a_token_without_a_reply_once_more(
     killed: Killed, start: Start, tracker: Tracker
 ) -> None:
     killed.dies()

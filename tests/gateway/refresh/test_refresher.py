@@ -50,7 +50,7 @@ async def test_background_refreshes_run_few_at_once() -> None:
     assert (crowd.most, len(crowd.order)) == (4, 10_000)
 
 
-async def test_a_refresh_that_a_call_waits_for_goes_ahead_of_the_crowd() -> None:
+async def test_urgent_refresh_starts_before_background_refreshes() -> None:
     crowd = Crowd(RefreshQueue(behind=2, urgent=8, pace_s=0))
     crowd.start(range(100))
     await settled()

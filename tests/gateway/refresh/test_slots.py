@@ -40,7 +40,7 @@ def test_a_refresh_without_a_free_slot_begins_when_it_is_due() -> None:
     assert slots.take(10.0, earliest=0.0, now=9.5) == 10.0, "what has passed is no room"
 
 
-def test_what_has_passed_is_forgotten() -> None:
+def test_passed_slots_are_forgotten() -> None:
     slots = RefreshSlots(WIDTH_S)
     for second in range(4 * SPARE):
         slots.take(second, earliest=0.0, now=float(second))

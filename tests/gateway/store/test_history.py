@@ -46,7 +46,7 @@ async def test_rejection_of_another_grant_or_over_another_failure_is_not_recorde
 
 
 @pytest.mark.parametrize("failure", [DOUBT, END])
-async def test_a_renewal_replaces_the_token_and_not_the_verdict(store: Store, failure: RefreshFailure) -> None:
+async def test_refresh_keeps_the_verdict(store: Store, failure: RefreshFailure) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     noted = await store.rejections.record(seen, failure)
     assert noted is not None

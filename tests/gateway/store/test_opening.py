@@ -111,7 +111,7 @@ async def test_a_new_first_key_with_the_old_one_second_opens(opener: Opener, pat
     assert "store.encryption_keys" in await refused(path, key=OTHER), "two data keys still need the old one"
 
 
-async def test_a_changed_data_key_is_reported_from_a_wrong_key(opener: Opener, path: Path) -> None:
+async def test_changed_data_key_differs_from_a_wrong_key(opener: Opener, path: Path) -> None:
     await (await opener()).close()
     with sqlite3.connect(path) as db:
         db.execute("UPDATE data_keys SET wrapped = zeroblob(60) WHERE environment = 'dev'")

@@ -36,7 +36,7 @@ async def added(store: Store, one: Integration = ONE) -> Integration:
     return stored
 
 
-async def test_what_is_added_comes_back_whole_to_any_process(store: Store, opener: Opener) -> None:
+async def test_added_integration_is_returned_completely_to_any_process(store: Store, opener: Opener) -> None:
     stored = await added(store)
     assert replace(stored, made=None) == ONE
     other = await opener()
@@ -45,7 +45,7 @@ async def test_what_is_added_comes_back_whole_to_any_process(store: Store, opene
     assert await other.integrations.get("prod", "jira") is None
 
 
-async def test_a_key_is_given_once(store: Store) -> None:
+async def test_integration_key_is_unique(store: Store) -> None:
     await added(store)
     assert await store.integrations.add(replace(ONE, provider="other"), now=LATER) is None
     assert await store.integrations.add(replace(ONE, environment="prod"), now=LATER) is not None
