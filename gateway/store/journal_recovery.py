@@ -73,10 +73,10 @@ class RefreshJournal:
         """Return whether a readable reply is recorded for the present credential of `row`. Does not wait."""
         if self.folder is None:
             return False
-        for one in await asyncio.to_thread(open_records, self.folder):
-            if not one.sealed or (one.about["row"], one.about["version"]) != (row.uid, row.version):
+        for record in await asyncio.to_thread(open_records, self.folder):
+            if not record.sealed or (record.about["row"], record.about["version"]) != (row.uid, row.version):
                 continue
-            reading = self._reply(row, one) if "attempt" in one.about else self._credential(row, one.sealed)
+            reading = self._reply(row, record) if "attempt" in record.about else self._credential(row, record.sealed)
             if await reading is not None:
                 return True
         return False
@@ -111,18 +111,18 @@ class RefreshJournal:
         until = clock.monotonic() + WAIT_S
         while True:
             in_flight, attempts = False, dict[str, list[Recorded]]()
-            for one in await asyncio.to_thread(open_records, self.folder):
-                if (one.about["row"], one.about["version"]) != (row.uid, row.version):
+            for record in await asyncio.to_thread(open_records, self.folder):
+                if (record.about["row"], record.about["version"]) != (row.uid, row.version):
                     continue
-                if "attempt" not in one.about:
-                    credential = await self._credential(row, one.sealed)
+                if "attempt" not in record.about:
+                    credential = await self._credential(row, record.sealed)
                     if credential is not None:
                         return EarlierReplies(credential=credential)
                     continue
-                reply = await self._reply(row, one)
+                reply = await self._reply(row, record)
                 if reply is not None:
                     attempts.setdefault(reply.attempt, []).append(reply)
-                in_flight = in_flight or (one.living and reply is None)
+                in_flight = in_flight or (record.living and reply is None)
             if not in_flight or clock.monotonic() >= until:
                 return EarlierReplies(_in_order(attempts))
             await clock.sleep(LOOK_AGAIN_S)
@@ -134,9 +134,14 @@ class RefreshJournal:
             return []
         found = await asyncio.to_thread(open_records, self.folder)
         return [
-            (ConnectionRef(*one.about["ref"]), one.about["row"], one.about["version"], bool(one.sealed) or one.living)
-            for one in found
-            if "attempt" in one.about
+            (
+                ConnectionRef(*record.about["ref"]),
+                record.about["row"],
+                record.about["version"],
+                bool(record.sealed) or record.living,
+            )
+            for record in found
+            if "attempt" in record.about
         ]
 
     async def sweep(
@@ -219,13 +224,13 @@ class RefreshJournal:
         ends = value["expires_at"]
         return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
 
-    async def _reply(self, row: Connection, one: OpenRecord) -> Recorded | None:
+    async def _reply(self, row: Connection, record: OpenRecord) -> Recorded | None:
         """Return the recorded reply; None if there is none yet, or it is unreadable."""
         try:
-            key = await self._opened(row, KEY, bytes.fromhex(one.about["key"])) if one.sealed else None
+            key = await self._opened(row, KEY, bytes.fromhex(record.about["key"])) if record.sealed else None
         except ValueError:  # damaged
             return None
-        return None if key is None else open_reply(bytes.fromhex(key["key"]), one.about, one.sealed)
+        return None if key is None else open_reply(bytes.fromhex(key["key"]), record.about, record.sealed)
 
     async def _opened(self, row: Connection, column: str, ciphertext: bytes) -> dict[str, Any] | None:
         sealed = Sealed(ciphertext, row.ref.environment, **place_of(row, column))
@@ -251,5 +256,5 @@ async def _open_row(about: Mapping[str, Any], current: Current) -> Connection | 
 
 
 def _in_order(attempts: Mapping[str, list[Recorded]]) -> tuple[Recorded, ...]:
-    newest = sorted(attempts.values(), key=lambda steps: max(one.reply.asked_at for one in steps), reverse=True)
-    return tuple(one for steps in newest for one in sorted(steps, key=lambda one: one.step))
+    newest = sorted(attempts.values(), key=lambda steps: max(record.reply.asked_at for record in steps), reverse=True)
+    return tuple(record for steps in newest for record in sorted(steps, key=lambda record: record.step))
