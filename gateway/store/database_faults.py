@@ -18,7 +18,10 @@ from gateway.store.preflight_checks import DISK_FULL, damages, sqlite_cause
 RETRY_AFTER_S: Final = 5
 
 
-DAMAGED: Final = "The gateway's database is damaged. The operator must restore a backup, with `gateway restore` or PostgreSQL's tools."
+DAMAGED: Final = (
+    "The gateway's database is damaged. The operator must restore a backup, "
+    "with `gateway restore` or PostgreSQL's tools."
+)
 CORRUPT: Final = frozenset({"XX001", "XX002"})  # data_corrupted, index_corrupted
 LOG_AGAIN_S: Final = 60.0
 
