@@ -498,9 +498,9 @@ class ConnectionCache:
             self._maintain_entry(kept, now)
         if now - self._tidied_at >= TIDIED_EVERY_S:
             self._tidied_at = now
-            for noted in (self.feed.changed_at, self._forgotten_at):
-                for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
-                    del noted[ref]
+            for times in (self.feed.changed_at, self._forgotten_at):
+                for ref in [ref for ref, at in times.items() if now - at > LONGEST_LOAD_S]:
+                    del times[ref]
 
     def _maintain_entry(self, kept: CacheEntry, now: float) -> None:
         if (

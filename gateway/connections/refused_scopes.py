@@ -36,12 +36,12 @@ class ScopeRefusals:
         `path`: path of the call, below the base URL.
         """
         row = opened.connection
-        noted = row.refused_scopes
+        recorded = row.refused_scopes
         refused = RefusedScopes(scopes, clock.now(), path)
         held = self._store.open_or_nothing(row.credential)
         drift = scope_drift(held, opened.provider, opened.integration, refused=refused)
         lacking = drift.refused or drift.any_of
-        known = () if noted is None else noted.scopes
+        known = () if recorded is None else recorded.scopes
         if not set(lacking) <= set(known) and len(known) < MOST_SCOPES:
             await self._write(row, RefusedScopes(lacking, refused.at, path))
         return drift

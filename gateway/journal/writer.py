@@ -59,14 +59,14 @@ class Writer:
         self._opened(entry.attempt, segment, step)
         return segment
 
-    async def reply(self, entry: Entry, step: int, begun: Segment, call: ProviderCall, reply: Reply) -> bool:
-        """Write `reply` to the journal; return whether that succeeded. `begun`: what `begin` returned.
+    async def reply(self, entry: Entry, step: int, first: Segment, call: ProviderCall, reply: Reply) -> bool:
+        """Write `reply` to the journal; return whether that succeeded. `first`: what `begin` returned.
 
         The record is synced to the disk `SYNC_AFTER_S` later, unless it is released before.
         """
         payload = entry.head(step) + b"\n" + entry.sealed(step, call, reply)
-        begun.reserved -= RESERVED_BYTES
-        segment = begun if begun.fits(len(payload)) else await self._room(len(payload))
+        first.reserved -= RESERVED_BYTES
+        segment = first if first.fits(len(payload)) else await self._room(len(payload))
         if segment is None:
             return False
         try:
@@ -74,22 +74,22 @@ class Writer:
         except OSError as fault:
             self._failed(fault, segment)
             return False
-        if segment is not begun:
+        if segment is not first:
             self._opened(entry.attempt, segment, step)
-            self._places[entry.attempt].remove((begun, step))
-            self._released(begun, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+            self._places[entry.attempt].remove((first, step))
+            self._released(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
         asyncio.get_running_loop().call_later(SYNC_AFTER_S, self._sync_if_open, segment, entry.attempt, step)
         return True
 
-    def drop(self, entry: Entry, step: int, begun: Segment) -> None:
-        """Release a call without a reply to record: it was refused, it failed, or it was not sent. `begun`: what
+    def drop(self, entry: Entry, step: int, first: Segment) -> None:
+        """Release a call without a reply to record: it was refused, it failed, or it was not sent. `first`: what
         `begin` returned."""
-        begun.reserved -= RESERVED_BYTES
+        first.reserved -= RESERVED_BYTES
         places = self._places[entry.attempt]
-        places.remove((begun, step))
+        places.remove((first, step))
         if not places:
             del self._places[entry.attempt]
-        self._released(begun, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+        self._released(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
 
     def released(self, attempt: str) -> None:
         """Release the records of `attempt`: the database has their content, or nobody needs it.

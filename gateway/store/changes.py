@@ -88,12 +88,12 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
     gone = delete(table).where(table.c.id.in_(oldest), old)
     total = 0
     while True:
-        begun = clock.monotonic()
+        started = clock.monotonic()
         removed = (await transactions.write(lambda db: db.execute(gone))).rowcount
         if not removed:  # no row is left, or another node has just removed the rows
             return total
         total += removed
-        await asyncio.sleep(clock.monotonic() - begun)
+        await asyncio.sleep(clock.monotonic() - started)
 
 
 KEPT: Final = timedelta(days=1)
@@ -152,8 +152,8 @@ async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, 
     """
     entry = {"at": now, **ref._asdict()}
     db.info[NOTIFIES] = True
-    noted = await (execute_last(db, NOTED, entry) if ends else db.execute(NOTED, entry))
-    (change_id,) = noted.inserted_primary_key or (0,)
+    inserted = await (execute_last(db, NOTED, entry) if ends else db.execute(NOTED, entry))
+    (change_id,) = inserted.inserted_primary_key or (0,)
     return int(change_id)
 
 

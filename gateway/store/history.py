@@ -177,8 +177,8 @@ class RejectionStore:
         """Remove the scopes that `record_scopes` has stored for this connection, if any."""
 
         async def write(db: AsyncConnection) -> None:
-            noted = at(ref), connections.c.refused_scopes.is_not(None)
-            done = await db.execute(update(connections).where(*noted).values(refused_scopes=None, updated_at=now))
+            recorded = at(ref), connections.c.refused_scopes.is_not(None)
+            done = await db.execute(update(connections).where(*recorded).values(refused_scopes=None, updated_at=now))
             if done.rowcount:
                 await record_change(db, ref, now)
 

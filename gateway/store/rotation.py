@@ -44,10 +44,10 @@ async def kept_for_replies(transactions: Transactions, unused: Collection[str]) 
     one.
     """
     newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
-    begun = connections.c.intent_at <= newest.scalar_subquery()
+    older = connections.c.intent_at <= newest.scalar_subquery()
     wanted = select(data_keys.c.id).where(
         data_keys.c.id.in_(unused),
-        exists().where(connections.c.environment == data_keys.c.environment, begun),
+        exists().where(connections.c.environment == data_keys.c.environment, older),
     )
     end = time.monotonic() + REFRESHES_S
     while True:

@@ -286,8 +286,8 @@ class AuditRecords:
 
     async def finish_pruning(self) -> int:
         """Remove the records that an interrupted pruning has left. Returns how many."""
-        begun, _, start = await self.start()
-        return 0 if start is None else await self._remove(begun)
+        pruned_to, _, start = await self.start()
+        return 0 if start is None else await self._remove(pruned_to)
 
     async def _remove(self, to: int) -> int:
         total = 0

@@ -110,7 +110,7 @@ class PostgresCallLog:
         since = self.bounds.oldest(clock.now())
         since = since if wanted.since is None else max(since, wanted.since)
         where, values = _conditions(wanted, since)
-        begun, page = clock.monotonic(), list[StoredOperation]()
+        started, page = clock.monotonic(), list[StoredOperation]()
         async with self._transactions.read() as db:
             days = [_day_of(row[0]) for row in await db.execute(PARTITIONS)]
             for day in days:
@@ -124,7 +124,7 @@ class PostgresCallLog:
                     page += [_operation(row) for row in await db.execute(statement, values)]
                     if len(page) > wanted.limit:
                         return OperationPage(page[: wanted.limit], more=True)
-                    if clock.monotonic() - begun > SEARCH_S:
+                    if clock.monotonic() - started > SEARCH_S:
                         oldest = text(f"SELECT at FROM {day.strftime(NAME)} WHERE id >= :low_id ORDER BY id LIMIT 1")
                         reached = (await db.execute(oldest, {"low_id": low})).scalar_one_or_none()
                         return OperationPage(page, True, low, reached or _midnight(day))

@@ -33,7 +33,7 @@ class _Segment(NamedTuple):
 def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: datetime) -> OperationPage:
     since = microseconds(max(oldest, wanted.since) if wanted.since is not None else oldest)
     until = None if wanted.until is None else microseconds(wanted.until)
-    begun = clock.monotonic()
+    started = clock.monotonic()
     page: list[StoredOperation] = []
     db.execute("BEGIN")  # one consistent snapshot of the segments and their rows
     try:
@@ -44,7 +44,7 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
             page += _in_segment(db, segment, wanted, since, until, left)
             if len(page) > wanted.limit:
                 return OperationPage(page[: wanted.limit], more=True)
-            if clock.monotonic() - begun > SEARCH_S:
+            if clock.monotonic() - started > SEARCH_S:
                 until_at = EPOCH + timedelta(microseconds=segment.since_at)
                 return OperationPage(page, True, segment.id << ID_BITS, until_at)
         return OperationPage(page)
