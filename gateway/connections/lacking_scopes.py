@@ -28,13 +28,13 @@ async def find_lacking(store: Store, generation: Generation, environment: str, w
     """Find connections with missing scopes among those `wanted`, up to its `limit`; at most `LOOKED_AT` rows are
     read."""
     rows: list[Connection] = []
-    looked_at, asked = 0, replace(wanted, limit=ROWS_AT_ONCE)
+    looked_at, query = 0, replace(wanted, limit=ROWS_AT_ONCE)
     while True:
-        some = await store.connections.list(environment, asked)
+        some = await store.connections.list(environment, query)
         for row in some:
             if len(rows) == wanted.limit:
-                return FoundLacking(rows, asked.cursor)
-            asked = replace(asked, cursor=cursor_after(row))
+                return FoundLacking(rows, query.cursor)
+            query = replace(query, cursor=cursor_after(row))
             looked_at += 1
             if lacks_scopes(store, generation, row):
                 rows.append(row)
@@ -43,7 +43,7 @@ async def find_lacking(store: Store, generation: Generation, environment: str, w
         if len(some) < ROWS_AT_ONCE:
             return FoundLacking(rows, None)
         if looked_at >= LOOKED_AT:
-            return FoundLacking(rows, asked.cursor)
+            return FoundLacking(rows, query.cursor)
 
 
 def lacks_scopes(store: Store, generation: Generation, row: Connection) -> bool:

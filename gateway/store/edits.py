@@ -111,8 +111,10 @@ class EditStore:
 
 async def _lock_row(db: AsyncConnection, ref: ConnectionRef) -> Any:
     """Lock the row until the transaction ends, and return the columns that an edit needs."""
-    asked = select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
-    row = (await db.execute(asked)).one_or_none()
+    wanted = (
+        select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
+    )
+    row = (await db.execute(wanted)).one_or_none()
     if row is None:
         raise UnknownConnection(ref)
     return row

@@ -132,12 +132,12 @@ class PostgresCallLog:
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
         """Return sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
-        asked = {"p1": environment, "p2": slot_of(since)}
+        parameters = {"p1": environment, "p2": slot_of(since)}
         async with self._transactions.read() as db:
             if (await db.execute(text(f"SELECT to_regclass('{TABLE}')"))).scalar() is None:
                 return Traffic()
-            slots = (await db.execute(text(by_slot(lambda n: f":p{n}")), asked)).all()
-            places = (await db.execute(text(by_place(lambda n: f":p{n}")), asked)).all()
+            slots = (await db.execute(text(by_slot(lambda n: f":p{n}")), parameters)).all()
+            places = (await db.execute(text(by_place(lambda n: f":p{n}")), parameters)).all()
         return traffic(slots, places)
 
     async def prune(self, now: datetime) -> int:

@@ -332,8 +332,8 @@ def _dropped(db: sqlite3.Connection, segment: int) -> int:
 def _totals(db: sqlite3.Connection, environment: str, slot: int) -> Traffic:
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (TABLE,)).fetchone() is None:
         return Traffic()  # a log of an earlier release, not written since the upgrade
-    asked = (environment, slot)
-    return traffic(db.execute(by_slot(lambda _: "?"), asked), db.execute(by_place(lambda _: "?"), asked))
+    parameters = (environment, slot)
+    return traffic(db.execute(by_slot(lambda _: "?"), parameters), db.execute(by_place(lambda _: "?"), parameters))
 
 
 def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]]) -> None:

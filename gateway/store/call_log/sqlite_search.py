@@ -135,7 +135,7 @@ def _row_conditions(
     of_trouble = low is not None and low >= 400
     words = None if wanted.text is None else wanted.text.lower()
     hashed = None if wanted.request_id is None else crc32(wanted.request_id.encode())
-    asked: list[tuple[str, tuple[Any, ...], str | None]] = [
+    conditions: list[tuple[str, tuple[Any, ...], str | None]] = [
         ("c.id < ?", (wanted.before,), None),
         ("c.id > ?", (wanted.after,), None),
         ("c.at >= ?", (since if since > segment.since_at else None,), None),
@@ -156,10 +156,10 @@ def _row_conditions(
         (f"instr(lower({SEARCHED}), ?)", (words,), None),
         ("c.detail IS NOT NULL AND json_extract(c.detail, '$.tool') = ?", (wanted.tool,), None),
     ]
-    asked = [one for one in asked if None not in one[1]]
-    indexes = [index for _, _, index in asked if index is not None]
-    values = [value for _, some, _ in asked for value in some]
-    return ["1", *(condition for condition, _, _ in asked)], values, indexes[-1] if indexes else None
+    conditions = [one for one in conditions if None not in one[1]]
+    indexes = [index for _, _, index in conditions if index is not None]
+    values = [value for _, some, _ in conditions for value in some]
+    return ["1", *(condition for condition, _, _ in conditions)], values, indexes[-1] if indexes else None
 
 
 def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
