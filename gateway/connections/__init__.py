@@ -1,7 +1,7 @@
 """Connections in memory and their life: cached, created, verified, diagnosed, deleted.
 
-A proxied call reads only `cache`. Every change of a connection is written to the store and returns to the cache through the
-change feed. Read in this order:
+A proxied call reads only `cache`. Every change of a connection is written to the store and returns to the cache through
+the change feed. Read in this order:
 
     opened                 a connection ready for use: records, provider, templates filled for many calls
     cache, cache_entries   the cache of opened connections, with single flight; its entries and when each is due
@@ -10,7 +10,7 @@ change feed. Read in this order:
     create, completing     from a credential to a stored connection; the entry's script completes its settings
     verify                 tests a new credential and reads which account it belongs to
     rejected_credentials   handles an API that rejects a credential: an early refresh, then a report
-    refused_scopes         handles an API that answers 403 for missing scopes
+    refused_scopes         handles an API that returns 403 for missing scopes
     delete                 deletes a connection in the store first, then revokes its tokens at the provider
     api_integrations       integrations created, changed and deleted through the API
     operation_search       finds the connections that a search of the call log is about
@@ -18,6 +18,6 @@ change feed. Read in this order:
     lacking_scopes         finds connections that lack scopes
     diagnosis              explains a connection's state: time line, causes, the action that helps
 
-Always true: a call reads only the cache and makes no SQL statement while the entry is fresh. A deleted connection is
+Always true: a call reads only the cache, and runs no SQL statement while the entry is fresh. A deleted connection is
 refused immediately in this process, and within `live.trust_s` in others.
 """

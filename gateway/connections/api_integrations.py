@@ -1,8 +1,9 @@
-"""Integrations created, changed and deleted through the API. Effective here immediately, elsewhere through the change feed.
+"""Integrations created, changed and deleted through the API. Changes take effect here immediately, elsewhere by the
+feed.
 
-Deleting an integration deletes its connections: without the integration's client, their credentials could neither be used
-nor revoked. So the integration's row stays, hidden, until its last connection is deleted; an interrupted deletion is
-resumed.
+Deleting an integration deletes its connections: without the integration's client, their credentials could neither be
+used nor revoked. So the integration's row stays, hidden, until its last connection is deleted; an interrupted deletion
+is resumed.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ from gateway.records.integration import Integration
 from gateway.store import ListFilter, Store
 from gateway.vault import VaultError
 
-AT_ONCE: Final = 8
-LOOK_EVERY_S: Final = 600.0
+AT_ONCE: Final = 8  # connections of one integration that are deleted at the same time
+RESUME_EVERY_S: Final = 600.0
 
 log = structlog.get_logger(__name__)
 
@@ -48,14 +49,16 @@ class ApiIntegrations:
         self._ending: dict[str, asyncio.Task[Ended]] = {}
 
     async def add(self, new: Integration) -> Integration | None:
-        """Add an integration and return it as stored; None if its key is taken, even by an integration that is being deleted."""
+        """Add an integration and return it as stored; None if its key is taken, even by an integration that is being
+        deleted."""
         stored = await self._store.integrations.add(new, now=clock.now())
         if stored is not None:
             self._live.integration_is(stored.environment, stored.integration_id, stored)
         return stored
 
     async def change(self, before: Integration, after: Integration) -> Integration | None:
-        """Replace `before` by `after` and return it as stored; None if `before` is outdated, or the new key is not allowed."""
+        """Replace `before` by `after` and return it as stored; None if `before` is outdated, or the new key is not
+        allowed."""
         stored = await self._store.integrations.change(before, after, now=clock.now())
         if stored is not None:
             if before.integration_id != stored.integration_id:
@@ -64,7 +67,8 @@ class ApiIntegrations:
         return stored
 
     async def end(self, environment: str, integration_id: str) -> Ended | None:
-        """Delete an integration, its connections first; None if it does not exist. Continues if the caller is cancelled."""
+        """Delete an integration, its connections first; None if it does not exist. Continues if the caller is
+        cancelled."""
         found = self._current.generation.integrations.find(environment, integration_id)
         if found is not None and await self._store.integrations.begin_end(found, now=clock.now()):
             self._live.integration_is(environment, integration_id, None)
@@ -122,8 +126,8 @@ async def resume_deletions_regularly(made: ApiIntegrations) -> None:
         try:
             await made.resume_deletions()
         except (GatewayError, VaultError) as fault:
-            log.warning("integration_not_ended", detail=str(fault), again_in_s=LOOK_EVERY_S)
-        await asyncio.sleep(LOOK_EVERY_S)
+            log.warning("integration_not_ended", detail=str(fault), again_in_s=RESUME_EVERY_S)
+        await asyncio.sleep(RESUME_EVERY_S)
 
 
 def _sorted(outcomes: Mapping[str, int]) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """The cache of opened connections, all that the hot path reads. Reads of the store use single flight.
 
-An entry is an encrypted row of the store; its credential stays decrypted for at most a minute. A task follows the store's
-change log, so that deletions and refreshes of other processes are known here immediately, or within `trust_s` at the
-latest. While the store cannot be read, entries stay usable until `ttl_s` after its last read.
+An entry is an encrypted row of the store; its credential stays decrypted for at most a minute. A task follows the
+store's change log, so that deletions and refreshes by other processes take effect here immediately, at the latest
+within `trust_s`. While the store cannot be read, entries stay usable until `ttl_s` after its last read.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ from gateway.vault import VaultError
 
 def stays(before: Generation, after: Generation, environment: str, integration_id: str) -> bool | None:
     """Return whether the integration and its catalog entry are unchanged; None if the integration no longer exists."""
-    one = after.integrations.find(environment, integration_id)
-    if one is None:
+    integration = after.integrations.find(environment, integration_id)
+    if integration is None:
         return None
-    same = one == before.integrations.find(environment, integration_id)
-    return same and after.catalog.get(one.provider) == before.catalog.get(one.provider)
+    same = integration == before.integrations.find(environment, integration_id)
+    return same and after.catalog.get(integration.provider) == before.catalog.get(integration.provider)
 
 
 # ── Reads connection rows from the store with single flight: one read for all callers that wait for the same row.
@@ -81,8 +81,6 @@ class SingleFlightRows:
 
 
 # ── The entries of the cache: how they are kept current, and when they are evicted.
-#
-# An entry is an encrypted row of the store; its credential stays decrypted for at most a minute.
 
 LONGEST_LOAD_S: Final = 120.0
 TIDIED_EVERY_S: Final = 10.0
@@ -151,7 +149,8 @@ class ConnectionCache:
             self._kept.schedule_entry(kept, after.config.live.ttl_s)  # `ttl_s` may have changed
 
     def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
-        """Return the connection if it is fresh, else None: a dict look-up without I/O or await. `now`: monotonic seconds."""
+        """Return the connection if it is fresh, else None: a dict look-up without I/O or await. `now`: monotonic
+        seconds."""
         kept = self._kept.get(ref)
         if kept is None:
             return None
@@ -194,9 +193,7 @@ class ConnectionCache:
         good_s = OPENED_S
         if _expired(connection, now):
             if connection.failure is not None and not self.may_try(connection, now):
-                raise backoff.refusal(
-                    connection, connection.failure, now
-                )  # known in memory: no read of the store needed
+                raise backoff.refusal(connection, connection.failure, now)  # no need to read the store
             connection = await self._refreshed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             connection, good_s = await self._ageing(connection, provider, now), AGEING_S
@@ -215,8 +212,8 @@ class ConnectionCache:
         return backoff.may_try(connection, now, since)
 
     async def _ageing(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
-        """Return a connection whose token is valid but due for refresh. It is refreshed in the background; the request waits
-        for the refresh only if the token is about to expire."""
+        """Return a connection whose token is valid but due for refresh. It is refreshed in the background; the request
+        waits for the refresh only if the token is about to expire."""
         if not self.may_try(connection, now):
             return connection
         last, ends = last_from(connection, provider), connection.expires_at
@@ -240,8 +237,8 @@ class ConnectionCache:
     async def current(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
         """Return the row from the store, refreshed if it is in its refresh window, has expired, or with `force`.
 
-        If the refresh fails and the token is still valid, the error is returned with the row. The error is raised if the
-        token has expired, and with `force` if the refusal is final.
+        If the refresh fails and the token is still valid, the error is returned with the row. The error is raised if
+        the token has expired, and with `force` if the refusal is final.
         """
         connection = await self._loads.row(ref)
         provider = self.provider_of(connection)
@@ -264,7 +261,8 @@ class ConnectionCache:
         return connection, None
 
     async def close(self) -> None:
-        """Cancel waits for a refresh (the refresher owns the refresh itself). Wait for rejections that are being stored."""
+        """Cancel waits for a refresh (the refresher owns the refresh itself). Wait for rejections that are being
+        stored."""
         await self.refusals.close()
         await self.rejections.close()
 
@@ -274,10 +272,13 @@ class ConnectionCache:
         return kept.connection if kept else await self._loads.row(ref)
 
     def provider_of(self, connection: Connection) -> Provider:
-        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider."""
+        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider,
+        and NotFound if that provider has no entry any more."""
         generation = self._current.generation
         integration = generation.integrations.get(*connection.ref[:2])
         provider = generation.catalog.get(connection.provider)
+        if provider is None and integration.provider == connection.provider:
+            raise backoff.no_catalog_entry(integration.integration_id, integration.provider)
         if provider is None or integration.provider != connection.provider:
             raise ReconnectNeeded(
                 "reconnect_needed",
@@ -329,9 +330,8 @@ class ConnectionCache:
         kept = self._kept.get(connection.ref)
         if kept is not None and kept.connection.version == connection.version and kept.refresh_at is not None:
             return kept.refresh_at
-        within_s = max(
-            PLANNED_S, self._limits.ttl_s + OPENED_S
-        )  # otherwise the entry could be evicted before the time is computed again
+        # At least as long as an entry stays: otherwise it could be evicted before the time is computed again.
+        within_s = max(PLANNED_S, self._limits.ttl_s + OPENED_S)
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
     def _refresh_behind(self, connection: Connection) -> None:
@@ -361,13 +361,14 @@ class ConnectionCache:
             self._kept.weigh(kept)
 
     def forget(self, ref: ConnectionRef) -> None:
-        """Drop a deleted connection. The deletion is effective here immediately, in other processes within `trust_s`."""
+        """Drop a deleted connection. The deletion takes effect here immediately, in other processes within
+        `trust_s`."""
         self._kept.drop(ref)
         self._forgotten_at[ref] = clock.monotonic()
 
     def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
-        """Apply a change of an integration made through the API; `made` None: it was deleted. Its connections in memory are
-        opened again at their next use, or dropped."""
+        """Apply a change of an integration made through the API; `made` None: it was deleted. Its connections in memory
+        are opened again at their next use, or dropped."""
         if not self._managed.put(environment, integration_id, made):
             return
         there = self._current.generation.integrations.has(environment, integration_id)
@@ -469,7 +470,8 @@ class ConnectionCache:
             self._put(CacheEntry(row, used_at=kept.used_at))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
-        """Read the integration; read again if this process changed it during the read, so that no deleted one reappears."""
+        """Read the integration; read again if this process changed it during the read, so that no deleted one
+        reappears."""
         while True:
             changes = self._managed.changes
             try:
@@ -496,9 +498,9 @@ class ConnectionCache:
             self._maintain_entry(kept, now)
         if now - self._tidied_at >= TIDIED_EVERY_S:
             self._tidied_at = now
-            for noted in (self.feed.changed_at, self._forgotten_at):
-                for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
-                    del noted[ref]
+            for times in (self.feed.changed_at, self._forgotten_at):
+                for ref in [ref for ref, at in times.items() if now - at > LONGEST_LOAD_S]:
+                    del times[ref]
 
     def _maintain_entry(self, kept: CacheEntry, now: float) -> None:
         if (
@@ -516,8 +518,8 @@ class ConnectionCache:
         self._kept.schedule_entry(kept, self._limits.ttl_s)
 
     def _put_away(self, kept: CacheEntry) -> None:
-        """Stop serving the entry; if the database cannot be read now, keep its connection, which may be newer than a later
-        read."""
+        """Stop serving the entry; if the database cannot be read now, keep its connection, which may be newer than a
+        later read."""
         if self.feed.uncertain:
             self._set_aside[kept.connection.ref] = kept.connection
 

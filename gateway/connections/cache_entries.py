@@ -97,7 +97,8 @@ class CacheEntries:
             heapify(self._due)
 
     def due(self, now: float) -> Iterator[CacheEntry]:
-        """Yield the entries that are due at `now`, each once. The caller passes entries that stay to `schedule_entry`."""
+        """Yield the entries that are due at `now`, each once. The caller passes entries that stay to
+        `schedule_entry`."""
         while self._due and self._due[0][0] <= now:
             at, ref = heappop(self._due)
             kept = self._kept.get(ref)

@@ -1,4 +1,4 @@
-"""Follows the store's change log, so that writes and deletions of other processes are known here immediately."""
+"""Follows the store's change log, so that writes and deletions by other processes take effect here immediately."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
@@ -33,7 +33,8 @@ class FedCache(Protocol):
     """The cache that a feed keeps up to date."""
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
-        """Read the changed rows of these connections. The mapping has each connection's current mark, None if unknown."""
+        """Read the changed rows of these connections. The mapping has each connection's current mark, None if
+        unknown."""
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
         """Read a changed integration again."""
@@ -42,7 +43,8 @@ class FedCache(Protocol):
         """Drop entries that are too old."""
 
     async def write_back(self) -> None:
-        """Write back rows that are newer here than in the database, which may have failed over to a standby without them."""
+        """Write back rows that are newer here than in the database, which may have failed over to a standby without
+        them."""
 
     def forget_all(self) -> None:
         """Drop all entries, because changes may have been missed."""
@@ -52,8 +54,8 @@ class ChangeFeed:
     """Keeps `cache` up to date. `followers` also get every change. `on_change` is called when anything has changed.
 
     `changed_at`: when a connection last changed (monotonic seconds). `unread`: since when a connection is known to have
-    changed while its row could not be read. `synced_at`: when the store was last read. `uncertain`: whether rows in memory
-    may be newer than the database, because it cannot be read or has lost commits.
+    changed while its row could not be read. `synced_at`: when the store was last read. `uncertain`: whether rows in
+    memory may be newer than the database, because it cannot be read or has lost commits.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class ChangeFeed:
     async def follow(self, position: LogPosition | None, beside: Callable[[], Awaitable[None]] | None = None) -> None:
         """Follow the store's change log from `position` on while the gateway runs.
 
-        `beside`: a function that is called after each change of any kind, and regularly.
+        `beside`: a function that is called in each run: after each change, and at least once a second.
         """
         version: Hashable = None
         lost_at = 0.0
@@ -109,7 +111,7 @@ class ChangeFeed:
                 if self._missed:
                     await self._cache.write_back()
                     self._missed = False
-                position, version = await _to_its_end(self._apply_changes(position, version))
+                position, version = await _finished(self._apply_changes(position, version))
                 if beside is not None:
                     await beside()
                 if self._lost:
@@ -124,7 +126,7 @@ class ChangeFeed:
                 if not self._lost:
                     self._lost, lost_at = True, clock.monotonic()
                     detail = str(fault) or type(fault).__name__
-                    log.warning("store_unreadable", detail=detail, effect="what is in memory serves on")
+                    log.warning("store_unreadable", detail=detail, effect="connections in memory stay usable")
             if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
                 self._swept_at = clock.monotonic()
                 self._cache.sweep()
@@ -169,8 +171,9 @@ class ChangeFeed:
             follower.missed()
 
 
-async def _to_its_end(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
-    """Return the result of `look`. A cancelled caller still waits for it: an aborted statement costs a database connection."""
+async def _finished(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
+    """Return the result of `look`. A cancelled caller still waits for it: an aborted statement costs a database
+    connection."""
     task = asyncio.create_task(look, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:

@@ -71,11 +71,11 @@ class NewCredential:
         return self._on_account[0]
 
     async def get_json(self, path: str, fields: Mapping[str, str] = NO_FIELDS) -> Any:
-        """GET `path` below the base address, or a full address of the entry. `fields` replace the entry's header fields."""
+        """GET `path` below the base URL, or a full URL of the entry. `fields` replace the entry's header fields."""
         return await self._json("GET", path, fields, None)
 
     async def _json(self, method: str, path: str, fields: Mapping[str, str], body: bytes | None) -> Any:
-        """Send a request and return its JSON answer. `body`: JSON. Raises ProviderUnreadable."""
+        """Send a request and return its JSON response. `body`: JSON. Raises ProviderUnreadable."""
         if path.startswith("/"):
             base = base_url(self.provider, self.config, self._mode, self._held)
         else:
@@ -103,18 +103,19 @@ class NewCredential:
             raise ProviderUnreadable(fault.message) from fault
         where = path.partition("?")[0] or base.path  # without the base path, which may hold a secret setting
         if response.status != 200:
-            raise ProviderUnreadable(f"{where} answered {response.status}", refused=response.status in {401, 403})
+            raise ProviderUnreadable(f"{where} returned {response.status}", refused=response.status in {401, 403})
         try:
             return json.loads(response.body)
         except (ValueError, RecursionError) as fault:
-            raise ProviderUnreadable(f"{where} did not answer with JSON") from fault
+            raise ProviderUnreadable(f"{where} did not return JSON") from fault
 
 
 # ── Runs the script on a new credential.
 
 
 class SiteWanted(InvalidRequest):
-    """Several sites match, and the integration lets the end user choose: pages show the choice, other calls are refused."""
+    """Several sites match, and the integration lets the end user choose: pages show the choice, other calls are
+    refused."""
 
     sites: tuple[Site, ...] = ()
 
@@ -127,8 +128,8 @@ async def completed(
     held: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> NewCredential:
-    """Return the credential with the settings from the entry's script and from the account answer. Raises InvalidRequest,
-    SiteWanted, UpstreamFailed."""
+    """Return the credential with the settings from the entry's script and from the account response. Raises
+    InvalidRequest, SiteWanted, UpstreamFailed."""
     script = POST_CONNECTION.get(provider.post_connection_script or "")
     context = NewCredential(provider, integration, mode, held, settings, egress)
     if script is not None:
@@ -164,7 +165,8 @@ def _site_wanted(choice: SiteOpen) -> SiteWanted:
 
 
 def _unreadable(provider: Provider, fault: ProviderUnreadable, what: str) -> GatewayError:
-    """Return InvalidRequest if the provider refuses the credential, UpstreamFailed if the provider cannot be reached."""
+    """Return InvalidRequest if the provider refuses the credential, UpstreamFailed if the provider cannot be
+    reached."""
     message = f"Could not read from {provider.display_name} {what}: {sentence(fault.message)}"
     if fault.refused:
         return InvalidRequest(

@@ -20,13 +20,14 @@ from gateway.connections.completing import NewCredential, completed
 from gateway.connections.opened import base_url, placement
 from gateway.connections.settings import accepted, complete, parted
 from gateway.connections.verify import Verifier, account_of, check_same
-from gateway.errors import InvalidRequest, Issue, NotFound, UpstreamFailed
+from gateway.errors import InvalidRequest, Issue, UpstreamFailed
 from gateway.generation import Current
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection
 from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import AuthDialogueRunner
+from gateway.refresh.backoff import no_catalog_entry
 from gateway.refresh.ending_connections import ended
 from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import ends_with_token, lifespan, refresh_token_advice
@@ -45,7 +46,8 @@ def new_row(
     refreshed_at: datetime,
     account: Account,
 ) -> NewConnection:
-    """Build a connection without the customer's data (tags, end user). Both times and `held` decide when the grant ends."""
+    """Return the row without the application's data (tags, end user). Both times and `held` decide when the grant
+    ends."""
     plain, secret = parted(context.provider, context.config)
     life = lifespan(context.provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
     expires_at, now = mode.expires_at(held), clock.now()
@@ -100,28 +102,24 @@ class Creator:
         self._dialogues = dialogues
 
     def provider_of(self, integration: Integration) -> Provider:
-        """Return the integration's catalog entry. Raises NotFound if the operator removed the entry of an API integration."""
+        """Return the integration's catalog entry. Raises NotFound if the operator removed the entry of an API
+        integration."""
         provider = self._current.generation.catalog.get(integration.provider)
         if provider is None:
-            raise NotFound(
-                "unknown_provider_template",
-                f"Integration '{integration.integration_id}' uses provider '{integration.provider}', which the catalog does "
-                "not have any more. Put its entry back, or delete the integration.",
-                payload={"provider_config_key": integration.integration_id},
-            )
+            raise no_catalog_entry(integration.integration_id, integration.provider)
         return provider
 
     async def create(
         self, integration: Integration, held: Mapping[str, Any], **options: Unpack[ConnectionInput]
     ) -> tuple[Connection, bool]:
-        """Store a connection; return it and whether it is new. Arguments and errors are those of `prepare`. After an error
-        nothing is stored, and an older connection is unchanged.
+        """Store a connection; return it and whether it is new. Arguments and errors are those of `prepare`. After an
+        error nothing is stored, and an older connection is unchanged.
         """
         return await self.store(await self.prepare(integration, held, **options))
 
     async def store(self, row: NewConnection, terms: SessionTerms | None = None) -> tuple[Connection, bool]:
-        """Store `row`; return the connection and whether it is new. `terms`: terms of the connect session. Raises Forbidden,
-        and stores nothing, if the session has reached its maximum of connections."""
+        """Store `row`; return the connection and whether it is new. `terms`: terms of the connect session. Raises
+        Forbidden, and stores nothing, if the session has reached its maximum of connections."""
         connection, created = await self._store.connections.put(row, now=clock.now(), terms=terms)
         self.stored(connection, row, created=created)
         return connection, created
@@ -150,8 +148,8 @@ class Creator:
         pinned: bool = False,
     ) -> NewConnection:
         """Return the connection to store: checked, with complete settings and known account. `tested`: run the entry's
-        verification; a new grant does not need it. `reconnects`: the connection must exist and, if both accounts are known,
-        belong to the same account. `pinned`: an existing connection must keep its addresses.
+        verification; a new grant does not need it. `reconnects`: the connection must exist and, if both accounts are
+        known, belong to the same account. `pinned`: an existing connection must keep its URLs.
 
         Raises InvalidRequest if the settings, site, account or credential are wrong; SiteWanted if one of several sites
         must be chosen; UpstreamFailed if the provider could not be reached.
@@ -224,7 +222,7 @@ class Creator:
 
 
 def _places(context: AuthContext, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
-    """Return every address of the entry, filled with these settings; None for an address with a missing setting."""
+    """Return every URL of the entry, filled with these settings; None for a URL with a missing setting."""
     found: list[str | None] = []
     for key in (*ADDRESSES, "proxy.base_url"):
         template = context.template(key)
@@ -243,10 +241,10 @@ def check_unchanged(before: Mapping[str, Any], given: Mapping[str, Any], path: S
 
 
 def repointed(path: Sequence[str]) -> InvalidRequest:
-    """Return the error for settings that would change a connection's addresses, by a key or link without that right."""
+    """Return the error for settings that would change a connection's URLs, by a key or link without that right."""
     setting = f"setting '{path[-1]}'" if len(path) > 1 else "settings"
     message = (
-        f"This request may not change the {setting} of this connection, or the site that it leads to. Leave it unchanged, "
+        f"This request may not change the {setting} or the site of this connection. Leave it unchanged, "
         "or use a connect session created with a key that has environment:connections:configure."
     )
     return InvalidRequest("connection_validation_failed", message, errors=[Issue("custom", message, tuple(path))])
@@ -267,7 +265,8 @@ SITE = ("subdomain", "cloudId")
 async def settings_for_reconnect(
     store: Store, session: ConnectSession, provider: Provider, integration_id: str, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings for a reconnect: those of the existing connection, which stays on its site, overridden by `config`.
+    """Return the settings for a reconnect: those of the existing connection, which stays on its site, overridden by
+    `config`.
 
     Raises InvalidRequest if the connection is gone, or if the session pins its settings and `config` changes one.
     """

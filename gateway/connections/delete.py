@@ -29,13 +29,13 @@ from gateway.store import Store
 
 # ── Revokes a credential's tokens at its provider, for deleted connections and for those never completed.
 
-ASK_AGAIN_S: Final = 1.0
+RETRY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
 class Revoker:
-    """Revokes tokens; tries once more after a second if the provider is unavailable."""
+    """Revokes tokens; tries once more after `RETRY_S` if the provider is unavailable."""
 
     def __init__(self, current: Current, dialogues: AuthDialogueRunner) -> None:
         self._current = current
@@ -50,8 +50,8 @@ class Revoker:
         config: Mapping[str, Any],
         metadata: Mapping[str, Any] | None,
     ) -> list[RevocationOutcome]:
-        """Revoke the tokens at the provider; return one outcome for each revocable token. `config`: all settings, including
-        secret ones.
+        """Revoke the tokens at the provider; return one outcome for each revocable token. `config`: all settings,
+        including secret ones.
 
         Never raises: a failure is returned as an outcome, and logged."""
         provider = self._current.generation.catalog.get(provider_name)
@@ -77,7 +77,7 @@ class Revoker:
         again = [token for token, one in zip(tokens, outcomes, strict=True) if one.outcome == "unavailable"]
         if not again:
             return outcomes
-        await clock.sleep(ASK_AGAIN_S)
+        await clock.sleep(RETRY_S)
         second = await self._dialogues.hold(revoke(context, how, again, credential))
         return _merged(outcomes, second)
 
@@ -118,8 +118,8 @@ class Deleter:
     async def delete(
         self, ref: ConnectionRef, *, at_provider: bool = True, integration: Integration | None = None
     ) -> Deleted | None:
-        """Delete the connection and return the result; None if it does not exist. `at_provider` false: do not revoke its
-        tokens. `integration`: the connection's integration, if it is no longer in the registry.
+        """Delete the connection and return the result; None if it does not exist. `at_provider` false: do not revoke
+        its tokens. `integration`: the connection's integration, if it is no longer in the registry.
 
         The deletion continues if the caller is cancelled.
         """

@@ -84,9 +84,9 @@ def diagnose_connection(
 ) -> ConnectionDiagnosis:
     """Return the diagnosis of one connection.
 
-    `changes`: its state changes, oldest first. `readable`: whether its stored data can be decrypted. `ends_with_token`: it
-    has no refresh token. `failovers`: times of database failovers, oldest first. `scopes`: None if its credential cannot
-    be decrypted. `client_since`: when this process loaded the integration's client; None if it serves no calls.
+    `changes`: its state changes, oldest first. `readable`: whether its stored data can be decrypted. `ends_with_token`:
+    it has no refresh token. `failovers`: times of database failovers, oldest first. `scopes`: None if its credential
+    cannot be decrypted. `client_since`: when this process loaded the integration's client; None if it serves no calls.
     """
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
@@ -112,19 +112,19 @@ def _lacking(scopes: ScopeDrift | None) -> list[LikelyCause]:
     found = []
     if scopes.refused:
         found.append(
-            f"The provider's API refused a call because the token lacks {_named(scopes.refused)}. Reconnecting asks for it. To "
-            "ask every end user for it, add it to the integration's scopes."
+            f"The provider's API refused a call because the token lacks {_named(scopes.refused)}. A reconnect requests "
+            "it. To request it from every end user, add it to the integration's scopes."
         )
     if scopes.any_of:
         found.append(
-            f"The provider's API refused a call because the token has none of {_named(scopes.any_of)}. Add the narrowest that "
-            "suffices to the integration's scopes; then let the end user reconnect."
+            f"The provider's API refused a call because the token has none of {_named(scopes.any_of)}. Add the narrowest of "
+            "them that suffices to the integration's scopes; then let the end user reconnect."
         )
     declined = [scope for scope in scopes.missing if scope not in scopes.refused]
     if declined:
         found.append(
-            f"The end user has not granted {_named(declined)}, which the integration asks for: it gained them later, or they "
-            "were declined. Calls that need them are refused by the provider."
+            f"The end user has not granted {_named(declined)}, which the integration requests: they were added to it "
+            "later, or the end user declined them. The provider refuses calls that need them."
         )
     return [LikelyCause(SCOPES_MISSING, why) for why in found]
 
@@ -142,36 +142,37 @@ def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCaus
     if row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
         yield LikelyCause(
             RESTORED,
-            f"It was restored {back.detail or 'from a backup'}, and the provider had replaced its refresh token since.",
+            f"It was restored {back.detail or 'from a backup'}, and the provider had replaced its refresh token.",
         )
 
 
 def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[LikelyCause]:
-    """Yield the cause if the refresh token was refused after a failover, and the access token was due for a refresh before
-    the failover."""
-    noted, refreshed_at = row.failure, row.last_refreshed_at
+    """Yield the cause if the refresh token was refused after a failover, and the access token was due for a refresh
+    before the failover."""
+    failure, refreshed_at = row.failure, row.last_refreshed_at
     if (
-        noted is None
-        or not noted.final
-        or noted.code not in MAYBE_GONE
+        failure is None
+        or not failure.final
+        or failure.code not in MAYBE_GONE
         or refreshed_at is None
         or row.expires_at is None
     ):
         return
-    half_way = refreshed_at + (row.expires_at - refreshed_at) / 2  # no refresh begins earlier
-    at = next((at for at in reversed(failovers) if half_way <= at <= noted.at), None)
+    half_way = refreshed_at + (row.expires_at - refreshed_at) / 2  # the earliest time at which a refresh starts
+    at = next((at for at in reversed(failovers) if half_way <= at <= failure.at), None)
     if at is not None:
         yield LikelyCause(
             FAILOVER,
             f"The database failed over on {at:%Y-%m-%d %H:%M:%S} UTC and lost its last commits. A newer refresh token was "
-            "most likely among them, and the provider refuses the one before.",
+            "most likely among them, and the provider refuses the older one.",
         )
 
 
 def _moments(
     row: Connection, changes: Sequence[Change], now: datetime, reloaded_at: datetime | None
 ) -> list[TimelineMoment]:
-    """Return the moments sorted by time. State changes keep the order of their writes, even if clocks of nodes differ."""
+    """Return the moments sorted by time. State changes keep the order of their writes, even if clocks of nodes
+    differ."""
     latest = accumulate((change.at for change in changes), max)
     moments = [
         TimelineMoment(at, f"{change.state.value}: {change.reason}", change.detail)
@@ -179,10 +180,12 @@ def _moments(
     ]
     if row.last_refreshed_at is not None and row.version > 1 and row.last_refreshed_at != row.granted_at:
         moments.append(TimelineMoment(row.last_refreshed_at, "last refreshed"))
-    noted = row.failure
-    if noted is not None and noted.attempts > 1:
-        what = "call rejected" if noted.code == REJECTED else "refresh failed"
-        moments.append(TimelineMoment(noted.at, f"{what} for the {_th(noted.attempts)} time in a row", noted.message))
+    failure = row.failure
+    if failure is not None and failure.attempts > 1:
+        what = "call rejected" if failure.code == REJECTED else "refresh failed"
+        moments.append(
+            TimelineMoment(failure.at, f"{what} for the {_th(failure.attempts)} time in a row", failure.message)
+        )
     if row.intent is not None:
         moments.append(TimelineMoment(row.intent.at, "refresh token sent, outcome not known yet"))
     if row.refused_scopes is not None:
@@ -190,7 +193,7 @@ def _moments(
         moments.append(TimelineMoment(row.refused_scopes.at, what, " ".join(row.refused_scopes.scopes)))
     expires = "access token expired" if row.expires_at is not None and row.expires_at <= now else "access token expires"
     ends = ((row.expires_at, expires), (row.life.dies_at, "refresh token dies if it is not used"))
-    retry_at = noted.retry_at if noted else None
+    retry_at = failure.retry_at if failure else None
     again = "next try" if retry_at is None or retry_at > now else "may be tried again: with the next call"
     if reloaded_at is not None:
         retry_at, again = reloaded_at, "client loaded again: the next call tries a refresh"
@@ -209,59 +212,63 @@ def _lasts_as_its_token(ends: datetime, provider: Provider, integration: Integra
 def _causes(
     row: Connection, provider: Provider | None, integration: Integration | None, now: datetime
 ) -> Iterator[LikelyCause]:
-    noted = row.failure
+    failure = row.failure
     if row.state is State.INCOMPLETE:
-        yield LikelyCause("setting_missing", noted.message if noted else "A setting is missing that the refresh needs.")
+        yield LikelyCause(
+            "setting_missing", failure.message if failure else "A setting is missing that the refresh needs."
+        )
         return
-    if noted is None:
+    if failure is None:
         yield from _ends(row, now)
-    elif noted.code == REJECTED:
+    elif failure.code == REJECTED:
         yield LikelyCause(
             "credential_rejected",
-            f"The provider's API rejects its credential: {sentence(noted.message)} It may have been revoked, replaced or "
+            f"The provider's API rejects its credential: {sentence(failure.message)} It may have been revoked, replaced or "
             "blocked at the provider.",
         )
-        yield LikelyCause("permission_missing", "It may lack a permission for what is called.")
-    elif noted.code == REFUSED:
+        yield LikelyCause("permission_missing", "It may lack a permission that the call needs.")
+    elif failure.code == REFUSED:
         yield LikelyCause(
             "refused_without_reason",
-            f"The token endpoint refused {counted(noted.attempts, 'refresh', 'refreshes')} in a row without a known error code: "
-            f"{sentence(noted.message)}",
+            f"The token endpoint refused {counted(failure.attempts, 'refresh', 'refreshes')} in a row without a known "
+            f"error code: {sentence(failure.message)}",
         )
-        yield LikelyCause("access_taken_back", "Most often the end user or an administrator took the access back.")
-    elif not noted.final:
-        yield LikelyCause("provider_outage", f"The token endpoint gave no usable answer: {sentence(noted.message)}")
-    elif noted.code == ROTATION_LOST:
+        yield LikelyCause("access_taken_back", "Most often the end user or an administrator revoked the access.")
+    elif not failure.final:
+        yield LikelyCause("provider_outage", f"The token endpoint gave no usable response: {sentence(failure.message)}")
+    elif failure.code == ROTATION_LOST:
         yield LikelyCause(
-            ROTATION_LOST, f"{sentence(noted.message)} A process of the gateway, or the network, died in that moment."
+            ROTATION_LOST, f"{sentence(failure.message)} A process of the gateway or the network failed at that moment."
         )
-        yield LikelyCause("access_taken_back", "The end user or an administrator took the access back.")
-    elif noted.code == NOT_REFRESHABLE:
+        yield LikelyCause("access_taken_back", "The end user or an administrator revoked the access.")
+    elif failure.code == NOT_REFRESHABLE:
         how = f" {refresh_token_advice(provider, integration)}" if provider is not None else ""
         yield LikelyCause(NOT_REFRESHABLE, f"Its access token has ended, and the provider gave no refresh token.{how}")
-    elif noted.code in TYPED_IN:
-        yield LikelyCause("credential_changed", f"The password or key no longer holds: {sentence(noted.message)}")
-    elif noted.code in CLIENT_REFUSED:
+    elif failure.code in TYPED_IN:
         yield LikelyCause(
-            "client_refused", f"The provider refuses the app itself ({noted.code}): {sentence(noted.message)}"
+            "credential_changed", f"The password or key is no longer accepted: {sentence(failure.message)}"
         )
-        yield LikelyCause("access_taken_back", "Some providers say so of a refresh token that has ended.")
-    elif noted.code in GONE:
+    elif failure.code in CLIENT_REFUSED:
+        yield LikelyCause(
+            "client_refused", f"The provider refuses the app itself ({failure.code}): {sentence(failure.message)}"
+        )
+        yield LikelyCause("access_taken_back", "Some providers return this error for a refresh token that has ended.")
+    elif failure.code in GONE:
         yield from _gone(row, provider)
     else:
         yield LikelyCause(
-            "request_refused", f"The provider refuses the refresh ({noted.code}): {sentence(noted.message)}"
+            "request_refused", f"The provider refuses the refresh ({failure.code}): {sentence(failure.message)}"
         )
 
 
 def _gone(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
-    noted, dies_at = row.failure, row.life.dies_at
-    if noted is not None and dies_at is not None and dies_at <= noted.at:
+    failure, dies_at = row.failure, row.life.dies_at
+    if failure is not None and dies_at is not None and dies_at <= failure.at:
         yield LikelyCause("died_of_disuse", f"Its refresh token expired unused on {dies_at:%Y-%m-%d}.")
     yield LikelyCause(
         "access_taken_back",
-        "The end user or an administrator took the access back, removed the app, or changed the password"
-        + (f" ({noted.code}: {noted.message})." if noted else "."),
+        "The end user or an administrator revoked the access, removed the app, or changed the password"
+        + (f" ({failure.code}: {failure.message})." if failure else "."),
     )
     if provider is not None and provider.refresh is not None and provider.refresh.rotating:
         yield LikelyCause(
@@ -272,25 +279,23 @@ def _gone(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
 
 def _ends(row: Connection, now: datetime) -> Iterator[LikelyCause]:
     if row.life.dies_at is not None and row.life.keep_alive_at is None and row.life.dies_at - now < SOON:
-        yield LikelyCause(
-            "ends_soon", f"Its refresh token ends on {row.life.dies_at:%Y-%m-%d}, however much it is used."
-        )
+        yield LikelyCause("ends_soon", f"Its refresh token expires on {row.life.dies_at:%Y-%m-%d}, even if it is used.")
 
 
 def _action(
     row: Connection, causes: Sequence[LikelyCause], now: datetime, reloaded_at: datetime | None
 ) -> SuggestedAction:
-    ref, noted = row.ref, row.failure
+    ref, failure = row.ref, row.failure
     first = causes[0].name if causes else ""
     if first == "credential_unreadable":
         return SuggestedAction(
             "restore",
             "Find out who or what changed the database, and restore a backup with `gateway restore`. "
-            "If this connection alone is damaged, let the end user authorize again instead.",
+            "If only this connection is damaged, let the end user authorize it again instead.",
         )
-    if first == "provider_outage" or (first == "refused_without_reason" and noted is not None and not noted.final):
+    if first == "provider_outage" or (first == "refused_without_reason" and failure is not None and not failure.final):
         left = row.expires_at is None or row.expires_at > now
-        due = noted.retry_at if noted is not None else None
+        due = failure.retry_at if failure is not None else None
         until = f", from {due:%Y-%m-%d %H:%M:%S} UTC on" if due is not None and due > now else ""
         valid = "; the current token is still valid" if left else ""
         return SuggestedAction("wait", f"Wait: the gateway retries with the next call{until}{valid}.")

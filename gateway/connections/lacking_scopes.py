@@ -1,4 +1,5 @@
-"""Finds connections that lack scopes. It decrypts each one, because the granted scopes are encrypted with the credential."""
+"""Finds connections that lack scopes. It decrypts each one, because the granted scopes are encrypted with the
+credential."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -16,22 +17,24 @@ OPENED_AT_ONCE: Final = 25  # rows decrypted before the event loop may run other
 
 @dataclass(frozen=True, slots=True)
 class FoundLacking:
-    """A page of results. `cursor`: start of the next page, None at the end. A page may have a cursor but few or no rows."""
+    """A page of results. `cursor`: start of the next page, None at the end. A page may have a cursor but few or no
+    rows."""
 
     rows: list[Connection]
     cursor: str | None
 
 
 async def find_lacking(store: Store, generation: Generation, environment: str, wanted: ListFilter) -> FoundLacking:
-    """Find connections with missing scopes among those `wanted`, up to its `limit`; at most `LOOKED_AT` rows are read."""
+    """Find connections with missing scopes among those `wanted`, up to its `limit`; at most `LOOKED_AT` rows are
+    read."""
     rows: list[Connection] = []
-    looked_at, asked = 0, replace(wanted, limit=ROWS_AT_ONCE)
+    looked_at, query = 0, replace(wanted, limit=ROWS_AT_ONCE)
     while True:
-        some = await store.connections.list(environment, asked)
+        some = await store.connections.list(environment, query)
         for row in some:
             if len(rows) == wanted.limit:
-                return FoundLacking(rows, asked.cursor)
-            asked = replace(asked, cursor=cursor_after(row))
+                return FoundLacking(rows, query.cursor)
+            query = replace(query, cursor=cursor_after(row))
             looked_at += 1
             if lacks_scopes(store, generation, row):
                 rows.append(row)
@@ -40,7 +43,7 @@ async def find_lacking(store: Store, generation: Generation, environment: str, w
         if len(some) < ROWS_AT_ONCE:
             return FoundLacking(rows, None)
         if looked_at >= LOOKED_AT:
-            return FoundLacking(rows, asked.cursor)
+            return FoundLacking(rows, query.cursor)
 
 
 def lacks_scopes(store: Store, generation: Generation, row: Connection) -> bool:

@@ -38,9 +38,10 @@ _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 class Placement:
     """The parts of every request of this connection that the gateway sets.
 
-    `slots` carry the credential and replace the caller's header fields with these (lower-case) names. `defaults` are used
-    if the caller sent no such field. `query_slots` and `query_defaults` do the same for the query, percent-encoded.
-    `signer`, if any, signs each request last. `body`: members that are added to the caller's JSON object or form.
+    `slots` carry the credential and replace the caller's header fields with these (lower-case) names. `defaults` are
+    used if the caller sent no such field. `query_slots` and `query_defaults` do the same for the query,
+    percent-encoded. `signer`, if any, signs each request last. `body`: members that are added to the caller's JSON
+    object or form.
     """
 
     slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -81,16 +82,16 @@ class Opened:
     identity: ClientIdentity | None = field(default=None, repr=False)
     for_one_request: bool = False
     secret_base: str | None = field(default=None, repr=False)
-    """The template of `base` if it contains a credential or a secret setting; it is shown instead of the address."""
+    """The template of `base` if it contains a credential or a secret setting; it is shown instead of the URL."""
     url_secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Decoded parts of the credential that the address of each request contains."""
+    """Decoded parts of the credential that the URL of each request contains."""
     fast_route: list[Any] = field(default_factory=list, repr=False, compare=False)
     """The fast path's route to the provider with this credential: at most one item; it is dropped with this object."""
 
     def without_secrets(self, reference: str) -> str:
-        """Return an address from a provider's answer, without the secrets of the request's address."""
+        """Return a URL from a provider's response, with the secrets of the request's URL masked."""
         path = self.base.path
-        if self.secret_base is not None and path:  # also masks a credential that is too short to search for by itself
+        if self.secret_base is not None and path:  # also masks a credential that is too short to be searched for
             instead = "/" + _PLACEHOLDER.sub(MASK, self.secret_base.partition("://")[2].partition("/")[2])
             reference = reference.replace(path, instead).replace(unquote(path), instead)
         return mask_secrets(reference, self.url_secrets) if self.url_secrets else reference
@@ -114,7 +115,7 @@ def ready(
     origins = frozenset(_origins(base, integration, provider, config))
     # The operator chose the integration's own origins. All others may come from a setting and are checked.
     context = context.for_destinations(*(origins - {*integration.allowed_origins}))
-    place = placement(mode, held, context)
+    placed = placement(mode, held, context)
     secret_base = _secret_base(provider, config)
     return Opened(
         connection=connection,
@@ -122,19 +123,19 @@ def ready(
         provider=provider,
         base=base,
         allowed_origins=origins,
-        placement=place,
+        placement=placed,
         identity=mode.identity(held),
         secret_base=secret_base,
-        url_secrets=tuple(_url_secrets(provider, secret_base, place, revealed(context.values(mode.values(held))))),
+        url_secrets=tuple(_url_secrets(provider, secret_base, placed, revealed(context.values(mode.values(held))))),
         for_one_request=mode.momentary
         or any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
     )
 
 
 def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
-    """Return the base address of requests; settings are checked again at every use. Some entries put the credential in
-    its path."""
-    return _address(provider, filled(provider, _base_template(provider, config), config, revealed(mode.values(held))))
+    """Return the base URL of requests; settings are checked again at every use. Some entries put the credential in its
+    path."""
+    return _parsed(provider, filled(provider, _base_template(provider, config), config, revealed(mode.values(held))))
 
 
 def _base_template(provider: Provider, config: Mapping[str, Any]) -> str:
@@ -142,7 +143,7 @@ def _base_template(provider: Provider, config: Mapping[str, Any]) -> str:
 
 
 def _secret_base(provider: Provider, config: Mapping[str, Any]) -> str | None:
-    """Return the template of the base address if it contains a credential or a secret setting, else None."""
+    """Return the template of the base URL if it contains a credential or a secret setting, else None."""
     template = _base_template(provider, config)
     if "${" not in template:
         return None
@@ -151,9 +152,9 @@ def _secret_base(provider: Provider, config: Mapping[str, Any]) -> str | None:
 
 
 def _url_secrets(
-    provider: Provider, secret_base: str | None, place: Placement, values: Mapping[str, str]
+    provider: Provider, secret_base: str | None, placed: Placement, values: Mapping[str, str]
 ) -> Iterator[str]:
-    found = [unquote(text) for _, text in place.query_slots]
+    found = [unquote(text) for _, text in placed.query_slots]
     if secret_base is not None:
         secret = {name for name, setting in provider.connection_config.items() if setting.secret}
         names = credential_names(secret_base, secret_settings=secret)
@@ -161,13 +162,13 @@ def _url_secrets(
     yield from (text for text in dict.fromkeys(found) if len(text) >= SHORTEST)
 
 
-def _address(provider: Provider, url: str) -> Address:
+def _parsed(provider: Provider, url: str) -> Address:
     try:
         return parse_address(url)
     except ValueError as fault:
         raise InvalidRequest(
             "unresolved_setting",
-            f"An address of provider '{provider.name}' cannot be used with this connection's settings: {fault}.",
+            f"A URL of provider '{provider.name}' cannot be used with this connection's settings: {fault}.",
         ) from fault
 
 
@@ -223,7 +224,8 @@ def _apart(
 def _members(
     templates: Mapping[str, Any], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
 ) -> BodyMembers:
-    """Return the body's slots and defaults. A text that names the credential is a slot, and so is a list that contains one."""
+    """Return the body's slots and defaults. A text that names the credential is a slot, and so is a list that contains
+    one."""
 
     def parted(value: Any, *, slots: bool) -> Any:
         if isinstance(value, Mapping):
@@ -272,6 +274,6 @@ def _origins(base: Address, integration: Integration, provider: Provider, config
     yield base.origin
     for template in (*provider.proxy.allowed_origins, *integration.allowed_origins):
         if "://*." in template:
-            yield _address(provider, template.replace("*", "any", 1)).origin.replace("any", "*", 1)
+            yield _parsed(provider, template.replace("*", "any", 1)).origin.replace("any", "*", 1)
         else:
-            yield _address(provider, filled(provider, template, config) if "${" in template else template).origin
+            yield _parsed(provider, filled(provider, template, config) if "${" in template else template).origin

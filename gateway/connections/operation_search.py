@@ -8,7 +8,7 @@ from gateway.records.operation import OperationFilter
 from gateway.store import ListFilter, Store
 
 MOST: Final = 1000
-NARROWER: Final = f"More than {MOST} connections fit. Name one, or an integration, or further tags."
+NARROWER: Final = f"More than {MOST} connections match. Name a connection, an integration or more tags."
 
 
 async def connections_of(

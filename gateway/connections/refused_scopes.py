@@ -1,8 +1,8 @@
 """Records the scopes that a provider's API demands with a 403 (RFC 6750 §3.1).
 
-Until the end user authorizes again, the connection shows these scopes as missing, and a reconnect requests them. A scope that
-is already granted or recorded is not written again. After `MOST_SCOPES` scopes nothing is written, so that a provider
-cannot cause endless writes.
+Until the end user authorizes again, the connection shows these scopes as missing, and a reconnect requests them. A
+scope that is already granted or recorded is not written again. After `MOST_SCOPES` scopes nothing is written, so that a
+provider cannot cause endless writes.
 """
 
 from collections.abc import Callable
@@ -33,15 +33,15 @@ class ScopeRefusals:
     async def record(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
         """Record that the API requires `scopes`; return the scopes that the connection now lacks.
 
-        `path`: path of the call, below the base address.
+        `path`: path of the call, below the base URL.
         """
         row = opened.connection
-        noted = row.refused_scopes
+        recorded = row.refused_scopes
         refused = RefusedScopes(scopes, clock.now(), path)
         held = self._store.open_or_nothing(row.credential)
         drift = scope_drift(held, opened.provider, opened.integration, refused=refused)
         lacking = drift.refused or drift.any_of
-        known = () if noted is None else noted.scopes
+        known = () if recorded is None else recorded.scopes
         if not set(lacking) <= set(known) and len(known) < MOST_SCOPES:
             await self._write(row, RefusedScopes(lacking, refused.at, path))
         return drift
@@ -60,7 +60,8 @@ class ScopeRefusals:
 def asked_again(
     store: Store, row: Connection | None, provider: Provider, integration: Integration
 ) -> tuple[str, ...] | None:
-    """Return the scopes to request in a reconnect after a refused call: missing, needed by the integration, and granted.
+    """Return the scopes to request in a reconnect after a refused call: missing, needed by the integration, and
+    granted.
 
     None: request only the integration's scopes.
     """

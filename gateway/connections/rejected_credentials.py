@@ -1,10 +1,10 @@
 """Handles a credential that a provider's API rejects: an early refresh, and after enough rejections a report.
 
-This module counts consecutive rejections of a connection without a newer credential. `backoff.api_verdict` decides what the
-count means; the store is written when the verdict changes. A 2xx answer ends the count.
+This module counts consecutive rejections of a connection without a newer credential. `backoff.api_verdict` decides what
+the count means; the store is written when the verdict changes. A 2xx response ends the count.
 
-Each node counts its own answers in memory; all nodes share the verdict. While a connection is counted, its calls take the
-middleware chain, which checks each answer, so that working connections cost the fast path nothing.
+Each process counts in memory the responses that it gets; all share the stored verdict. While a connection is counted,
+its calls take the middleware chain, which checks each response, so that working connections cost the fast path nothing.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from gateway.refresh.schedule import lifetime
 from gateway.store import Store
 from gateway.text import counted
 
-# ── When a provider answers 401, the credential is refreshed early, once for all calls that got the 401.
+# ── When a provider returns 401, the credential is refreshed early, once for all calls that got the 401.
 #
 # A 401 causes a refresh however new the token is, but only one: if the provider also refuses the new token, the 401 is
 # returned to the caller until `again_after` has passed.
 
 AGAIN_AFTER: Final = timedelta(seconds=60)  # time between two refreshes caused by a 401
 SHORTEST: Final = timedelta(seconds=1)  # minimum of that time, for tokens that live a few seconds
-MOST_NOTED: Final = 10_000
+MOST_NOTED: Final = 10_000  # maximum number of connections whose last early refresh is remembered
 
 log = structlog.get_logger(__name__)
 
@@ -59,11 +59,12 @@ class Rows(Protocol):
         """Return whether a new refresh may be tried for this connection."""
 
     def provider_of(self, connection: Connection) -> Provider:
-        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider."""
+        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider,
+        and NotFound if that provider has no entry any more."""
 
 
 class Refusals:
-    """The refreshes caused by refused credentials, one per connection."""
+    """The refreshes caused by a 401, one per connection."""
 
     def __init__(self, store: Store, refresher: Refresher, rows: Rows) -> None:
         self._store = store
@@ -75,11 +76,11 @@ class Refusals:
         )  # monotonic seconds, of refreshes caused by a 401
 
     async def newer_than(self, sent: Opened) -> Opened | None:
-        """Return the connection with a newer credential than `sent`, which the provider has just answered with a 401.
+        """Return the connection with a newer credential than `sent`, for which the provider has just returned a 401.
 
         The credential is refreshed now, unless this or another node has already done so. Returns None if no newer
-        credential is available: the mode has no refresh, a 401 has just caused one, or the token endpoint refuses or does
-        not answer.
+        credential is available: the mode has no refresh, a 401 has just caused one, or the token endpoint refuses or is
+        unavailable.
         """
         newer = await asyncio.shield(self.start(sent))
         return newer if newer is not None and newer.connection.version > sent.connection.version else None
@@ -149,7 +150,8 @@ NOTHING_TO_REJECT: Final = "NONE"  # the auth mode without a credential
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive answers with one status. `paths`: 2 if the calls had more than one path."""
+    """Consecutive responses with one status. `path`: of the first call. `paths`: 2 if the calls had more than one
+    path."""
 
     since: datetime
     path: str
@@ -159,7 +161,8 @@ class Run:
 
 @dataclass(slots=True)
 class Suspicion:
-    """The count of one connection. `seen`: the row with the rejected credential. `final`: the stored verdict, None if none.
+    """The count of one connection. `seen`: the row with the rejected credential. `final`: the stored verdict, None if
+    none.
 
     `writing`: the task that stores a verdict.
     """
@@ -189,13 +192,17 @@ class Rejections:
 
     def learn(self, row: Connection) -> None:
         """Apply the stored verdict when a connection is opened: another node may have stored or withdrawn one."""
-        one = self.suspected.get(row.ref)
+        suspicion = self.suspected.get(row.ref)
         stored = row.failure if row.failure is not None and row.failure.code == REJECTED else None
         if stored is not None:
-            if one is None or not _same_grant(one.seen, row):
-                one = self._suspect(row)
-            one.seen, one.final = row, stored.final
-        elif one is not None and one.writing is None and (one.final is not None or not _same_grant(one.seen, row)):
+            if suspicion is None or not _same_grant(suspicion.seen, row):
+                suspicion = self._suspect(row)
+            suspicion.seen, suspicion.final = row, stored.final
+        elif (
+            suspicion is not None
+            and suspicion.writing is None
+            and (suspicion.final is not None or not _same_grant(suspicion.seen, row))
+        ):
             del self.suspected[row.ref]
 
     def record_refusal(self, opened: Opened, status: int, path: str) -> None:
@@ -204,36 +211,40 @@ class Rejections:
         other = row.failure is not None and row.failure.code != REJECTED  # a failed refresh says more about the cause
         if status not in API_DEGRADED or other or opened.provider.auth_mode == NOTHING_TO_REJECT:
             return
-        one = self.suspected.get(row.ref)
-        if one is None or not _same_grant(one.seen, row):
-            if one is not None and one.seen.version > row.version:
-                return  # a late answer to a credential that was replaced
-            one = self._suspect(row)
-        run = one.runs.get(status)
+        suspicion = self.suspected.get(row.ref)
+        if suspicion is None or not _same_grant(suspicion.seen, row):
+            if suspicion is not None and suspicion.seen.version > row.version:
+                return  # a late response to a credential that was replaced
+            suspicion = self._suspect(row)
+        run = suspicion.runs.get(status)
         if run is None:
-            since = row.state_since if one.final is not None and row.state_since is not None else clock.now()
-            run = one.runs[status] = Run(since, path)
+            since = row.state_since if suspicion.final is not None and row.state_since is not None else clock.now()
+            run = suspicion.runs[status] = Run(since, path)
         run.count += 1
         if path != run.path:
             run.paths = 2
         final = api_verdict(status, run.count, clock.now() - run.since, run.paths)
-        if final is not None and one.writing is None and (one.final is None or (final and not one.final)):
+        if (
+            final is not None
+            and suspicion.writing is None
+            and (suspicion.final is None or (final and not suspicion.final))
+        ):
             message = (
-                f"the API answered {status} to {counted(run.count, 'call')} in a row since "
+                f"the API returned {status} for {counted(run.count, 'call')} in a row since "
                 f"{run.since:%Y-%m-%d %H:%M:%S} UTC and accepted none"
             )
-            noted = RefreshFailure(REJECTED, message, final, clock.now(), run.count)
-            self._write(one, self._noted(one, noted))
+            verdict = RefreshFailure(REJECTED, message, final, clock.now(), run.count)
+            self._write(suspicion, self._store_verdict(suspicion, verdict))
 
     def record_acceptance(self, ref: ConnectionRef) -> None:
-        """End the count of a connection whose call the API answered with 2xx; withdraw its stored verdict."""
-        one = self.suspected[ref]
-        if one.final is None and one.writing is None:
+        """End the count of a connection with a call that returned 2xx; withdraw its stored verdict."""
+        suspicion = self.suspected[ref]
+        if suspicion.final is None and suspicion.writing is None:
             del self.suspected[ref]
             return
-        one.runs.clear()
-        if one.writing is None:
-            self._write(one, self._withdrawn(one))
+        suspicion.runs.clear()
+        if suspicion.writing is None:
+            self._write(suspicion, self._withdraw_verdict(suspicion))
 
     async def close(self) -> None:
         """Wait for verdicts that are being stored."""
@@ -241,37 +252,37 @@ class Rejections:
 
     def writing(self) -> "Iterator[asyncio.Task[None]]":
         """Return the tasks that are storing verdicts."""
-        return iter([one.writing for one in self.suspected.values() if one.writing is not None])
+        return iter([suspicion.writing for suspicion in self.suspected.values() if suspicion.writing is not None])
 
     def _suspect(self, row: Connection) -> Suspicion:
         if row.ref not in self.suspected and len(self.suspected) >= MOST:
             del self.suspected[next(iter(self.suspected))]
-        one = self.suspected[row.ref] = Suspicion(row)
+        suspicion = self.suspected[row.ref] = Suspicion(row)
         self._leave_fast_path(row.ref)
-        return one
+        return suspicion
 
-    def _write(self, one: Suspicion, work: Coroutine[Any, Any, None]) -> None:
+    def _write(self, suspicion: Suspicion, work: Coroutine[Any, Any, None]) -> None:
         def ended(task: "asyncio.Task[None]") -> None:
-            one.writing = None
+            suspicion.writing = None
             if not task.cancelled() and (fault := task.exception()) is not None:
-                # Nothing is lost: the next answer stores the verdict.
+                # Nothing is lost: the next response stores the verdict.
                 detail = fault.message if isinstance(fault, GatewayError) else repr(fault)
-                log.warning("credential_verdict_not_stored", **log_fields(one.seen.ref), detail=detail)
+                log.warning("credential_verdict_not_stored", **log_fields(suspicion.seen.ref), detail=detail)
 
-        one.writing = asyncio.create_task(work)
-        one.writing.add_done_callback(ended)
+        suspicion.writing = asyncio.create_task(work)
+        suspicion.writing.add_done_callback(ended)
 
-    async def _noted(self, one: Suspicion, noted: RefreshFailure) -> None:
-        row = await self._store.rejections.record(one.seen, noted)
+    async def _store_verdict(self, suspicion: Suspicion, verdict: RefreshFailure) -> None:
+        row = await self._store.rejections.record(suspicion.seen, verdict)
         if row is None:  # another node stored it first, or the credential has changed
             return
-        one.final = noted.final
-        self._report("credential_rejected", row, noted.message)
+        suspicion.final = verdict.final
+        self._report("credential_rejected", row, verdict.message)
 
-    async def _withdrawn(self, one: Suspicion) -> None:
-        row = await self._store.rejections.withdraw(one.seen, now=clock.now())
-        if self.suspected.get(one.seen.ref) is one:
-            del self.suspected[one.seen.ref]
+    async def _withdraw_verdict(self, suspicion: Suspicion) -> None:
+        row = await self._store.rejections.withdraw(suspicion.seen, now=clock.now())
+        if self.suspected.get(suspicion.seen.ref) is suspicion:
+            del self.suspected[suspicion.seen.ref]
         if row is not None:
             self._report("credential_accepted", row, None)
 
@@ -282,6 +293,6 @@ class Rejections:
         log.warning(event, **log_fields(row.ref), connection_state=row.state.value, **why)
 
 
-def _same_grant(one: Connection, other: Connection) -> bool:
+def _same_grant(row: Connection, other: Connection) -> bool:
     """Return whether both rows have the same grant: the connection was not authorized or imported again in between."""
-    return (one.uid, one.granted_at) == (other.uid, other.granted_at)
+    return (row.uid, row.granted_at) == (other.uid, other.granted_at)

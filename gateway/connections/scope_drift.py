@@ -13,7 +13,7 @@ from gateway.records.connection import RefusedScopes
 from gateway.records.integration import Integration
 
 OFTEN_UNNAMED: Final = frozenset({"openid", "profile", "email", "offline_access", "offline", "refresh_token"})
-"""Scopes that many providers grant without naming them in the answer."""
+"""Scopes that many providers grant without naming them in the response."""
 ANY: Final = "any"  # a value of `scope_challenge`
 ALL_REGISTERED: Final = "/.default"  # Microsoft: all scopes that the app is registered with
 
@@ -21,8 +21,8 @@ ALL_REGISTERED: Final = "/.default"  # Microsoft: all scopes that the app is reg
 @dataclass(frozen=True, slots=True)
 class ScopeDrift:
     """The scopes of a connection. `granted`: None if the provider did not report them, which means all requested scopes
-    (RFC 6749 §5.1). `needed`: scopes that the integration requires. `refused`: further scopes that the API required with a
-    403. `any_of`: scopes of which the API needs any one; the integration requires none of them.
+    (RFC 6749 §5.1). `needed`: scopes that the integration requires. `refused`: further scopes that the API required
+    with a 403. `any_of`: scopes of which the API needs any one; the integration requires none of them.
     """
 
     granted: tuple[str, ...] | None
@@ -39,7 +39,8 @@ class ScopeDrift:
     def union(self, known: Collection[str] = ()) -> tuple[str, ...]:
         """Return the scopes to request so that none is lost: all needed ones, and the granted ones that are in `known`.
 
-        `known` is necessary because providers also grant scopes that may not be requested, such as scopes of every token.
+        `known` is necessary because providers also grant scopes that may not be requested, such as scopes of every
+        token.
         """
         wanted = tuple(dict.fromkeys((*self.needed, *self.refused)))
         have = {scope.lower() for scope in wanted}
@@ -73,13 +74,16 @@ def scope_drift(
     lacking = drift._not_granted(refused.scopes)
     if provider.proxy.scope_challenge != ANY:
         return replace(drift, refused=lacking)
-    asked = {scope.lower() for scope in drift.needed}
-    suffices = len(lacking) < len(refused.scopes) or any(is_covered(scope.lower(), asked) for scope in refused.scopes)
+    requested = {scope.lower() for scope in drift.needed}
+    suffices = len(lacking) < len(refused.scopes) or any(
+        is_covered(scope.lower(), requested) for scope in refused.scopes
+    )
     return drift if suffices else replace(drift, any_of=refused.scopes)
 
 
 def _granted(response: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the scopes in a token answer (RFC 6749 §5.1): one text or, from some providers, a list. None if absent."""
+    """Return the scopes in a token response (RFC 6749 §5.1): one text or, from some providers, a list. None if
+    absent."""
     named = response.get("scope", response.get("scopes"))
     if isinstance(named, str):
         return scope_list(named) or None
@@ -89,8 +93,8 @@ def _granted(response: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def is_covered(scope: str, have: set[str]) -> bool:
-    """Return whether `have` includes `scope`; both in lower case. Some providers use a short name in requests and a URL in
-    answers."""
+    """Return whether `have` includes `scope`; both in lower case. Some providers use a short name in requests and a URL
+    in responses."""
     if scope in OFTEN_UNNAMED or scope.endswith(ALL_REGISTERED) or scope in have:
         return True
     return any(one.endswith(f"/{scope}") or scope.endswith(f"/{one}") for one in have)

@@ -32,14 +32,16 @@ from gateway.scripts.script_context import ProviderUnreadable
 from gateway.secret import Secret
 from gateway.text import sentence
 
-# ── The account that authorized: from the provider's answer if the entry says where, else from an ID token, else from a
-# setting that names an account.
+# ── The account that authorized: from the provider's response if the entry says where, else from an ID token, else from
+# a setting that names an account.
 
 LABELS: Final = ("email", "preferred_username", "name")  # claims of an ID token, best known first
 LONGEST: Final = 255
 
 
 class AccountSource(Protocol):
+    """What `account_of` needs to know about a new credential."""
+
     @property
     def provider(self) -> Provider: ...
 
@@ -49,12 +51,12 @@ class AccountSource(Protocol):
     async def account_response(self) -> Any: ...
 
 
-async def account_of(asking: AccountSource, held: Mapping[str, Any]) -> Account:
-    """Return the account as far as it is known. An unreadable answer or a missing scope is not an error."""
-    form, raw, found = asking.provider.account, held.get("raw"), Account()
+async def account_of(source: AccountSource, held: Mapping[str, Any]) -> Account:
+    """Return the account as far as it is known. An unreadable response or a missing scope is not an error."""
+    form, raw, found = source.provider.account, held.get("raw"), Account()
     if form is not None:
         try:
-            response: Any = raw if form.endpoint is None else await asking.account_response()
+            response: Any = raw if form.endpoint is None else await source.account_response()
         except ProviderUnreadable:
             response = None
         if isinstance(response, Mapping):
@@ -64,14 +66,15 @@ async def account_of(asking: AccountSource, held: Mapping[str, Any]) -> Account:
                 return found
     claims = jwt_claims(raw.get("id_token")) if isinstance(raw, Mapping) else {}
     if found.label is not None:
-        return Account(_text(claims.get("sub")) or _text(asking.config.get("accountId")), found.label)
+        return Account(_text(claims.get("sub")) or _text(source.config.get("accountId")), found.label)
     if subject := _text(claims.get("sub")):
         return Account(subject, next(filter(None, (_text(claims.get(name)) for name in LABELS)), None))
-    return Account(_text(asking.config.get("accountId")), None)
+    return Account(_text(source.config.get("accountId")), None)
 
 
 def check_same(provider: Provider, before: Account, now: Account) -> None:
-    """Raise InvalidRequest if both accounts are known and differ: one account must not use another account's connection."""
+    """Raise InvalidRequest if both accounts are known and differ: one account must not use another account's
+    connection."""
     if before.id is None or now.id is None or before.id == now.id:
         return
     who = f" as '{before.label}'" if before.label else ""
@@ -102,29 +105,30 @@ class Verifier:
         self._egress = egress
 
     async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> None:
-        """Check the credential: it passes if one of the entry's endpoints answers 2xx as expected, or the entry names none.
+        """Check the credential: it passes if one of the entry's endpoints returns the expected 2xx, or the entry names
+        none.
 
-        A grant is refused only for a 401 or an unexpected 2xx, and only if it cannot be refreshed: its scopes may not cover
-        the endpoint, and an imported token may just have expired. Raises InvalidRequest ``connection_test_failed``, and
-        UpstreamFailed if the provider could not be reached.
+        An OAuth grant is refused only for a 401 or an unexpected 2xx, and only if it cannot be refreshed: its scopes
+        may not cover the endpoint, and an imported token may have expired. Raises InvalidRequest
+        ``connection_test_failed``, and UpstreamFailed if the provider could not be reached.
         """
         spec = context.provider.proxy.verification
         if spec is None or not spec.endpoints:
             return
         replies: list[Reply] = []
         for endpoint in spec.endpoints:
-            reply = await self._ask(spec, endpoint, mode, held, context)
+            reply = await self._send(spec, endpoint, mode, held, context)
             if is_success(reply) and is_expected(spec, reply.body):
                 return
             replies.append(reply)
-        # Report the answer that says most about the credential: access denied, then other errors, then server errors.
+        # Report the response that says most about the credential: access denied, then other errors, then server errors.
         worst = min(replies, key=lambda reply: (not _denies(reply), reply.status >= 500))
         final = worst.status == 401 or is_success(worst)
         if isinstance(mode, GrantingMode) and (not final or mode.refreshable(held, context.provider)):
             return
         raise refusal(context, worst, _secrets(mode, held, context))
 
-    async def _ask(
+    async def _send(
         self, spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
     ) -> Reply:
         request, body = built(spec, endpoint, mode, held, context)
@@ -153,7 +157,8 @@ def is_success(reply: Reply) -> bool:
 
 
 def _denies(reply: Reply) -> bool:
-    """Return whether the reply rejects the credential: a 401, a 403, or a 2xx, since only unexpected 2xx replies are kept."""
+    """Return whether the reply rejects the credential: a 401, a 403, or a 2xx, since only unexpected 2xx replies are
+    kept."""
     return reply.status in {401, 403} or is_success(reply)
 
 
@@ -184,9 +189,9 @@ def built(
     base = base_url(context.provider, context.config, mode, held)
     root = spec.base_url_override or base.origin + base.path
     url = context.address(root.rstrip("/") + endpoint, credential)
-    address = parse_address(url)
+    parsed = parse_address(url)
     target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
-    request = UpstreamRequest(spec.method, address.scheme, address.host, address.port, target)
+    request = UpstreamRequest(spec.method, parsed.scheme, parsed.host, parsed.port, target)
     context = context.for_destinations(url)
     placed = placement(mode, held, context)
     body, kind = _body(spec, context, credential)
@@ -205,7 +210,7 @@ def refusal(context: AuthContext, reply: Reply, secrets: Iterable[str]) -> Inval
     quoted = f": {words}" if words else ""
     if reply.status >= 500 or reply.status in TRANSIENT:
         message = (
-            f"{name} could not test this credential: it answered {reply.status}{quoted}. Nothing was stored; try again."
+            f"{name} could not test this credential: it returned {reply.status}{quoted}. Nothing was stored; try again."
         )
     else:
         message = f"{name} rejected this credential with status {reply.status}{quoted}. Nothing was stored."

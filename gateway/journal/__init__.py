@@ -1,10 +1,10 @@
 """The refresh journal: token endpoints' replies on this machine's disk until the database has the new credential (ADR 41).
 
-A refresh token may be spent as soon as the provider answers; until the commit, the reply exists only here. Modules:
+A refresh token may be spent as soon as the provider replies; until the commit, the reply exists only here. Modules:
 
     place        where the journal is: beside a SQLite file, or in a folder of this machine
-    segment      one file: records appended to preallocated space, so that a full disk loses no reply; the content of a
-                 record: begun, reply, released; the reply sealed under a key of its attempt
+    segment      one file: records appended to preallocated space, so that a full disk loses no reply; the kinds of
+                 records: begun, reply, released; the reply is sealed under a key of its attempt
     writer       the one writer of a process that exchanges tokens
     reader       the one reader: recorded calls that are not released
     slot_files   reads the files of releases before the journal, and writes none
@@ -16,7 +16,7 @@ empty journal.
 """
 
 from gateway.journal.marker import ProcessMarker
-from gateway.journal.segment import Entry, Recorded, new_attempt, new_key, opened
+from gateway.journal.segment import Entry, Recorded, new_attempt, new_key, open_reply
 from gateway.journal.writer import Writer
 
-__all__ = ["Entry", "ProcessMarker", "Recorded", "Writer", "new_attempt", "new_key", "opened"]
+__all__ = ["Entry", "ProcessMarker", "Recorded", "Writer", "new_attempt", "new_key", "open_reply"]

@@ -1,4 +1,5 @@
-"""A small locked file of each process that claims leases: it shows other processes of this machine that it is alive."""
+"""The marker: a small locked file of each process that claims leases. It shows other local processes that it is
+alive."""
 
 import asyncio
 import contextlib
@@ -14,7 +15,7 @@ from gateway.journal.place import EFFECT, slot_files_of
 from gateway.journal.segment import create_locked, is_dead
 
 SUFFIX: Final = ".process"
-AGAIN_S: Final = 10.0  # after it could not be created
+RETRY_S: Final = 10.0  # after it could not be created
 
 log = structlog.get_logger(__name__)
 
@@ -26,19 +27,19 @@ class ProcessMarker:
         self._folder = folder
         self._fd: int | None = None
         self._name = ""
-        self._making = asyncio.Lock()  # attempts that start together share one
+        self._creating = asyncio.Lock()  # refreshes that start together share one marker
         self._not_before = 0.0
 
     async def name(self) -> str:
         """Return the file's name without its suffix; empty if it cannot be created, which is logged."""
-        async with self._making:
+        async with self._creating:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
                 self.release()
             if self._fd is None and clock.monotonic() >= self._not_before:
                 try:
-                    self._name, self._fd = await asyncio.to_thread(_made, self._folder)
+                    self._name, self._fd = await asyncio.to_thread(_create_marker, self._folder)
                 except OSError as fault:
-                    self._not_before = clock.monotonic() + AGAIN_S
+                    self._not_before = clock.monotonic() + RETRY_S
                     detail = f"{self._folder}: {fault.strerror or fault}"
                     log.error("refresh_journal_unwritable", detail=detail, effect=EFFECT)
             return self._name
@@ -61,8 +62,9 @@ def marker_path(folder: Path, name: str) -> Path:
     return folder / f"{name}{SUFFIX}"
 
 
-def lives(folder: Path, name: str) -> bool | None:
-    """Return whether the process of that name is alive; None: it has no marker and no slot file of an earlier release."""
+def is_alive(folder: Path, name: str) -> bool | None:
+    """Return whether the process `name` is alive; None if it has neither a marker nor a slot file of an earlier
+    release."""
     slots = slot_files_of(folder)
     for path in (marker_path(folder, name), slots.with_name(f"{slots.name}-{name}")):
         if is_dead(path):
@@ -72,7 +74,7 @@ def lives(folder: Path, name: str) -> bool | None:
     return None
 
 
-def _made(folder: Path) -> tuple[str, int]:
+def _create_marker(folder: Path) -> tuple[str, int]:
     folder.mkdir(mode=0o700, exist_ok=True)
     name = secrets.token_hex(6)
     return name, create_locked(marker_path(folder, name))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 NAME: Final = "-refresh-journal"  # appended to the database's name; SQLite itself uses "-journal"
-STATE: Final = "STATE_DIRECTORY"  # set by systemd if the unit has one: it outlives the service
+STATE: Final = "STATE_DIRECTORY"  # set by systemd for a unit with StateDirectory=: the folder outlives the service
 TEMPORARY: Final = ("TMPDIR", "/tmp")  # noqa: S108 (the folder's owner is checked)
 NO_FOLDER: Final = (
     "no folder for the refresh journal: set STATE_DIRECTORY (systemd: StateDirectory=) or TMPDIR to a folder that the "
@@ -22,7 +22,8 @@ def journal_beside(database: Path) -> Path:
 
 
 def journal_of_node(database: str) -> Path | None:
-    """Return the journal's folder for `database`, the same for all nodes on this machine; None: no folder can be used.
+    """Return the journal's folder for `database`, the same for all gateways of this user on this machine; None if no
+    folder can be used.
 
     In a world-writable folder another user may have created one of that name; such a folder is not used.
     """

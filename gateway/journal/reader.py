@@ -17,7 +17,9 @@ UNFINISHED_S: Final = 600.0  # creating a file takes milliseconds
 
 @dataclass(frozen=True, slots=True)
 class OpenRecord:
-    """A record that is not released. `living`: its writer is alive. `sealed` is empty while there is no reply."""
+    """A record that is not released. `living`: its writer is alive. `about`: its head. `sealed`: the sealed reply;
+    empty while there is none.
+    """
 
     living: bool
     about: dict[str, Any]
@@ -25,7 +27,7 @@ class OpenRecord:
 
 
 def open_records(folder: Path) -> list[OpenRecord]:
-    """Return the open records of all files, including files of the previous format. Blocks."""
+    """Return the open records of all files, including slot files of earlier releases. Blocks."""
     found = []
     for path in all_files(folder):
         living = not is_dead(path)  # checked before reading, so that the writer's last record is not missed

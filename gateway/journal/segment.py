@@ -2,9 +2,8 @@
 
     record = magic, kind (1 byte), length (4), CRC-32 of kind and payload (4), payload; integers big-endian
 
-Kinds: the payload of BEGUN and REPLY starts with a head (JSON); REPLY has the sealed reply after a line feed. RELEASED
-has JSON with the attempt and, if only one of its calls is meant, the step. Reading stops at the first incomplete
-record.
+Payloads by kind: BEGUN has a head (JSON). REPLY has a head, a line feed and the sealed reply. RELEASED has JSON with
+the attempt and, if it releases only one of its calls, the step. Reading stops at the first incomplete record.
 
 The writer holds a lock (flock) on its file: a file without a lock belongs to a process that is gone.
 """
@@ -39,7 +38,10 @@ SYNC: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 
 
 class Segment:
-    """A file of this process, `{folder}/{name}.journal`. `at`: the offset of the next record. Raises OSError."""
+    """A file of this process, `{folder}/{name}.journal`. The constructor creates it. Raises OSError.
+
+    `at`: the offset of the next record. `reserved`: bytes kept free for replies of calls in flight.
+    """
 
     def __init__(self, folder: Path, name: str, size: int = SEGMENT_BYTES) -> None:
         folder.mkdir(mode=0o700, parents=False, exist_ok=True)
@@ -66,12 +68,12 @@ class Segment:
         return os.fstat(self._fd).st_nlink == 0
 
     def fits(self, size: int) -> bool:
-        """Return whether a payload of `size` bytes fits beside what is reserved."""
+        """Return whether a payload of `size` bytes fits without using reserved space."""
         return self.at + HEAD.size + size <= self.size - self.reserved
 
     def append(self, kind: int, payload: bytes) -> None:
-        """Append a record. After the return the record is in the file and survives this process, but not a crash of the
-        machine: see `sync`. Raises OSError."""
+        """Append a record. It then survives the end of this process, but not a crash of the machine: see `sync`. Raises
+        OSError."""
         record = frame(kind, payload)
         if self.at + len(record) > self.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
@@ -171,8 +173,8 @@ NONCE_BYTES: Final = 12
 class Entry:
     """Where and how the replies of one refresh attempt are recorded.
 
-    `folder`: the journal's. `about`: the credential's owner, as JSON (ref, row, version, attempt, and the sealed
-    `key`).
+    `folder`: the journal's. `about`: JSON that names the credential (ref, row, version), the attempt and the sealed
+    `key`.
     """
 
     folder: Path
@@ -199,7 +201,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A reply that was read from the journal. `call` names the request, see `call_name`."""
+    """A reply that was read from the journal. `call`: the request's method and URL (`call_name`)."""
 
     attempt: str
     step: int
@@ -219,8 +221,8 @@ def call_name(call: ProviderCall) -> str:
     return f"{call.method} {call.url}"
 
 
-def opened(key: bytes, about: Mapping[str, Any], sealed: bytes) -> Recorded | None:
-    """Return the reply that `Entry.sealed` has sealed; None if it is incomplete or was changed."""
+def open_reply(key: bytes, about: Mapping[str, Any], sealed: bytes) -> Recorded | None:
+    """Return the reply that `Entry.sealed` sealed; None if it is incomplete or was changed."""
     head = json.dumps(about).encode() + b"\n"
     try:
         value = json.loads(AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], head))

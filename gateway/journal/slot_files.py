@@ -1,7 +1,7 @@
 """Reads the files that releases before the journal left beside a database, and writes none.
 
-`{place}-{name}`: slots of 16 KiB, each with a record or zeros. A record is a line of JSON and a sealed part: a reply,
-as in the journal, or, if the line has no ``attempt``, a whole credential, sealed like a value of the database.
+A file `{place}-{name}` has slots of 16 KiB, each with a record or zeros. A record is a line of JSON and a sealed part:
+a reply, as in the journal, or, if the line has no ``attempt``, a whole credential, sealed like a value of the database.
 """
 
 import glob
@@ -25,7 +25,7 @@ def all_files(place: Path) -> list[Path]:
 
 
 def process_of(path: Path) -> str:
-    """Return the name of the process that wrote it, as in a lease's owner."""
+    """Return the name of the process that wrote the file `path`, as in a lease's owner."""
     return path.name.rpartition("-")[2]
 
 

@@ -1,4 +1,4 @@
-"""The journal's one writer in a process that exchanges tokens: records that a call began, was answered, is released."""
+"""The journal's one writer in a process that exchanges tokens: records each call's start, its reply and its release."""
 
 import asyncio
 import json
@@ -15,11 +15,10 @@ from gateway.journal.place import EFFECT
 from gateway.journal.segment import BEGUN, RELEASED, REPLY, SEGMENT_BYTES, Entry, Segment
 from gateway.records.provider_call import ProviderCall, Reply
 
-RESERVED_BYTES: Final = (
-    16 << 10
-)  # space for a reply, reserved before the call; a longer reply takes free space, or a new file
+# Space for a reply, reserved before the call. A longer reply uses free space, or a new file.
+RESERVED_BYTES: Final = 16 << 10
 SYNC_AFTER_S: Final = 0.05
-AGAIN_S: Final = 10.0  # after no file could be created
+RETRY_S: Final = 10.0  # after no file could be created
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +35,7 @@ class Writer:
         self._full = set[Segment]()
         # Attempt ▸ the segments and steps of its calls.
         self._places: dict[str, list[tuple[Segment, int]]] = defaultdict(list)
-        self._making = asyncio.Lock()
+        self._creating = asyncio.Lock()
         self._not_before = 0.0
         self._syncs = set[asyncio.Future[None]]()
 
@@ -45,7 +44,8 @@ class Writer:
         return await self._room(0) is not None
 
     async def begin(self, entry: Entry, step: int) -> Segment | None:
-        """Record that this call has begun and reserve room for its reply. None if nothing can be recorded."""
+        """Record that this call begins, and reserve space for its reply. Returns the file with the record; None if
+        nothing can be recorded."""
         head = entry.head(step)
         segment = await self._room(len(head) + RESERVED_BYTES)
         if segment is None:
@@ -59,14 +59,14 @@ class Writer:
         self._opened(entry.attempt, segment, step)
         return segment
 
-    async def reply(self, entry: Entry, step: int, begun: Segment, call: ProviderCall, reply: Reply) -> bool:
-        """Write `reply` to the journal; return whether that succeeded.
+    async def reply(self, entry: Entry, step: int, first: Segment, call: ProviderCall, reply: Reply) -> bool:
+        """Write `reply` to the journal; return whether that succeeded. `first`: what `begin` returned.
 
-        The record is synced to the disk a moment later, unless it is released before.
+        The record is synced to the disk `SYNC_AFTER_S` later, unless it is released before.
         """
         payload = entry.head(step) + b"\n" + entry.sealed(step, call, reply)
-        begun.reserved -= RESERVED_BYTES
-        segment = begun if begun.fits(len(payload)) else await self._room(len(payload))
+        first.reserved -= RESERVED_BYTES
+        segment = first if first.fits(len(payload)) else await self._room(len(payload))
         if segment is None:
             return False
         try:
@@ -74,21 +74,22 @@ class Writer:
         except OSError as fault:
             self._failed(fault, segment)
             return False
-        if segment is not begun:
+        if segment is not first:
             self._opened(entry.attempt, segment, step)
-            self._places[entry.attempt].remove((begun, step))
-            self._released(begun, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+            self._places[entry.attempt].remove((first, step))
+            self._released(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
         asyncio.get_running_loop().call_later(SYNC_AFTER_S, self._sync_if_open, segment, entry.attempt, step)
         return True
 
-    def drop(self, entry: Entry, step: int, begun: Segment) -> None:
-        """Release a call that leaves nothing to record: it was refused, or not sent."""
-        begun.reserved -= RESERVED_BYTES
+    def drop(self, entry: Entry, step: int, first: Segment) -> None:
+        """Release a call without a reply to record: it was refused, it failed, or it was not sent. `first`: what
+        `begin` returned."""
+        first.reserved -= RESERVED_BYTES
         places = self._places[entry.attempt]
-        places.remove((begun, step))
+        places.remove((first, step))
         if not places:
             del self._places[entry.attempt]
-        self._released(begun, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+        self._released(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
 
     def released(self, attempt: str) -> None:
         """Release the records of `attempt`: the database has their content, or nobody needs it.
@@ -99,7 +100,8 @@ class Writer:
             self._released(segment, attempt, step, {"attempt": attempt})
 
     async def close(self) -> None:
-        """Close and remove files without open records; the others stay for the next process, which finishes those refreshes."""
+        """Close all files and remove those without open records. The others stay for the next process, which finishes
+        those refreshes."""
         if self._syncs:
             await asyncio.gather(*self._syncs, return_exceptions=True)
         for segment in (*self._full, *filter(None, [self._active])):
@@ -112,7 +114,7 @@ class Writer:
         """Return a file with space for `size` bytes; a new one if the current one is full or was removed."""
         if self._fits(size):
             return self._active
-        async with self._making:
+        async with self._creating:
             if self._fits(size):
                 return self._active
             former, self._active = self._active, None
@@ -122,24 +124,24 @@ class Writer:
                 return None
             self._number += 1
             try:
-                made = await asyncio.to_thread(
+                new = await asyncio.to_thread(
                     Segment, self.folder, f"{self._name}-{self._number}", max(SEGMENT_BYTES, 2 * size)
                 )
             except OSError as fault:
-                self._not_before = clock.monotonic() + AGAIN_S
+                self._not_before = clock.monotonic() + RETRY_S
                 self._failed(fault)
                 return None
             if self.fault is not None:
                 log.info("refresh_journal_writable", folder=str(self.folder))
-            self._active, self.fault = made, None
-            return made
+            self._active, self.fault = new, None
+            return new
 
     def _fits(self, size: int) -> bool:
         return self._active is not None and self._active.fits(size) and not self._active.removed
 
     def _put_away(self, segment: Segment) -> None:
         if segment.removed:
-            effect = "a new file is written from now on; never remove files of a living gateway's journal"
+            effect = "the gateway now writes a new file; never remove journal files of a running gateway"
             log.warning("refresh_journal_file_removed", path=str(segment.path), effect=effect)
         if segment.open:
             self._full.add(segment)
@@ -159,10 +161,10 @@ class Writer:
         try:
             segment.append(RELEASED, json.dumps(what).encode())
         except OSError:
-            return  # a reader will see that the database has a newer credential
+            return  # readers ignore the record once the database has a newer credential
 
     def _failed(self, fault: OSError, segment: Segment | None = None) -> None:
-        """Record the fault. `segment`: the file that could not be written; the next call gets a new file."""
+        """Remember and log the fault. `segment`: the file that could not be written; the next call gets a new file."""
         self.fault = f"{self.folder}: {fault.strerror or fault}"
         log.error("refresh_journal_unwritable", detail=self.fault, effect=EFFECT)
         if segment is not None and segment is self._active:

@@ -109,12 +109,12 @@ class MintedKey(KeyTerms):
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
-# ── A capability: an address that stands for one connection.
+# ── A capability: a URL that stands for one connection.
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """A capability and its connection. `mount`: the secret prefix of its addresses on this host, ``/c/gw_cap_…``."""
+    """A capability and its connection. `mount`: the secret prefix of its paths on this host, ``/c/gw_cap_…``."""
 
     mount: Secret
     token: Secret

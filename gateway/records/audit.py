@@ -35,7 +35,7 @@ class AuditAction(StrEnum):
     CONNECTION_CREATED = "connection.created", "an end user connected"
     CONNECTION_RECONNECTED = "connection.reconnected", "an end user authorized an existing connection again"
     CONNECTION_IMPORTED = "connection.imported", "a credential came through the API, a file or a bundle"
-    CONNECTION_CHANGED = "connection.changed", "tags, end user or webhook address were changed; `detail` names which"
+    CONNECTION_CHANGED = "connection.changed", "tags, end user or webhook URL were changed; `detail` names which"
     CONNECTION_DELETED = "connection.deleted", "a connection was deleted"
     CONNECTION_EXPORTED = "connection.exported", "a connection was written to a file, credential included"
     CONNECTION_REFRESHED = "connection.refreshed", "a token was refreshed, or that failed (`audit.refreshes`)"
@@ -144,7 +144,8 @@ class AuditEntry:
         return replace(self, actor=actor)
 
     def body(self) -> str:
-        """Return the canonical form, as stored, hashed and exported: ASCII, members sorted, no spaces, empty ones omitted."""
+        """Return the canonical form, as stored, hashed and exported: ASCII, members sorted, no spaces, empty ones
+        omitted."""
         what = {
             "integration": self.integration_id,
             "connection": self.connection_id,
@@ -201,7 +202,8 @@ class AuditColumns(NamedTuple):
 
 
 def columns_of(body: str) -> AuditColumns:
-    """Return the columns of `body`. Raises ValueError if `body` is not a record: somebody may have written it by hand."""
+    """Return the columns of `body`. Raises ValueError if `body` is not a record: somebody may have written it by
+    hand."""
     try:
         members = json.loads(body)
         actor, what = members.get("actor", {}), members.get("object", {})

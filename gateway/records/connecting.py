@@ -79,7 +79,8 @@ class ConnectSession:
 
     @property
     def for_one_browser(self) -> bool:
-        """Whether the session serves one browser only: it is single-use, or its result proves which browser connected."""
+        """Whether the session serves one browser only: it is single-use, or its result proves which browser
+        connected."""
         return self.single_use or self.bound
 
     @property
@@ -95,7 +96,7 @@ class ConnectSession:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A site that a credential reaches: its id, name and address for people, and the settings that select it."""
+    """A site that a credential reaches: its id, its name and URL for people, and the settings that select it."""
 
     id: str
     name: str
@@ -195,7 +196,8 @@ class PendingAuthorization:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "PendingAuthorization":
-        """Read the record, including one of an earlier version: a missing member gets the value that the version implied."""
+        """Read the record, including one of an earlier version: a missing member gets the value that the version
+        implied."""
         known = {one.name for one in fields(cls)} - {"choice"}
         values = {name: value for name, value in stored.items() if name in known}
         values["given"] = tuple(stored.get("given", stored["config"]))
@@ -245,7 +247,7 @@ class NewFlow(OpenFlow):
 class PendingConnection:
     """A connection made under a session with a code challenge, until the application completes it.
 
-    `new` None: it was completed. `reconnects`: its address must have a connection at completion.
+    `new` None: it was completed. `reconnects`: at completion, the connection must exist.
     """
 
     uid: str

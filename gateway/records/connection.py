@@ -1,4 +1,5 @@
-"""A connection: one end user's authorized link to one integration; its lease, and the past of an imported connection."""
+"""A connection: one end user's authorized link to one integration; its lease, and the past of an imported
+connection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from gateway.records.states import State
 
 
 class ConnectionRef(NamedTuple):
-    """The address of a connection; a tuple, since the hot path hashes it for every request."""
+    """The reference that identifies a connection. A tuple, since the hot path hashes it for every request."""
 
     environment: str
     integration_id: str
@@ -34,7 +35,7 @@ class EndUser:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A ciphertext with the address it is bound to: it can be opened only at this address.
+    """A ciphertext with the place that it is bound to: it can be opened only at this place.
 
     `of`: the connection that it belongs to, for messages.
     """
@@ -73,7 +74,8 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to refresh the credential, until a time by the database's clock. `owner` names one attempt (`store.cluster`)."""
+    """The right to refresh the credential, until a time by the database's clock. `owner` names one attempt
+    (`store.cluster`)."""
 
     owner: str
     until: datetime
@@ -95,7 +97,8 @@ class Lifespan:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account that authorized, as reported by the provider. `id` never changes for one account; `label` is for people."""
+    """The account that authorized, as reported by the provider. `id` never changes for one account; `label` is for
+    people."""
 
     id: str | None = None
     label: str | None = None
@@ -104,7 +107,7 @@ class Account:
 @dataclass(frozen=True, slots=True)
 class RefusedScopes:
     """Scopes that the provider's API required, with 403, since the connection was last authorized. `path`: of the last
-    refused call, below the base address and without its query.
+    refused call, below the base URL and without its query.
     """
 
     scopes: tuple[str, ...]

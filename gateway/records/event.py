@@ -27,7 +27,8 @@ class Event(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """The state of a delivery. `dead`: stopped after a day, or because the receiver is gone; it can still be replayed."""
+    """The state of a delivery. `dead`: stopped after a day, or because the receiver is gone; it can still be
+    replayed."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -80,9 +81,9 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """The delivery of an event to one address. `message_id` is the same for every attempt (``webhook-id``).
+    """The delivery of an event to one URL. `message_id` is the same for every attempt (``webhook-id``).
 
-    `target` is ``primary``, ``secondary`` or an address, if a connection overrides these. `status` and `detail`: of the
+    `target`: ``primary``, ``secondary``, or a URL if the connection overrides these. `status` and `detail`: of the
     last attempt.
     """
 

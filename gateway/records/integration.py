@@ -24,14 +24,14 @@ class ApiManagedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integration:
-    """An integration, addressed by (`environment`, `integration_id`); clients send the latter as
+    """An integration, identified by (`environment`, `integration_id`); clients send the latter as
     ``Provider-Config-Key``.
 
     `scopes` None: the operator named none, so the provider's default scopes are requested. `app_id`, `app_link`,
     `private_key`: of an app that end users install: its id, its page at the provider, and its signing key in PEM.
     `webhook_secret`: the secret that the provider signs webhooks with, and during a rotation `webhook_secret_previous`
-    too. `forward_webhooks`: whether webhooks are forwarded. `allow_unsigned_webhooks`: without a secret to check them
-    with, webhooks are accepted from anyone who knows the address. `allowed_hosts`: hosts that an end user may name if
+    too. `forward_webhooks`: whether webhooks are forwarded. `allow_unsigned_webhooks`: without a secret to verify
+    them, webhooks are accepted from anyone who knows the URL. `allowed_hosts`: hosts that an end user may name if
     the provider's entry leaves the host open, and to which its secrets may then be sent: ``git.example.com``,
     ``*.example.com``, each with a port unless it is the default one. `site_selection`, if a token reaches several
     sites: ``ask`` shows a picker, ``match`` compares the subdomain. `trace_headers` None: as `egress.trace_headers`

@@ -22,9 +22,9 @@ class Operation(NamedTuple):
 
     `request_id`: of the request that caused it, so that all operations of a request can be found. `trace_id`: 32 hex
     digits. `key_id`: of a minted key. `rule`: the rule of the key that allowed the call, or the word for the refusal.
-    `status`: of the answer, 0 if there was none. `error_code`: None on success. Times in milliseconds; those of a call
-    as in `ExchangeRecord`. `detail`: more data, by kind. Not stored, only for the span: `trace` of a refresh; `cause`:
-    the ``traceparent`` that caused it.
+    `status`: of the response, 0 if there was none. `error_code`: None on success. Times in milliseconds; those of a
+    call as in `ExchangeRecord`. `detail`: more data, by kind. Not stored, only for the span: `trace` of a refresh;
+    `cause`: the ``traceparent`` that caused it.
     """
 
     kind: OperationKind

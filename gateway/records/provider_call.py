@@ -32,7 +32,7 @@ class ProviderCall:
     identity: ClientIdentity | None = None
 
     def scrubbed(self, words: str) -> str:
-        """Return the provider's `words` without the secrets of this call."""
+        """Return the provider's `words` with the secrets of this call masked."""
         return scrubbed(words, self.secrets)
 
 
@@ -51,7 +51,8 @@ class Reply:
 
 
 def scrubbed(words: str, secrets: tuple[str, ...]) -> str:
-    """Return `words` without any of `secrets`, in all spellings in which a provider may quote them."""
+    """Return `words` with each of `secrets` masked, in all spellings in which a provider may quote it: as it is,
+    percent-encoded or in base64."""
     found = {spelt for secret in secrets if len(secret) >= SHORTEST for spelt in _spellings(secret)}
     for spelt in sorted(found, key=len, reverse=True):
         words = words.replace(spelt, MASK)
@@ -60,6 +61,6 @@ def scrubbed(words: str, secrets: tuple[str, ...]) -> str:
 
 def _spellings(secret: str) -> Iterator[str]:
     yield secret
-    yield quote(secret, safe="")
-    yield quote_plus(secret)
+    yield quote(secret, safe="", errors="surrogatepass")
+    yield quote_plus(secret, errors="surrogatepass")
     yield base64.b64encode(secret.encode("utf-8", "surrogatepass")).decode("ascii").rstrip("=")

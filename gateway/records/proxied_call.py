@@ -18,7 +18,7 @@ from gateway.records.trace import CallTrace
 
 @dataclass(frozen=True, slots=True)
 class ResponseShape:
-    """The part of an answer that the caller wants.
+    """The part of a response that the caller wants.
 
     `select`: a parsed JMESPath expression, None for all. `max_bytes`: maximum size of the result.
     """
@@ -32,7 +32,7 @@ class UpstreamRequest:
     """The request to the provider, without its body.
 
     `target`: path and query of the request line, written as they are, percent-encoding untouched. `headers`: end-to-end
-    fields only; the sender writes framing and Host. `base_path`: the prefix of `target`; links in the answer below it
+    fields only; the sender writes framing and Host. `base_path`: the prefix of `target`; links in the response below it
     are rewritten to lead through the gateway. `identity`: sent in mutual TLS; connections made with it serve no other
     identity.
     """
@@ -64,9 +64,9 @@ class Timing:
     """Seconds of the monotonic clock; code that waits adds its waiting time.
 
     `token_s`: waiting for the store and for token endpoints. `upstream_s`: waiting for the provider, from the first
-    attempt to the head of the answer that is passed on, including pauses between attempts and the caller's own body.
-    `head_at`: when the head of our answer was sent, None before that. `proxied`: the key was accepted and a provider is
-    called.
+    attempt to the head of the response that is passed on, including pauses between attempts and the caller's own body.
+    `head_at`: when the head of our response was sent, None before that. `proxied`: the key was accepted and a provider
+    is called.
     """
 
     began: float
@@ -94,7 +94,7 @@ class Timing:
             self.upstream_s += clock.monotonic() - began - (self.token_s - token_s)
 
     def gateway_s(self, now: float) -> float:
-        """Return the gateway's own seconds until the head of the answer, or until `now` if none was sent."""
+        """Return the gateway's own seconds until the head of the response, or until `now` if none was sent."""
         until = now if self.head_at is None else self.head_at
         return max(0.0, until - self.began - self.token_s - self.upstream_s)
 
@@ -128,7 +128,7 @@ class PagingScheme:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a page. `at`: the cursor, the absolute address or the offset, by the scheme's type.
+    """The position of a page. `at`: the cursor, the absolute URL or the offset, by the scheme's type.
 
     A cursor or offset for a body is JSON text. `body_digest`: of the body that the caller sent with such a call.
     """
@@ -142,10 +142,10 @@ class Position:
 class Paging:
     """The paging options of one call.
 
-    `pages`: how many answers to read, None for all. `ways`: schemes that the first answer may follow, best first.
+    `pages`: how many responses to read, None for all. `ways`: schemes that the first response may follow, best first.
     `cursor_named`: the caller named the cursor's place. `start`: the position to continue from, None for the beginning.
     `marks`: a line after each page states the position. `request_digest`: names the call that a resume cursor belongs
-    to. `path`: of the caller's request, below the base address. `limit`: records a page, if the limit goes into the
+    to. `path`: of the caller's request, below the base URL. `limit`: records a page, if the limit goes into the
     body.
     """
 
@@ -172,9 +172,9 @@ class ExchangeRecord(NamedTuple):
     provider's.
 
     A request to our own API has empty integration, connection and host. `error_code` is ours, ``client_left``, ``cut``,
-    or ``stopped`` if the gateway stopped and could not wait; None if the answer was sent unchanged.
+    or ``stopped`` if the gateway stopped and could not wait; None if the response was sent unchanged.
 
-    `gateway_ms`, `token_ms`, `upstream_ms`: parts of the time until the head of a proxied call's answer: in the
+    `gateway_ms`, `token_ms`, `upstream_ms`: parts of the time until the head of a proxied call's response: in the
     gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
     `key_id`: of a minted key. `traceparent`: as the caller sent it (W3C Trace Context §3.2). `rule`: the rule of the
     key that allowed the call, or the word for the refusal. `attempts`: number of requests sent to the provider.

@@ -62,8 +62,8 @@ def new_span_id() -> str:
 class AttemptTrace:
     """A request to the provider, as its trace shows it.
 
-    `began` and `ended`: monotonic seconds; `ended`: when the answer's head arrived or the attempt failed, None before.
-    `peer`: the connected address. `error`: why no answer arrived.
+    `began` and `ended`: monotonic seconds; `ended`: when the response's head arrived or the attempt failed, None
+    before. `peer`: the IP address it connected to. `error`: why no response arrived.
     """
 
     host: str
@@ -96,7 +96,7 @@ class CallTrace:
     """The trace of one sampled request to the gateway.
 
     `parent_id`: the caller's span, None if the trace starts here. `began`: monotonic seconds. `route`: the path's
-    template, if the address has one. `waited_for`: refreshes that another call started and this one waited for. `mcp`:
+    template, if the URL has one. `waited_for`: refreshes that another call started and this one waited for. `mcp`:
     set for a message to the MCP endpoint.
     """
 

@@ -1,4 +1,5 @@
-"""Sends the calls of auth modes to providers: codes, passwords, refresh tokens. Only refreshes go through the journal."""
+"""Sends the calls of auth modes to providers: codes, passwords, refresh tokens. Only refreshes go through the
+journal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -21,41 +22,41 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply, scrubbed
 from gateway.refresh.token_exchange import ExchangeLost, TokenExchange
 
-# ── One attempt to refresh a credential. Its replies are journalled; a call that an earlier attempt already got a reply
-# to is not sent again.
+# ── One attempt to refresh a credential. Its replies are journalled. A call to which an earlier attempt got a reply is
+# not sent again.
 
 
 class Attempt:
     """One attempt to refresh a credential.
 
-    `entry` None: there is no journal. `recorded`: replies to calls of earlier attempts. `asked`: whether this attempt
-    has sent a call to a provider.
+    `entry` None: there is no journal. `recorded`: journalled replies to calls of earlier attempts. `has_sent`: whether
+    this attempt has sent a call to a provider.
     """
 
     def __init__(self, exchange: TokenExchange, entry: Entry | None = None, recorded: Sequence[Recorded] = ()) -> None:
         self._exchange = exchange
         self._entry = entry
         self._recorded = list(recorded)
-        self._earlier = {one.attempt for one in recorded}
+        self._earlier = {earlier.attempt for earlier in recorded}
         self._lost = False
         self._step = 0
-        self.asked = False
+        self.has_sent = False
 
     def recorded(self, call: ProviderCall) -> Reply | None:
         """Return the reply that an earlier attempt received to the same call; None if it has none."""
-        for one in self._recorded:
-            if one.call == call_name(call):
-                self._recorded.remove(one)
-                return one.reply
+        for earlier in self._recorded:
+            if earlier.call == call_name(call):
+                self._recorded.remove(earlier)
+                return earlier.reply
         return None
 
-    async def ask(self, call: ProviderCall, timeout_s: float, limit_bytes: int) -> Reply:
+    async def send(self, call: ProviderCall, timeout_s: float, limit_bytes: int) -> Reply:
         """Send the call and return its reply. Raises EgressError."""
-        self.asked = True
+        self.has_sent = True
         step = self._step
         self._step += 1
         try:
-            return await self._exchange.ask(call, self._entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes)
+            return await self._exchange.send(call, self._entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes)
         except ExchangeLost:
             self._lost = True
             raise
@@ -63,7 +64,7 @@ class Attempt:
     def release(self) -> None:
         """Release the records: the database has their content, or nobody needs it.
 
-        A lost exchange keeps its record: its outcome is unknown.
+        An attempt with a lost exchange keeps its own records: the outcome is unknown.
         """
         for attempt in self._earlier:
             self._exchange.released(attempt)
@@ -94,7 +95,7 @@ class AuthDialogueRunner:
         calls are to be journalled.
 
         Raises the dialogue's own errors: TokenRefused after a final refusal, TokenUnavailable after a failure that may
-        pass, InvalidRequest if a setting is missing. The provider's text may quote the request, and it is stored,
+        pass, InvalidRequest if a setting is missing. The provider's text may quote the request. The text is stored,
         logged and shown, so the request's secrets are masked here.
         """
         egress, secrets = self._current.generation.egress, list[str]()
@@ -113,11 +114,11 @@ class AuthDialogueRunner:
                         f"the token endpoint: {fault.message}",
                         maybe_done and isinstance(fault, ExchangeLost),
                     )
-                    unanswered = TokenUnavailable(reason, maybe_done=maybe_done, maybe_journalled=lost)
-                    call = dialogue.throw(unanswered)
+                    unavailable = TokenUnavailable(reason, maybe_done=maybe_done, maybe_journalled=lost)
+                    call = dialogue.throw(unavailable)
                 else:
                     call = dialogue.send(reply)
-            raise TokenUnavailable(f"the provider wanted more than {MOST_CALLS} requests")
+            raise TokenUnavailable(f"the sign-in needs more than {MOST_CALLS} requests to the provider")
         except StopIteration as end:
             result: T = end.value
             return result
@@ -142,7 +143,7 @@ async def _responded(egress: Egress, call: ProviderCall, timeout_s: float, attem
         recorded = attempt.recorded(call)
         if recorded is not None:
             return recorded
-        reply = await attempt.ask(call, timeout_s, LIMIT_BYTES)
+        reply = await attempt.send(call, timeout_s, LIMIT_BYTES)
     else:
         reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
     _compare_clocks(reply)
@@ -159,8 +160,8 @@ def _compare_clocks(reply: Reply) -> None:
     log.warning(
         "clock_differs_from_providers",
         offset_s=round(dates.seconds),
-        detail=f"the last {clock.AGREEING} answers of token endpoints agree on another time; no time was corrected",
-        fix="have this machine, or that of the database, keep time by NTP",
+        detail=f"the last {clock.AGREEING} responses of token endpoints agree on another time; no time was corrected",
+        fix="synchronize the clock of this machine, or of the database's machine, by NTP",
     )
 
 

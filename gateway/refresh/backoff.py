@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gateway.access import refusals
-from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
+from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded, Unavailable
 from gateway.oauth.error_codes import CLIENT_REFUSED
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
@@ -24,7 +24,8 @@ from gateway.text import sentence
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """`count` refusals in a row, the last at least `over` after the first, on at least `paths` (at most 2) distinct paths."""
+    """`count` refusals in a row, the last at least `over` after the first, on at least `paths` (at most 2) distinct
+    paths."""
 
     count: int
     over: timedelta = timedelta()
@@ -39,15 +40,15 @@ HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
 
 TOKEN_ENDPOINT: Final[Mapping[int, Limit]] = {400: Limit(5, MINUTES), 401: Limit(5, MINUTES), 403: Limit(5, HOUR)}
-"""Limits by the status of a token endpoint's answers without a known code; at the limit the connection becomes
+"""Limits by the status of a token endpoint's responses without a known code; at the limit the connection becomes
 ``needs_reauth``.
 
-A firewall answers 403 too, sometimes for an hour of wrong configuration.
+403 needs an hour: a wrongly configured firewall returns it too.
 """
 WITH_2XX: Final = Limit(5, MINUTES)
-"""Limit of answers of 2xx with an unknown `error`; at the limit the connection becomes ``needs_reauth``."""
+"""Limit of 2xx responses with an unknown `error`; at the limit the connection becomes ``needs_reauth``."""
 API_DEGRADED: Final[Mapping[int, Limit]] = {401: Limit(3), 403: Limit(10, HOUR)}
-"""Limits by the status of an API's answers to proxied calls, with no 2xx in between, before ``degraded``."""
+"""Limits by the status of an API's responses to proxied calls, with no 2xx in between, before ``degraded``."""
 API_ENDED: Final[Mapping[int, Limit]] = {401: Limit(5, MINUTES), 403: Limit(20, DAY, paths=2)}
 """Limits before ``needs_reauth``. 403 can also mean a missing permission, so one path alone never ends a connection."""
 
@@ -58,7 +59,8 @@ def token_endpoint_ended(status: int, count: int, over: timedelta) -> bool:
 
 
 def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | None:
-    """Judge a credential by `count` answers of `status` in a row: True if it is dead, False if in doubt, None otherwise."""
+    """Judge a credential by `count` responses of `status` in a row: True if it is dead, False if in doubt, else
+    None."""
     ended, degraded = API_ENDED.get(status), API_DEGRADED.get(status)
     if ended is not None and ended.reached(count, over, paths):
         return True
@@ -86,12 +88,13 @@ def refresh_failure(
     lost_at: datetime | None = None,
     since: datetime | None = None,
 ) -> RefreshFailure:
-    """Return the failure to store. Only a refresh whose grant is gone is never retried; retries get rarer.
+    """Return the failure to store. Each retry waits longer; only a refresh whose grant is gone is never retried.
 
     A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end
-    user, so it has a `retry_at` too. So has a refusal of unknown meaning, which becomes final if it repeats. `lost_at`:
-    when this refresh token was sent before and its reply was lost; a provider that refuses it now has most likely
-    replaced it then. `since`: when the failure `before` was first recorded in this row of failures.
+    user, so it has a `retry_at` too. So has a refusal of unknown meaning, which becomes final if it repeats. `before`:
+    the failure stored until now. `since`: when the first failure in a row with its code was stored. `lost_at`: when
+    this refresh token was sent before and its reply was lost; a provider that refuses it now has most likely replaced
+    it then.
     """
     unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
     code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"
@@ -108,15 +111,15 @@ def refresh_failure(
         if fault.retry_after_s is not None:
             wait = max(wait, min(timedelta(seconds=fault.retry_after_s), LONGEST))
     if lost_at is not None and (gone or (final and code == REFUSED)):
-        sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its answer never arrived here"
+        sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its response never arrived here"
         words = f"{sent}; the provider now refuses it ({code}: {words})"
         return RefreshFailure(ROTATION_LOST, words[:500], True, now, attempts, None)
     return RefreshFailure(code, words[:500], final, now, attempts, None if gone else now + wait)
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
-    """Return the wait before the next attempt: twice as long each time, and no shorter than the last wait after another
-    kind of failure."""
+    """Return the wait before the next attempt: twice as long after each attempt, and no shorter than the last wait,
+    even if the kind of failure has changed."""
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
@@ -151,7 +154,8 @@ def interrupted(connection: Connection, until: datetime, now: datetime) -> Unava
 
 
 def clock_off(offset_s: float) -> Unavailable:
-    """Return the error for a node that cannot judge expiry, because its clock or the database's is wrong."""
+    """Return the error for a node whose clock differs from the database's by `offset_s`, so that it cannot judge
+    expiry."""
     return Unavailable(
         "store_unavailable",
         f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it refreshes no token. Set the clocks "
@@ -162,7 +166,8 @@ def clock_off(offset_s: float) -> Unavailable:
 
 
 def failed_over() -> Unavailable:
-    """Return the error after a failover: the stored refresh token may be spent, and another node may have its successor."""
+    """Return the error after a failover: the stored refresh token may be spent, and another node may have its
+    successor."""
     return Unavailable(
         "store_unavailable",
         "The database failed over. Token refresh is paused until all nodes have written back their newest tokens. Retry "
@@ -223,15 +228,25 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
     return Unavailable(
         "token_endpoint_unavailable",
         f"The token of connection '{ref.connection_id}' has expired and cannot be refreshed now: {sentence(failure.message)} "
-        f"Try again in {wait_s} s.",
+        f"Retry in {wait_s} s.",
         payload=payload,
         retry_after_s=wait_s,
     )
 
 
 def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
-    """Return when the caller should retry: the provider is not called before, but the end user may have reconnected."""
+    """Return when a caller should retry after a final failure: the end user may have reconnected by then."""
     return now + min(max(FIRST, (now - failure.at) / 2), LONGEST)
+
+
+def no_catalog_entry(integration_id: str, provider: str) -> NotFound:
+    """Return the error for an integration made through the API whose catalog entry was removed."""
+    return NotFound(
+        "unknown_provider_template",
+        f"Integration '{integration_id}' uses provider '{provider}', which is no longer in the catalog. Put its entry "
+        "back, or delete the integration.",
+        payload={"provider_config_key": integration_id},
+    )
 
 
 def no_way_to_refresh(connection: Connection) -> ReconnectNeeded:

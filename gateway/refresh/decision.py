@@ -16,7 +16,7 @@ class Node(StrEnum):
     CLOCK_OFF = "clock_off"
     """This node's clock differs from the database's by more than `clock.MOST_OFFSET_S`."""
     RECONCILING = "reconciling"
-    """The database failed over, and not all nodes have written back what they have (`reconciled`)."""
+    """The database failed over, and not all processes have written back their newer tokens (`reconciled`)."""
 
 
 class LeaseState(StrEnum):
@@ -53,13 +53,14 @@ class RefreshStep(StrEnum):
     CLAIM = "claim"
     """Claim the lease and send the refresh token: it was not sent before."""
     TAKE_UP = "take_up"
-    """Claim the lease from its holder and finish from this machine's journal. Send the token only if nothing is there."""
+    """Claim the lease from its holder and finish from this machine's journal. Send the token only if nothing is
+    there."""
     SEND_AGAIN = "send_again"
-    """Claim the lease and send a token that may be spent: if it is, no process can still get the reply."""
+    """Claim the lease and send a token that may be spent. If it is, no process can get the reply any more."""
     WAIT = "wait"
     """Read the row again in a moment."""
     DEFER = "defer"
-    """Answer callers with 503 and Retry-After until the fence is over: the holder's machine may return."""
+    """Refuse callers with 503 and Retry-After until the fence is over: the holder's machine may return."""
     REPORT_LOST = "report_lost"
     """Set `rotation_lost`, leave the intent open, and do not send the token."""
     REFUSE = "refuse"

@@ -1,4 +1,5 @@
-"""Connections that end with their access token: nothing refreshes them, so the gateway records their end without a call."""
+"""Connections that end with their access token: nothing refreshes them, so the gateway records their end without a
+call."""
 
 from datetime import datetime
 from typing import Final
@@ -15,15 +16,15 @@ from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import refreshable_after_expiry
 from gateway.store import Store
 
-AT_ONCE: Final = 100  # opened before the event loop runs again
-WORDS: Final = "the access token has expired, and the provider gave no refresh token"
+AT_ONCE: Final = 100  # credentials opened before the event loop runs again
+MESSAGE: Final = "the access token has expired, and the provider gave no refresh token"
 
 log = structlog.get_logger(__name__)
 
 
 def ended(now: datetime) -> RefreshFailure:
     """Return the failure of a connection whose access token has expired and cannot be refreshed."""
-    return RefreshFailure(NOT_REFRESHABLE, WORDS, True, now, 1)
+    return RefreshFailure(NOT_REFRESHABLE, MESSAGE, True, now, 1)
 
 
 class EndedConnectionRecorder:
@@ -34,9 +35,9 @@ class EndedConnectionRecorder:
         self._current = current
 
     async def record(self) -> int:
-        """Record every connection that has ended; return how many now need their end user.
+        """Record every connection that has ended; return how many now need to be connected again by their end user.
 
-        Connections that another process holds a lease on are left for the next run.
+        A connection whose lease another process holds is left for the next run.
         """
         done, after = 0, None
         while rows := await self._store.expiring.token_ended(clock.now(), after=after, limit=AT_ONCE):
@@ -51,7 +52,7 @@ class EndedConnectionRecorder:
         return done
 
     def _is_dead(self, row: Connection) -> bool | None:
-        """Return whether the credential can never be refreshed. None: not known yet, since its key is not in the
+        """Return whether the credential can never be refreshed; None if not known yet, since its key is not in the
         keyring.
 
         False also if that cannot be decided: the entry is gone or has another auth mode now, or the row is damaged.

@@ -18,7 +18,9 @@ from gateway.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class EgressRoute:
-    """The route of a call. `allow`: the networks and ports that the operator opened; `proxy` may hold a password."""
+    """The route of a call. `allow`: the networks that the operator opened, each with its port, or None for all ports.
+    `proxy`: the URL of the outbound proxy, which may contain a password. `connections`: the maximum per host.
+    """
 
     allow: tuple[tuple[str, int | None], ...]
     proxy: str | None = field(repr=False)

@@ -1,4 +1,4 @@
-"""The parent's end: token exchanges for its workers. Each exchange is finished even if its worker dies."""
+"""The parent's end of the channel: token exchanges for its workers. Each is finished even if its worker dies."""
 
 import asyncio
 import ipaddress
@@ -16,7 +16,7 @@ from gateway.egress.guard import Guard, IPNetwork
 from gateway.refresh.exchange_message import EgressRoute, Request, fault_as_json, reply_as_json
 from gateway.refresh.token_exchange import Journals, send_journalled
 
-GONE: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # the former is Linux's
+GONE: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # POLLRDHUP exists on Linux only
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ExchangesForWorkers:
     def __init__(self) -> None:
         self.journals = Journals()
         self._tasks = set[asyncio.Task[None]]()
-        self._way_out: tuple[EgressRoute, Egress] | None = None
+        self._route_egress: tuple[EgressRoute, Egress] | None = None
         self._retired = RetiredEgress()
 
     def begin(
@@ -49,8 +49,8 @@ class ExchangesForWorkers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.journals.close()
         await self._retired.close()
-        if self._way_out is not None:
-            await self._way_out[1].close()
+        if self._route_egress is not None:
+            await self._route_egress[1].close()
 
     async def _exchange(
         self, message: Mapping[str, Any], worker: socket.socket, send: Callable[[Mapping[str, Any]], None]
@@ -82,22 +82,22 @@ class ExchangesForWorkers:
         send({"type": "exchanged", "id": message["id"], "result": result})
 
     def _egress(self, route: EgressRoute) -> Egress:
-        if self._way_out is None or self._way_out[0] != route:
-            if self._way_out is not None:
-                self._retired.add(self._way_out[1])
-            self._way_out = route, _egress_of(route)
-        return self._way_out[1]
+        if self._route_egress is None or self._route_egress[0] != route:
+            if self._route_egress is not None:
+                self._retired.add(self._route_egress[1])
+            self._route_egress = route, _egress_of(route)
+        return self._route_egress[1]
 
 
 def _is_gone(worker: socket.socket) -> bool:
     if worker.fileno() < 0:
         return True
-    looking = select.poll()
-    looking.register(worker, GONE)
-    return bool(looking.poll(0))
+    poll = select.poll()
+    poll.register(worker, GONE)
+    return bool(poll.poll(0))
 
 
 def _egress_of(route: EgressRoute) -> Egress:
-    openings = [AllowedTarget(ipaddress.ip_network(network), port) for network, port in route.allow]
+    allowed = [AllowedTarget(ipaddress.ip_network(network), port) for network, port in route.allow]
     timeouts = Timeouts(connect_s=route.connect_s)
-    return Egress(Guard(openings), proxy=route.proxy, timeouts=timeouts, connections_per_host=route.connections)
+    return Egress(Guard(allowed), proxy=route.proxy, timeouts=timeouts, connections_per_host=route.connections)

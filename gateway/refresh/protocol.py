@@ -88,9 +88,9 @@ class FactCollector:
         holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
         if intent:
             holder = await self._store.holders.of(row.lease)
-            # Otherwise the journal decides nothing.
-            asked = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP
-            recorded = asked and await self._store.journal.recorded(row)
+            # In other cases the step does not depend on the journal.
+            depends_on_journal = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP
+            recorded = depends_on_journal and await self._store.journal.recorded(row)
         return Facts(
             node=await self._node(),  # read last, so that it still holds when the caller claims
             intent=intent,
@@ -120,7 +120,7 @@ def _lease(row: Connection, now: datetime) -> decision.LeaseState:
     return decision.LeaseState.RUN_OUT if row.lease.until + FENCE > now else decision.LeaseState.LONG_RUN_OUT
 
 
-# ── Where a new token pair comes from: the journal, if a process that died left the reply there, or else the provider.
+# ── The source of a new token pair: the journal, if a process that died left the reply there; otherwise the provider.
 
 log = structlog.get_logger(__name__)
 
@@ -141,8 +141,8 @@ class TokenSource:
     async def pair(
         self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: AuthContext
     ) -> tuple[RefreshedTokens, Release]:
-        """Return the new pair, and the function to call once the database has it. The journal has the reply by then, if
-        possible.
+        """Return the new pair, and the function to call once the database has it. The reply is already in the journal,
+        if that is possible.
 
         Raises TokenRefused, TokenUnavailable, GatewayError and LeaseOver.
         """
@@ -174,8 +174,8 @@ class TokenSource:
             try:
                 return again, await self._run_dialogue(mode.renew(kept, context), again)
             except (TokenRefused, TokenUnavailable):
-                if again.asked:
-                    raise  # refused by the provider, and not read from the journal
+                if again.has_sent:
+                    raise  # the provider has just refused; the refusal is not from the journal
         first = self._attempt(row)
         try:
             return first, await self._run_dialogue(mode.renew(kept, context), first)
@@ -183,8 +183,8 @@ class TokenSource:
             before = self._before(row)
             if fault.code not in GRANT_GONE or before is None:
                 raise
-            # The provider still accepts the token before this one, in case the provider, not the gateway, lost the
-            # rotation.
+            # During a grace period the provider still accepts the token before this one. Try it: the provider may have
+            # lost the rotation that it returned.
             log.warning("previous_refresh_token_tried", **log_fields(row.ref), reason=fault.code)
             second = self._attempt(row)
             return second, await self._run_dialogue(mode.renew({**kept, **before}, context), second)
@@ -193,9 +193,13 @@ class TokenSource:
         return Attempt(self._dialogues.exchange, self._store.journal.entry(row), replies)
 
     async def _run_dialogue(self, dialogue: Dialogue[dict[str, Any]], attempt: Attempt) -> dict[str, Any]:
+        """Run `dialogue`; release the attempt's records if the provider gave no token.
+
+        After any other error the records stay, until the intent is closed: they may have the only copy of a new token.
+        """
         try:
             return await self._dialogues.hold(dialogue, timeout_s=TOKEN_CALL_S, attempt=attempt)
-        except Exception:
+        except (TokenRefused, TokenUnavailable):
             attempt.release()
             raise
 
@@ -211,7 +215,8 @@ def _nothing() -> None:
 class RefreshProtocol:
     """Runs refreshes; each call of `refresh` is one refresh.
 
-    Settings are read after the lease is acquired: an integration that is no longer declared sends no request.
+    The configuration is read after the lease is acquired: if the catalog entry was removed meanwhile, no request is
+    sent.
     """
 
     def __init__(
@@ -220,7 +225,7 @@ class RefreshProtocol:
         self._store = store
         self._current = current
         self._note_operation = note
-        self._asker = TokenSource(store, dialogues)
+        self._token_source = TokenSource(store, dialogues)
         self.fact_collector = FactCollector(store, current)
         self._metrics = metrics
 
@@ -242,26 +247,26 @@ class RefreshProtocol:
             # Another process took the lease and is still refreshing: wait for its result.
 
     def _entry(self, seen: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
-        """Return entry, mode and credential. Raises ReconnectNeeded if nothing can refresh it, or a reload removed its
-        entry."""
+        """Return entry, mode and credential. Raises ReconnectNeeded if nothing can refresh it, NotFound if its entry is
+        not in the catalog, and another GatewayError if the credential cannot be opened."""
         kept = self._store.open(seen.credential)
         provider = self._current.generation.catalog.get(seen.provider)
         if provider is None:
-            raise backoff.no_way_to_refresh(seen)
+            raise backoff.no_catalog_entry(seen.ref.integration_id, seen.provider)
         mode = mode_for(provider, kept, seen.ref)
         if not mode.refreshable(kept, provider):
             raise backoff.no_way_to_refresh(seen)
         return provider, mode, kept
 
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> tuple[Connection, float]:
-        """Return the row with our lease and intent on it, or the row with another credential than `seen` has; and when
-        it was claimed or read (monotonic)."""
+        """Return the row with our lease and intent on it, or the row with another credential than `seen` has; and the
+        time of the claim or the read (monotonic). Raises the error for the caller if neither is possible now."""
         row, waits, waited = seen, repeat_last(LOOK_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
             since = self._current.generation.integrations.client_since(*row.ref[:2])
             if failure is not None and not backoff.may_try(row, now, since) and (not force or failure != seen.failure):
-                # Refused before; with `force` only if refused just now, by another process.
+                # An earlier failure forbids the attempt. With `force` only a failure newer than `seen` does.
                 raise backoff.refusal(row, failure, now)
             intent = token_digest(self._store, row)
             facts = await self.fact_collector.facts(row)
@@ -302,7 +307,7 @@ class RefreshProtocol:
             await self._record_failure(row, row.lease.owner, lost, now, still_open=True)
 
     async def _refreshed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
-        """Store the outcome of the call; None where this node was fenced off. Raises the error for the caller."""
+        """Send the call and store its outcome; None if this node was fenced off. Raises the error for the caller."""
         async with keep_lease(self._store, row, owner, claimed_at) as claim:
             started = clock.monotonic()
             if (trace := current_refresh.get()) is not None:
@@ -313,7 +318,7 @@ class RefreshProtocol:
                 provider, mode, kept = self._entry(row)
                 config = {**row.config, **self._store.open(row.secret_config)}
                 context = AuthContext(provider, integration, config, row.metadata)
-                pair, release = await self._asker.pair(claim, mode, kept, context)
+                pair, release = await self._token_source.pair(claim, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
                 return await self._failed(row, owner, fault)
             except InvalidRequest as fault:  # a setting is missing, and no request was sent
@@ -349,8 +354,8 @@ class RefreshProtocol:
         failure = backoff.refresh_failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         held = self._store.open(row.credential)
         known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
-        failure = replace(failure, message=scrubbed(failure.message, known))  # it goes into logs, events and answers
-        settled = failure.code == backoff.ROTATION_LOST  # it was sent again, and refused
+        failure = replace(failure, message=scrubbed(failure.message, known))  # it goes into logs, events and responses
+        settled = failure.code == backoff.ROTATION_LOST  # the token was sent again, and the provider refused it
         maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
@@ -372,7 +377,8 @@ class RefreshProtocol:
         still_open: bool,
         keep_lease: bool = False,
     ) -> None:
-        """Store `failure` and raise the error for callers. Returns if another process holds the lease or has written."""
+        """Store `failure` and raise the error for callers. Returns if another process holds the lease or has
+        written."""
         kept = row.lease if row.lease is not None and row.lease.owner == owner else None
         after = await self._store.refreshes.record_failure(
             row.ref,

@@ -24,8 +24,8 @@ from gateway.store.failover import Claim
 #
 # The standby that took over may lack an intent, so that its row looks as if its refresh token was never sent. This
 # process knows better if it runs the refresh itself, or if this machine's journal records a call of it. It then
-# restores intent and holder in the row, and the protocol continues as before. Tokens are restored first
-# (`gateway.connections.cache`). The model of the protocol has these rules too (`tests/gateway/refresh/model.py`).
+# restores intent and holder in the row, and the protocol continues as before. `gateway.connections.cache` restores
+# tokens before. The model of the protocol has these rules too (`tests/gateway/refresh/model.py`).
 
 HERE: Final = frozenset({Holder.HERE_ALIVE, Holder.HERE_DEAD, Holder.HERE_ENDED})
 LOOK_AGAIN_S: Final = 0.5
@@ -111,8 +111,8 @@ async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) ->
 # ── Refreshes that another process started and did not finish: an intent that is still open under a lease.
 #
 # If the holder is a process of this machine known to be dead, its lease is claimed immediately. If the provider had
-# already answered, the journal has the reply. If the provider had not accepted the token yet, or still accepts it for a
-# grace time, sending the token again returns a new pair. If the provider refuses, or if another machine may have the
+# already replied, the journal has the reply. If the provider had not accepted the token yet, or still accepts it for a
+# grace period, sending the token again returns a new pair. If the provider refuses, or if another machine may have the
 # reply, the connection gets `rotation_lost` until that machine returns with the reply. `gateway.refresh.decision`
 # decides.
 
@@ -126,7 +126,7 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
     """Look for unfinished refreshes every `EVERY_S` while the gateway runs; the lease ensures that one node finishes
     each.
 
-    `release` makes our journal's writer release an attempt.
+    `release` makes this process's journal writer release an attempt.
     """
     while True:
         try:
@@ -141,18 +141,21 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
 
 
 async def unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
-    """Return up to AT_ONCE connections that this node may finish, from the database and from journals of dead processes."""
+    """Return up to AT_ONCE connections that this node may finish, from the database and from journals of dead
+    processes."""
     by_lease = await store.refreshes.unsettled(most=MOST)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
     by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.unchanged)
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not refresher.under_way(row.ref)}
     found: list[Connection] = []
     for row in rows.values():
-        if len(found) < AT_ONCE and not _postponed(row) and await refresher.next_step(row) in UNFINISHED:
+        if len(found) >= AT_ONCE:
+            break
+        if refresher.has_entry(row) and not _postponed(row) and await refresher.next_step(row) in UNFINISHED:
             found.append(row)
     return found
 
 
 def _postponed(row: Connection) -> bool:
-    """Return whether the refresh was taken up and failed for our reason: a setting is missing, and nothing was sent."""
+    """Return whether an attempt to finish the refresh failed before it sent anything, because a setting is missing."""
     return row.state is State.INCOMPLETE and not backoff.may_try(row, clock.now())

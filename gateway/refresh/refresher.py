@@ -1,4 +1,4 @@
-"""The refresh queue, and one task a node for all callers that wait for a refresh; a client that leaves cannot cancel
+"""The refresh queue, and one task per connection for all callers in this process. A client that leaves cannot cancel
 it.
 
 A thousand tokens that expire in one minute must not delay other calls. Refreshes that a call waits for run first, up to
@@ -25,18 +25,20 @@ from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
 from gateway.store import Store
 
-URGENT: Final = 64  # for one integration: a slow provider delays only its own refreshes
-BEHIND: Final = 4
+URGENT: Final = 64  # refreshes that calls wait for, at once for one integration: a slow provider delays only its own
+BEHIND: Final = 4  # background refreshes at once for one integration
 PACE_S: Final = 0.1  # between background refreshes: slow enough to hardly delay other calls
-HURRY_S: Final = 0.024  # when `PACE_S` would not finish the queue in time
-PART: Final = 0.5  # all must be done within this part of the time left to the last token
+HURRY_S: Final = 0.024  # the shortest pause, if `PACE_S` would not finish the queue in time
+PART: Final = 0.5  # the queue must be finished within this part of the time until its last token expires
 
 
 @dataclass(slots=True)
 class QueuedRefresh:
-    """A connection in the refresh queue. `ends_at` (monotonic seconds): the token is valid until then, and no call waits."""
+    """A connection in the refresh queue. `admitted` is done when its refresh may start. `ends_at` (monotonic seconds):
+    when its token expires.
+    """
 
-    come: "asyncio.Future[None]"
+    admitted: "asyncio.Future[None]"
     ends_at: float
 
 
@@ -78,26 +80,28 @@ class RefreshQueue:
         self._closed = False
 
     async def acquire(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
-        """Wait for this connection's turn; `release` ends it. Raises CancelledError if the queue is closed
-        before a background refresh has its turn."""
+        """Wait until this connection's refresh may start. The caller calls `release` afterwards.
+
+        Raises CancelledError if the queue is closed before a background refresh may start.
+        """
         if self._closed and not urgent:
             raise asyncio.CancelledError
         line = self._lines.setdefault(ref[:2], IntegrationQueue())
-        turn = QueuedRefresh(asyncio.get_running_loop().create_future(), ends_at)
-        (line.urgent if urgent else line.behind)[ref] = turn
+        queued = QueuedRefresh(asyncio.get_running_loop().create_future(), ends_at)
+        (line.urgent if urgent else line.behind)[ref] = queued
         self._admit(line)
         try:
-            await turn.come
+            await queued.admitted
         except BaseException:
             self.release(ref)
             raise
 
     def prioritize(self, ref: ConnectionRef) -> None:
-        """Move a background refresh ahead: a call waits for it now."""
+        """Make a queued background refresh urgent: a call waits for it now."""
         line = self._lines.get(ref[:2])
-        turn = line.behind.pop(ref, None) if line is not None else None
-        if line is not None and turn is not None:
-            line.urgent[ref] = turn
+        queued = line.behind.pop(ref, None) if line is not None else None
+        if line is not None and queued is not None:
+            line.urgent[ref] = queued
             self._admit(line)
 
     def release(self, ref: ConnectionRef) -> None:
@@ -121,8 +125,8 @@ class RefreshQueue:
         """Cancel the background refreshes in the queue: they have not started, and no call waits for them."""
         self._closed = True
         for line in self._lines.values():
-            for turn in line.behind.values():
-                turn.come.cancel()
+            for queued in line.behind.values():
+                queued.admitted.cancel()
             line.behind.clear()
 
     def _admit(self, line: IntegrationQueue) -> None:
@@ -133,29 +137,29 @@ class RefreshQueue:
             if now < self._next_behind:
                 if not line.paced:
                     line.paced = True
-                    asyncio.get_running_loop().call_later(self._next_behind - now, self._go_on, line)
+                    asyncio.get_running_loop().call_later(self._next_behind - now, self._resume, line)
                 return
-            waiting = sum(len(one.behind) for one in self._lines.values())
+            waiting = sum(len(other.behind) for other in self._lines.values())
             last = next(reversed(line.behind.values()))
             self._next_behind = now + pause_s(waiting, last.ends_at - now, self._pace_s)
             line.running_behind.add(self._begin(line, line.behind))
 
-    def _go_on(self, line: IntegrationQueue) -> None:
+    def _resume(self, line: IntegrationQueue) -> None:
         line.paced = False
         self._admit(line)
 
     @staticmethod
     def _begin(line: IntegrationQueue, waiting: Waiting) -> ConnectionRef:
-        ref, turn = waiting.popitem(last=False)
+        ref, queued = waiting.popitem(last=False)
         line.running.add(ref)
-        if not turn.come.done():
-            turn.come.set_result(None)
+        if not queued.admitted.done():
+            queued.admitted.set_result(None)
         return ref
 
 
-# ── Refreshes a credential: one task a node for all callers. The task waits in the queue, and no client can cancel it.
+# ── Refreshes a credential: one task for all callers of this process. No client can cancel it.
 
-WAIT_S: Final = 45.0
+WAIT_S: Final = 45.0  # how long a call waits for a refresh
 RECENT_S: Final = 60.0  # longer than an asynchronous standby's lag
 MOST_RECENT: Final = 10_000
 
@@ -163,7 +167,7 @@ log = structlog.get_logger(__name__)
 
 
 class Refresher:
-    """Refreshes credentials; shared by everything that needs a fresh token."""
+    """Refreshes credentials. A process has one."""
 
     def __init__(
         self,
@@ -175,7 +179,9 @@ class Refresher:
     ) -> None:
         self.metrics = metrics
         self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)
+        self._current = current
         self._queue = RefreshQueue()
+        self._urgent: set[ConnectionRef] = set()  # running or queued here, and a call waits for it
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._traces: dict[ConnectionRef, RefreshTrace] = {}
         self._recent: OrderedDict[ConnectionRef, tuple[float, Connection]] = OrderedDict()
@@ -189,8 +195,8 @@ class Refresher:
     async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
         """Return the connection with a newer credential than `connection` holds.
 
-        `force` calls the endpoint even while an earlier failure says to wait. Raises ReconnectNeeded or Unavailable;
-        the latter also if the store does not accept the new pair, which is kept and written again meanwhile.
+        `force`: call the token endpoint even while an earlier failure says to wait. Raises GatewayError; Unavailable
+        also after `WAIT_S`, for example because the store does not accept the new token. The refresh continues then.
         """
         task = self.start(connection, force=force, urgent=True)
         done, _ = await asyncio.wait({task}, timeout=WAIT_S)
@@ -203,7 +209,8 @@ class Refresher:
         return task.result()
 
     def start(self, connection: Connection, *, force: bool = False, urgent: bool = False) -> "asyncio.Task[Connection]":
-        """Return the task that refreshes it, new or running; it outlives its callers. `urgent`: a call waits for it."""
+        """Return the task that refreshes it, new or running. It continues if its callers are cancelled. `urgent`: a
+        call waits for it."""
         task = self._running.get(connection.ref)
         if task is None:
             trace = self._traces[connection.ref] = RefreshTrace(current_trace.get(), clock.monotonic())
@@ -212,17 +219,22 @@ class Refresher:
             task.add_done_callback(lambda done: self._ended(connection.ref, done))
         else:
             if urgent:
+                self._urgent.add(connection.ref)  # the task may not have reached the queue yet
                 self._queue.prioritize(connection.ref)
             self._traces[connection.ref].joined(current_trace.get())
         return task
 
     def under_way(self, ref: ConnectionRef) -> bool:
-        """Return whether the connection is being refreshed by this process, or waits for its turn."""
+        """Return whether this process refreshes the connection now, or has it in its queue."""
         return ref in self._running
 
     async def next_step(self, row: Connection) -> RefreshStep:
-        """Return what this node may do with `row`, as it is in the store now."""
+        """Return what this node may do with `row`, which was just read from the store."""
         return await self._protocol.fact_collector.step(row)
+
+    def has_entry(self, row: Connection) -> bool:
+        """Return whether the catalog has the entry of the connection's provider; no refresh is possible without it."""
+        return self._current.generation.catalog.get(row.provider) is not None
 
     def start_background_refresh(
         self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]
@@ -240,6 +252,7 @@ class Refresher:
     def _ended(self, ref: ConnectionRef, task: "asyncio.Task[Connection]") -> None:
         self._running.pop(ref, None)
         self._traces.pop(ref, None)
+        self._urgent.discard(ref)
         if task.cancelled():
             return
         fault = task.exception()
@@ -259,6 +272,7 @@ class Refresher:
     async def _refresh(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
         current_refresh.set(trace)
         left_s = (seen.expires_at - clock.now()).total_seconds() if seen.expires_at is not None else 0.0
+        urgent = urgent or seen.ref in self._urgent
         await self._queue.acquire(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
         try:
             return await self._protocol.refresh(seen, force=force)

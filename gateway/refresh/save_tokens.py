@@ -24,7 +24,8 @@ from gateway.vault import VaultError
 # ── The lease on a connection's refresh, renewed while the refresh runs.
 
 LEASE: Final = timedelta(seconds=30)
-# Shorter than the lease: a holder that cannot reach the store stops before its lease expires.
+# The timeout of a token call. Shorter than the lease: a holder that cannot reach the store stops before its lease
+# expires.
 TOKEN_CALL_S: Final = 28.0
 BEAT_S: Final = LEASE.total_seconds() / 3
 
@@ -35,9 +36,9 @@ log = structlog.get_logger(__name__)
 async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: float) -> AsyncIterator[Claim]:
     """Renew the lease of `owner` while the body runs: a reply may take several calls, a save several attempts.
 
-    `row` was claimed at `claimed_at` (monotonic) or later. A lease that another process took stays lost; the store
-    fences off what the body writes then. A lease that the database lost in a failover is claimed again
-    (`gateway.refresh.recovery`).
+    `row` was claimed at `claimed_at` (monotonic) or later. A lease that another process took stays lost; the store then
+    fences off what the body writes. `gateway.refresh.recovery` claims a lease again that the database lost in a
+    failover.
     """
     claim = store.failover.claims[owner] = Claim(row, claimed_at)
     beating = asyncio.create_task(_beat(store, claim, owner))
@@ -50,7 +51,7 @@ async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: floa
 
 
 def is_over(claim: Claim) -> bool:
-    """Return whether another process may hold the lease now, because this one was paused or could not renew it."""
+    """Return whether another process may hold the lease now: this process was paused, or could not renew it."""
     return clock.monotonic() - claim.lease_from >= LEASE.total_seconds()
 
 
@@ -86,13 +87,13 @@ class RefreshedTokens:
 
     @property
     def rotates(self) -> bool:
-        """Whether the refresh token was replaced by another."""
+        """Whether the provider replaced the refresh token."""
         before, after = self.kept.get("refresh_token"), self.fresh.get("refresh_token")
         return isinstance(before, str) and isinstance(after, str) and before != after
 
     @property
     def spent(self) -> str | None:
-        """The refresh token that was replaced, if the provider still accepts it for a while."""
+        """The refresh token that was replaced, if the provider still accepts it for a grace period; else None."""
         token = self.kept.get("refresh_token")
         replaced = isinstance(token, str) and token != self.fresh.get("refresh_token")
         return token if replaced and self.grace is not None else None
@@ -107,7 +108,7 @@ class RefreshedTokens:
 async def commit(store: Store, row: Connection, owner: str, pair: RefreshedTokens) -> Connection | None:
     """Store the new pair and return the row; None if another process holds the lease or was quicker.
 
-    Storage errors are retried. The lease is not released before, since the refresh token in the row is spent.
+    Retries after each error until the write succeeds. Keeps the lease meanwhile: the refresh token in the row is spent.
     """
     waits, spent, grace = repeat_last(SAVE_AGAIN_S), pair.spent, pair.grace
     while True:
@@ -133,7 +134,8 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
 
 
 async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTokens) -> Connection | None:
-    """Store our pair after a lost lease and return the row; None if the process that took the lease stored a newer one."""
+    """Store our pair after a lost lease and return the row; None if the process that took the lease stored a newer
+    one."""
     log.warning("refresh_lease_was_lost", **log_fields(row.ref))
     waits = repeat_last(LOOK_AGAIN_S)
     while True:
@@ -156,18 +158,20 @@ async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTo
 
 
 def token_digest(store: Store, row: Connection) -> str:
-    """Return a digest that names the refresh token without revealing it; of the whole credential if it has none."""
+    """Return a digest that identifies the refresh token without revealing it; the digest of the sealed credential if it
+    has no refresh token."""
     token = store.open(row.credential).get("refresh_token")
     return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
 
 
 def has_same_credential(there: Connection, row: Connection) -> bool:
-    """Return whether `there` still has the credential of `row`; a connection recreated under its id has another `uid`."""
+    """Return whether `there` still has the credential of `row`; a connection recreated under its id has another
+    `uid`."""
     return (there.uid, there.version) == (row.uid, row.version)
 
 
 def repeat_last(waits_s: Sequence[float]) -> Iterator[float]:
-    """Yield these seconds in turn, and then the last of them for ever."""
+    """Yield each of `waits_s`, then the last of them without end."""
     return chain(waits_s, repeat(waits_s[-1]))
 
 

@@ -1,8 +1,8 @@
 """When tokens are refreshed: an access token before it expires, a refresh token before it dies from disuse.
 
 Shortly before an access token expires, requests wait for its refresh. Many servers round the expiry down to a whole
-second, so a token may be dead up to a second before `expires_in` says, and not every provider answers 401 then. A token
-that lives for a few seconds is refreshed at half its lifetime, at the earliest.
+second, so a token may be dead up to a second before `expires_in` says, and not every provider responds with 401 then. A
+token that lives for a few seconds is refreshed at half its lifetime, at the earliest.
 """
 
 import hashlib
@@ -18,17 +18,17 @@ from gateway.catalog.refresh_tokens import advice_on_refresh_token
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 
-# ── Spreads refreshes that are due together: one after the other, the last of them when it is due.
+# ── Spreads refreshes that are due together.
 #
-# A token may be refreshed somewhat before it is due, never later. So each refresh gets the latest free moment up to its
-# due time. If 10,000 are due within a minute, the first start a quarter of an hour before that.
+# A token may be refreshed somewhat before it is due, never later. So each refresh gets the latest free slot up to its
+# due time. If 10,000 are due at the same moment, the first one starts a quarter of an hour earlier.
 
 WIDTH_S: Final = 0.1
 SPARE: Final = 1024
 
 
 class RefreshSlots:
-    """Moments on the monotonic clock, in seconds, `WIDTH_S` apart. A taken moment is never returned; it passes."""
+    """Slots on the monotonic clock, `width_s` seconds apart. Each is taken once."""
 
     def __init__(self, width_s: float = WIDTH_S) -> None:
         self._width_s = width_s
@@ -40,7 +40,8 @@ class RefreshSlots:
         return len(self._before)
 
     def take(self, due: float, *, earliest: float, now: float) -> float:
-        """Return the latest free moment in `earliest` … `due`; `due` itself if none is free."""
+        """Take the latest free slot between `earliest` (or `now`, if later) and `due`, and return its time; `due`
+        itself if none is free. All times in monotonic seconds."""
         if len(self._before) >= self._most:
             self._forget(now)
         last = int(due / self._width_s)
@@ -72,9 +73,9 @@ SHORTEST: Final = timedelta(seconds=2)
 LONGEST: Final = timedelta(seconds=300)
 PART: Final = 0.1
 MOST_OF_LIFE: Final = 0.5  # so that a new token is never due
-JITTER: Final = 0.2
+JITTER: Final = 0.2  # the refresh window is shortened by up to this part
 LAST_STRETCH: Final = timedelta(seconds=1.1)  # the second by which servers round, plus the network time to the provider
-LAST_PART: Final = 0.75  # at most this part of the refresh window: less than the jitter leaves
+LAST_PART: Final = 0.75  # of the refresh window at most; smaller than what the jitter leaves
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
@@ -100,10 +101,10 @@ def last_from(connection: Connection, provider: Provider) -> datetime | None:
 def refresh_at(
     connection: Connection, provider: Provider, now: float, slots: RefreshSlots, *, within_s: float
 ) -> float | None:
-    """Return when to start the refresh (monotonic, like `now`); None if that has passed, or is more than `within_s`
-    away.
+    """Return when to start the refresh (monotonic seconds, like `now`); None if `refresh_from` has passed or is more
+    than `within_s` away.
 
-    If many are due together, that is before `refresh_from`, but not before half of the token's lifetime.
+    If many refreshes are due together, the time is before `refresh_from`, but not before half of the token's lifetime.
     """
     due = refresh_from(connection, provider)
     if due is None or connection.expires_at is None:
@@ -140,7 +141,8 @@ def lifetime(connection: Connection, expires_at: datetime) -> timedelta:
 
 
 def share(key: str) -> float:
-    """Return a number 0 … 1, the same on every node for one key and different for other keys, so that refreshes spread."""
+    """Return a number 0 … 1, the same on every node for one key and different for other keys, so that refreshes
+    spread."""
     return int.from_bytes(hashlib.blake2s(key.encode(), digest_size=4).digest(), "big") / 0xFFFFFFFF
 
 

@@ -1,4 +1,4 @@
-"""The worker's end: the parent process sends the exchanges, so that the replies outlive the worker."""
+"""The worker's end of the channel: the parent process sends the exchanges, so that the replies outlive the worker."""
 
 import asyncio
 import itertools
@@ -11,12 +11,16 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.refresh.exchange_message import EgressRoute, Request, reply_of_json
 from gateway.refresh.token_exchange import ExchangeLost
 
-# Extra time after the exchange's timeout: the exchange starts a moment later, and its reply must travel back.
+# Extra time after the exchange's timeout: the parent starts the exchange a moment later, and its reply must travel
+# back.
 LATE_S: Final = 1.5
 
 
 class ParentLink:
-    """The worker's view of the channel to the parent. `send` writes a message to the channel."""
+    """The worker's view of the channel to the parent. `send` writes a message to the channel.
+
+    `journal_fault`: why the parent cannot write its journal; None if it can. `up`: whether the parent is alive.
+    """
 
     def __init__(self, send: Callable[[Mapping[str, Any]], None]) -> None:
         self.journal_fault: str | None = None
@@ -25,22 +29,25 @@ class ParentLink:
         self._awaited: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._numbers = itertools.count()
 
-    async def ask(self, request: Request) -> Reply:
-        """Send the request to the parent and return the reply. Raises EgressError."""
+    async def send(self, request: Request) -> Reply:
+        """Send the request to the parent and return the reply.
+
+        Raises EgressError, and ExchangeLost if the parent has ended or sends no reply in time.
+        """
         if not self.up:
             raise ExchangeLost("unreachable", "the parent process that does token exchanges has ended.", sent=False)
         number = next(self._numbers)
         future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._awaited[number] = future
         try:
-            # The clock that all processes of a machine share: the parent may read the message much later.
-            asked = {"request": request.as_json(), "asked_at": clock.monotonic()}
-            self._send({"type": "exchange", "id": number, **asked})
+            # All processes of a machine share the monotonic clock. The parent may read this message much later.
+            sent = {"request": request.as_json(), "asked_at": clock.monotonic()}
+            self._send({"type": "exchange", "id": number, **sent})
             await asyncio.wait({future}, timeout=request.timeout_s)
             if not future.done():  # wait twice: after a stall of this loop the reply may have arrived unread
                 await asyncio.wait({future}, timeout=LATE_S)
             if not future.done():
-                raise ExchangeLost("timeout", f"no answer within {request.timeout_s:g} s.")
+                raise ExchangeLost("timeout", f"no response within {request.timeout_s:g} s.")
             return reply_of_json(future.result())
         finally:
             del self._awaited[number]
@@ -75,10 +82,10 @@ class ParentExchange:
     def journal_fault(self) -> str | None:
         return self._parent.journal_fault
 
-    async def ask(
+    async def send(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
-        return await self._parent.ask(Request(call, self._route(), entry, step, timeout_s, limit_bytes, clock.now()))
+        return await self._parent.send(Request(call, self._route(), entry, step, timeout_s, limit_bytes, clock.now()))
 
     def released(self, attempt: str) -> None:
         self._parent.released(attempt)

@@ -14,21 +14,22 @@ from gateway.egress.egress_errors import EgressError
 from gateway.journal import Entry, Writer
 from gateway.records.provider_call import ProviderCall, Reply
 
-# ── The credentials that this process has sent, so that no second attempt sends one before the first reply can have
-# been read.
+# ── The credentials that this process has sent. No second attempt sends one of them before its worker can have read the
+# reply to the first.
 
 Credential = tuple[str, int]  # row and version
 
 
 class SentCredentials:
-    """Credentials in flight or answered. An attempt's credential stays here until the attempt is released."""
+    """Credentials of attempts that are in flight, or whose reply is journalled and not released."""
 
     def __init__(self) -> None:
-        self._responded: dict[Credential, dict[str, float]] = {}  # attempt ▸ when (monotonic), infinity while under way
+        self._responded: dict[Credential, dict[str, float]] = {}  # attempt ▸ when (monotonic); infinity while in flight
         self._credentials: dict[str, Credential] = {}
 
     def unread(self, entry: Entry, asked_at: float) -> bool:
-        """Return whether another attempt with this credential is in flight, or was answered after `asked_at` (monotonic)."""
+        """Return whether another attempt with this credential is in flight, or got its reply after `asked_at`
+        (monotonic)."""
         others = self._responded.get(_credential(entry), {})
         return any(attempt != entry.attempt and at > asked_at for attempt, at in others.items())
 
@@ -41,7 +42,7 @@ class SentCredentials:
             self._responded[self._credentials[entry.attempt]][entry.attempt] = clock.monotonic()
 
     def forget(self, attempt: str) -> None:
-        """Forget the attempt: it has no reply to read, or it is released. An unknown attempt is ignored."""
+        """Forget the attempt: no reply of it is journalled, or it is released. An unknown attempt is ignored."""
         credential = self._credentials.pop(attempt, None)
         if credential is not None:
             attempts = self._responded[credential]
@@ -64,15 +65,15 @@ class TokenExchange(Protocol):
 
     @property
     def journal_fault(self) -> str | None:
-        """Why replies cannot be journalled now; None if they can, or if none was tried yet."""
+        """Why replies cannot be journalled now; None if they can, or if no call was sent yet."""
 
-    async def ask(
+    async def send(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
         """Send the call and return its reply, already journalled if possible. `step`: the call's index in its attempt,
         from 0.
 
-        Raises EgressError, and ExchangeLost where the reply may be journalled.
+        Raises EgressError, and ExchangeLost if the outcome is unknown and the reply may be in the journal.
         """
 
     def released(self, attempt: str) -> None:
@@ -102,7 +103,7 @@ class Journals:
             writer.released(attempt)
 
     async def try_again(self) -> None:
-        """Check whether folders that could not be written are writable now."""
+        """Try again to create a file in each folder that could not be written."""
         for writer in self._writers.values():
             if writer.fault is not None:
                 await writer.ready()
@@ -124,13 +125,12 @@ class LocalExchange:
     def journal_fault(self) -> str | None:
         return self._journals.fault
 
-    async def ask(
+    async def send(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
-        asking = send_journalled(
+        return await send_journalled(
             self._journals, self._egress(), call, entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes
         )
-        return await asking
 
     def released(self, attempt: str) -> None:
         self._journals.released(attempt)
@@ -151,35 +151,37 @@ async def send_journalled(
 ) -> Reply:
     """Send the call and return its reply, already journalled if possible. Raises EgressError.
 
-    Only 2xx is recorded: a repeated request gets the same refusal again. `abandoned`: whether the calling process is
-    gone. `wanted_at`: when that process sent the request (monotonic), if not now; it has not read later replies. Raises
-    ExchangeLost if another attempt sent the same credential and its reply was not read.
+    Only a 2xx reply is journalled: after a refusal, the same request gets the same refusal again. `now`: the clock for
+    the reply's `asked_at`, if it differs from this process's clock. `abandoned`: returns whether the worker that wants
+    the reply is gone; then nothing is sent. `wanted_at`: when the worker sent the request (monotonic), if not now; it
+    has not read replies that arrived later. Raises ExchangeLost if another attempt sent the same credential and its
+    reply was not read.
     """
     if entry is None:
         return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
     if journals.sent.unread(entry, clock.monotonic() if wanted_at is None else wanted_at):
-        raise ExchangeLost("timeout", "the answer to an earlier request with the same token was not read yet.")
+        raise ExchangeLost("timeout", "the response to an earlier request with the same token was not read yet.")
     journals.sent.record_sent(entry)
     journalled = False
     try:
         writer = journals.of(entry.folder)
-        begun = await writer.begin(entry, step)
+        segment = await writer.begin(entry, step)
         if abandoned():  # a recovery may have read the journal before this call was recorded in it
-            if begun is not None:
-                writer.drop(entry, step, begun)
-            raise EgressError("unreachable", "the process that wanted it has ended.", sent=False)
+            if segment is not None:
+                writer.drop(entry, step, segment)
+            raise EgressError("unreachable", "the worker that wanted it has ended.", sent=False)
         try:
             reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
         except asyncio.CancelledError:
-            raise  # the token may be spent: keep the record that this call had begun
+            raise  # the token may be spent: keep the record that this call began
         except BaseException:
-            if begun is not None:
-                writer.drop(entry, step, begun)
+            if segment is not None:
+                writer.drop(entry, step, segment)
             raise
-        if begun is not None and 200 <= reply.status < 300:
-            journalled = await writer.reply(entry, step, begun, call, reply)
-        elif begun is not None:
-            writer.drop(entry, step, begun)
+        if segment is not None and 200 <= reply.status < 300:
+            journalled = await writer.reply(entry, step, segment, call, reply)
+        elif segment is not None:
+            writer.drop(entry, step, segment)
         return reply
     finally:
         if journalled:

@@ -1,6 +1,6 @@
 """The store: keeps what must survive a restart, and is the only package that knows SQL (ADR 2). One file an area.
 
-    store, opening, backend                         the store as one object; opens it by its URL; the interface of a database
+    store, opening, backend                         the store as one object; opening it; the interface of a database
     preflight, preflight_checks                     checks before a start, without SQLAlchemy
     tables, migrations                              the schema; its revisions
     transactions, database_faults                   engines, reads and writes; drivers' errors as messages
@@ -19,7 +19,7 @@
     audit                                           the audit trail, in a chain of hashes
     call_log, former_log                            the call log, apart from the rest; its table in former releases
 
-Always true: a write is one transaction with its change log entry and its events; secrets are sealed before they are written.
+Always true: a write is one transaction with its change log entry and its events; secrets are written sealed.
 """
 
 from importlib import import_module

@@ -36,7 +36,7 @@ class ChangeWatch(Protocol):
     async def close(self) -> None: ...
 
 
-# ── The name of this machine in lease owners: a random id in the folder of the refresh journal, shared by all its processes.
+# ── The name of this machine in lease owners: a random id in the folder of the refresh journal, for all its processes.
 
 FILE: Final = "node-id"
 ONLY: Final = "local"
@@ -46,8 +46,8 @@ NONE: Final = ""
 
 
 def node_id(folder: Path) -> str:
-    """Return this machine's name from `folder`; the first process creates it. Returns `NONE` if it can be neither read nor
-    written."""
+    """Return this machine's name from `folder`; the first process creates it. Returns `NONE` if it can be neither read
+    nor written."""
     path = folder / FILE
     try:
         if path.exists() and not _read(path):
@@ -82,8 +82,8 @@ class Backend:
     """A database, checked and connected, but not migrated. `place` names it in messages, without a password.
 
     `alone` runs an upgrade in one transaction while no other process runs one. `journal`: the folder of the refresh
-    journal, if any. `node`: the name of this machine (`node_id`). `backed_up_at` returns when `gateway backup` last copied
-    the database; None if unknown.
+    journal, if any. `node`: the name of this machine (`node_id`). `backed_up_at` returns when `gateway backup` last
+    copied the database; None if unknown.
     """
 
     place: str

@@ -25,9 +25,11 @@ from gateway.store.transactions import NOTIFIES, Transactions
 
 
 async def execute_last(db: AsyncConnection, statement: Executable, parameters: Mapping[str, Any]) -> CursorResult[Any]:
-    """Run the last statement of the caller's transaction; afterwards the caller must run no statement and raise nothing.
+    """Run the last statement of the caller's transaction; afterwards the caller must run no statement and raise
+    nothing.
 
-    On SQLite this commits the transaction, unless other writes share it. On PostgreSQL the transaction commits at its end.
+    On SQLite this commits the transaction, unless other writes share it. On PostgreSQL the transaction commits at its
+    end.
     """
     if db.dialect.name == "sqlite":
         connection = db.sync_connection
@@ -43,7 +45,8 @@ MOST: Final = 10_000  # the limit if nothing follows the log, as in a command
 
 
 class OwnChanges:
-    """This process's own changes, by their ids in the change log. Changes not recorded here are read like other processes'."""
+    """This process's own changes, by their ids in the change log. Changes not recorded here are read like other
+    processes'."""
 
     def __init__(self) -> None:
         self._marks: dict[int, Mark] = {}
@@ -78,24 +81,25 @@ AT_ONCE: Final = 1000  # rows a transaction: a few milliseconds, during which SQ
 async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElement[bool]) -> int:
     """Remove the rows of `table` that are `old`, the lowest ids first. Returns how many.
 
-    In an append-only table the lowest ids are the oldest rows, so the primary key finds them. After each transaction, this
-    pauses for as long as the transaction took, so that others can write.
+    In an append-only table the lowest ids are the oldest rows, so the primary key finds them. After each transaction,
+    this pauses for as long as the transaction took, so that others can write.
     """
     oldest = select(table.c.id).order_by(table.c.id).limit(AT_ONCE).scalar_subquery()
     gone = delete(table).where(table.c.id.in_(oldest), old)
     total = 0
     while True:
-        begun = clock.monotonic()
+        started = clock.monotonic()
         removed = (await transactions.write(lambda db: db.execute(gone))).rowcount
         if not removed:  # no row is left, or another node has just removed the rows
             return total
         total += removed
-        await asyncio.sleep(clock.monotonic() - begun)
+        await asyncio.sleep(clock.monotonic() - started)
 
 
 KEPT: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
-"""The least time to look for a missing id, in seconds. An id that never appears belongs to a rolled back transaction."""
+"""The least time to look for a missing id, in seconds. An id that never appears belongs to a rolled back
+transaction."""
 MOST_MISSING: Final = 10_000
 LOOK_BACK: Final = 10_000  # when a reader starts, it checks this many ids before the end of the log for missing ones
 IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
@@ -109,21 +113,22 @@ ENDS: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(fun
 
 
 def missing_s(statement_s: float) -> float:
-    """Return how long to look for a missing id. `statement_s` (`store.pool.statement_s`) limits the statement that appends, the
-    idle time after it, and the commit; the result is longer than the three together."""
+    """Return how long to look for a missing id. `statement_s` (`store.pool.statement_s`) limits the statement that
+    appends, the idle time after it, and the commit; the result is longer than the three together."""
     return max(MISSING_S, 4 * statement_s)
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """How far a reader has read: all ids up to `last_id` except the `missing` ones, each with the time when it was first
-    missed (monotonic seconds)."""
+    """How far a reader has read: all ids up to `last_id` except the `missing` ones, each with the time when it was
+    first missed (monotonic seconds)."""
 
     last_id: int = 0
     missing: Mapping[int, float] = field(default_factory=dict)
 
     def read(self, ids: Iterable[int], missing_s: float = MISSING_S) -> "LogPosition":
-        """Return the position after reading `ids`, in ascending order. Ids that are missing for `missing_s` are given up."""
+        """Return the position after reading `ids`, in ascending order. Ids that are missing for `missing_s` are given
+        up."""
         now, missing, last_id = clock.monotonic(), dict(self.missing), self.last_id
         for one in ids:
             if one <= last_id:
@@ -135,7 +140,8 @@ class LogPosition:
 
 
 class ChangesMissed(Exception):
-    """The log no longer reaches back to the reader's position: its cached rows may be stale. Continue from `ChangeLog.end`."""
+    """The log no longer reaches back to the reader's position: its cached rows may be stale. Continue from
+    `ChangeLog.end`."""
 
 
 async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *, ends: bool = False) -> int:
@@ -146,13 +152,14 @@ async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, 
     """
     entry = {"at": now, **ref._asdict()}
     db.info[NOTIFIES] = True
-    noted = await (execute_last(db, NOTED, entry) if ends else db.execute(NOTED, entry))
-    (change_id,) = noted.inserted_primary_key or (0,)
+    inserted = await (execute_last(db, NOTED, entry) if ends else db.execute(NOTED, entry))
+    (change_id,) = inserted.inserted_primary_key or (0,)
     return int(change_id)
 
 
 class ChangeLog:
-    """The change log. Every process reads it, including its own writes; for some of these it knows the row's new mark."""
+    """The change log. Every process reads it, including its own writes; for some of these it knows the row's new
+    mark."""
 
     def __init__(
         self, transactions: Transactions, watch: ChangeWatch, own: OwnChanges, *, statement_s: float = 0.0
@@ -195,7 +202,8 @@ class ChangeLog:
         return position, changed
 
     async def version(self) -> Hashable:
-        """Return a value that differs from the last one if anything was committed since. Raises Unavailable, ChangesMissed."""
+        """Return a value that differs from the last one if anything was committed since. Raises Unavailable,
+        ChangesMissed."""
         return await self._watch.version()
 
     async def wait_for_change(self, at_most_s: float) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import delete, or_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.journal.marker import lives
+from gateway.journal.marker import is_alive
 from gateway.records.connection import Lease
 from gateway.refresh.decision import Holder
 from gateway.store.backend import NONE, ONLY
@@ -85,7 +85,7 @@ class Holders:
             return Holder.WITHOUT_JOURNAL
         if self._folder is None or not (former or node == self._node):
             return elsewhere
-        alive = await asyncio.to_thread(lives, self._folder, process)
+        alive = await asyncio.to_thread(is_alive, self._folder, process)
         if alive is None:
             return elsewhere if former else Holder.HERE_ENDED
         return Holder.HERE_ALIVE if alive else Holder.HERE_DEAD

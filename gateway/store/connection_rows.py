@@ -5,7 +5,7 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from sys import intern
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -69,8 +69,8 @@ SEPARATOR = "\x1f"
 class ListFilter:
     """A filter for lists: all conditions given must hold. `integration_ids` empty: any; keys of `tags` are lower-cased.
 
-    `in_trouble`: in another state than active. `within`: the limits of the caller's key.
-    `cursor` (from `cursor_after`) and `offset` both skip rows; a cursor stays correct while connections are added or removed.
+    `in_trouble`: in another state than active. `within`: the limits of the caller's key. `cursor` (from `cursor_after`)
+    and `offset` both skip rows; a cursor stays correct while connections are added or removed.
     """
 
     connection_id: str | None = None
@@ -127,9 +127,8 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
     if wanted.dies_before is not None:
         conditions.append(table.dies_at < wanted.dies_before)
     if wanted.in_trouble:
-        conditions.append(
-            literal_column(IN_TROUBLE.text)
-        )  # written as in the index: with a type, SQLAlchemy would write `… = 1` for SQLite
+        # Written as in the index: with a type, SQLAlchemy would write `… = 1` for SQLite.
+        conditions.append(literal_column(IN_TROUBLE.text))
     if wanted.search:
         conditions.append(table.search_text.contains(wanted.search.casefold(), autoescape=True))
     conditions += [table.id.in_(_tagged(key.lower(), value)) for key, value in wanted.tags.items()]
@@ -164,9 +163,10 @@ def _after(cursor: str) -> ColumnElement[bool]:
     try:
         created_text, row_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         created_at = datetime.fromisoformat(created_text)
-    except (binascii.Error, ValueError, TypeError, RecursionError):
+        is_aware, created_at = created_at.tzinfo is not None, created_at.astimezone(UTC)
+    except (binascii.Error, ValueError, TypeError, RecursionError, OverflowError):  # OverflowError: year 0 in UTC
         _refuse_cursor()
-    if created_at.tzinfo is None or type(row_id) is not int or not 0 <= row_id < 2**63:
+    if not is_aware or type(row_id) is not int or not 0 <= row_id < 2**63:
         _refuse_cursor()
     table = connections.c
     # The first condition lets the database skip to the place in the index.
@@ -270,7 +270,7 @@ _TIMES: Final = ("state_since", "granted_at", "created_at", "updated_at", "last_
 
 
 def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
-    """Return the record of a whole row; ciphertexts carry the address they were sealed for.
+    """Return the record of a whole row; each ciphertext carries the place that it is bound to.
 
     Up to a million records are kept in memory, so equal values share one object.
     """
@@ -346,7 +346,8 @@ def _failure(row: RowMapping | Mapping[str, Any]) -> RefreshFailure | None:
 
 
 class SealedRows:
-    """Reads and seals rows of connections. The data key of every returned row is loaded, so that `Store.open` needs no query."""
+    """Reads and seals rows of connections. The data key of every returned row is loaded, so that `Store.open` needs no
+    query."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self.transactions = transactions

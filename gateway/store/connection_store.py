@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, RowMapping, and_, bindparam, delete, exists, insert, select, update
+from sqlalchemy import Row, and_, bindparam, delete, exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.audit import AuditAction, AuditEntry
@@ -70,7 +70,7 @@ async def give_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *, 
 
 
 MARKS_AT_ONCE: Final = 200
-# One integration at a time: SQLite reads the whole table if addresses are listed as rows of three values.
+# One integration at a time: SQLite reads the whole table if references are listed as rows of three values.
 MARKS: Final = select(connections.c.connection_id, connections.c.version, connections.c.updated_at).where(
     connections.c.environment == bindparam("environment_"),
     connections.c.integration_id == bindparam("integration_id_"),
@@ -81,7 +81,8 @@ ROWS_AT_ONCE: Final = 20  # rows converted to records before the event loop runs
 
 
 class ConnectionStore:
-    """The connections. A change that other processes must see adds an entry to the change log in the same transaction."""
+    """The connections. A change that other processes must see adds an entry to the change log in the same
+    transaction."""
 
     def __init__(self, rows: SealedRows, outbox: Outbox, trail: AuditTrail) -> None:
         self._rows = rows
@@ -108,12 +109,12 @@ class ConnectionStore:
         return found
 
     async def marks(self, refs: Sequence[ConnectionRef]) -> dict[ConnectionRef, Mark]:
-        """Return the mark of each connection that exists; a reader compares them to find rows that have changed."""
+        """Return the mark of each connection that exists. A reader compares marks to find rows that have changed."""
         found: dict[ConnectionRef, Mark] = {}
-        asked: dict[tuple[str, str], list[str]] = {}
+        by_integration: dict[tuple[str, str], list[str]] = {}
         for ref in refs:
-            asked.setdefault(ref[:2], []).append(ref.connection_id)
-        for (environment, integration_id), ids in asked.items():
+            by_integration.setdefault(ref[:2], []).append(ref.connection_id)
+        for (environment, integration_id), ids in by_integration.items():
             where = {"environment_": environment, "integration_id_": integration_id}
             for begin in range(0, len(ids), MARKS_AT_ONCE):
                 async with self._transactions.read() as db:
@@ -124,11 +125,11 @@ class ConnectionStore:
     async def put(
         self, new: NewConnection, *, now: datetime, terms: SessionTerms | None = None
     ) -> tuple[Connection, bool]:
-        """Store `new` at its address, replacing a connection there. Returns the connection, and whether it was created.
+        """Store `new`, and replace the connection with the same reference. Returns it, and whether it was created.
 
-        The version is incremented, and a failure and a lease are removed, so that a running refresh of the old credential has
-        no effect. `terms`: those of the connect session, whose count is incremented; without a session this is an import.
-        Raises Forbidden, and stores nothing, if the session has created its maximum of connections.
+        The version is incremented, and a failure and a lease are removed, so that a running refresh of the old
+        credential has no effect. `terms`: those of the connect session, whose count is incremented; without a session
+        this is an import. Raises Forbidden, and stores nothing, if the session has created its maximum of connections.
         """
         entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new.ref, now)
         digest = None if terms is None else terms.session_digest
@@ -150,8 +151,8 @@ class ConnectionStore:
         entry: AuditEntry,
         session_digest: str | None = None,
     ) -> tuple[Connection, bool]:
-        """Do the work of `put` in the caller's transaction. The caller has run `DataKeys.allow` before it. `entry`: for the audit
-        trail, built with `connection_audit_entry` outside the transaction, where the actor is known."""
+        """Do the work of `put` in the caller's transaction. The caller has run `DataKeys.allow` before it. `entry`: for
+        the audit trail, built with `connection_audit_entry` outside the transaction, where the actor is known."""
         created = await self._claim_row(db, new, now)
         while not await self._fill_row(db, new, now):  # another node has just deleted the row
             created = await self._claim_row(db, new, now)
@@ -181,8 +182,8 @@ class ConnectionStore:
     ) -> tuple[Connection, bool] | None:
         """Store `new`, moved here from another gateway, with its `past`. Returns it, and whether it was created.
 
-        Returns None and writes nothing if a connection exists there and `over` is false. The application gets no event, since it
-        knows the connection.
+        Returns None and writes nothing if a connection exists there and `over` is false. The application gets no event,
+        since it knows the connection.
         """
         entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new.ref, now)
 
@@ -203,9 +204,9 @@ class ConnectionStore:
     async def write_back(self, newer: Connection, *, now: datetime) -> Connection | None:
         """Store the credential of `newer`, which the database lost in a failover.
 
-        Replaces only an older version of the same row, in any state. The credential is sealed again, since its data key may
-        be lost as well. Returns None and writes nothing if the database has that version or a newer one, or the row is
-        gone. Raises VaultError if `newer` cannot be opened.
+        Replaces only an older version of the same row, in any state. The credential is sealed again, since its data key
+        may be lost as well. Returns None and writes nothing if the database has that version or a newer one, or the row
+        is gone. Raises VaultError if `newer` cannot be opened.
         """
         identity = select(*BEFORE, connections.c.version).where(
             at(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version
@@ -236,7 +237,8 @@ class ConnectionStore:
         return await self._transactions.write(write, before=lambda: self._rows.keys.allow(newer.ref.environment))
 
     async def delete(self, ref: ConnectionRef, *, now: datetime) -> bool:
-        """Delete the connection, and its connect sessions, which could create it again. Returns False if it does not exist."""
+        """Delete the connection, and its connect sessions, which could create it again. Returns False if it does not
+        exist."""
         bound = and_(
             connect_sessions.c.environment == ref.environment,
             connect_sessions.c.integration_id == ref.integration_id,
@@ -268,13 +270,15 @@ class ConnectionStore:
     async def record_read(
         self, rows: Sequence[Connection], action: AuditAction, *, now: datetime, **detail: Any
     ) -> None:
-        """Record that these connections' credentials are about to be returned. If this raises Unavailable, do not return them."""
+        """Record that these connections' credentials are about to be returned. If this raises Unavailable, do not
+        return them."""
         entries = [replace(connection_audit_entry(action, row.ref, now), detail=detail) for row in rows]
         ids = tuple(row.end_user.id if row.end_user else None for row in rows)
         await self._trail.write(*entries, end_user_ids=ids)
 
     async def _claim_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
-        """Insert the row as version 0 if it is absent; `_fill_row` then writes the credential. Returns whether it was absent."""
+        """Insert the row as version 0 if it is absent; `_fill_row` then writes the credential. Returns whether it was
+        absent."""
         blank = {
             "uid": uuid.uuid4().hex,
             **new.ref._asdict(),
@@ -290,9 +294,11 @@ class ConnectionStore:
         return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
 
     async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, reported: bool = True) -> bool:
-        """Write `new` into its row. Returns False if the row does not exist. `reported`: send an event to the application."""
-        secret = connections.c.secret_config, connections.c.secret_config_version
-        identity = select(*BEFORE, connections.c.uid, connections.c.version, *secret).where(at(new.ref))
+        """Write `new` into its row. Returns False if the row does not exist. `reported`: send an event to the
+        application."""
+        table = connections.c
+        secret = table.secret_config, table.secret_config_version
+        identity = select(*BEFORE, table.uid, table.version, table.end_user_id, *secret).where(at(new.ref))
         row = (await db.execute(identity.with_for_update())).one_or_none()
         if row is None:
             return False
@@ -322,6 +328,8 @@ class ConnectionStore:
             await record_final_failure(db, outbox, seen, new.ended)
         if new.tags is not None:
             await index_tags(db, row.id, new.tags)
+        if new.end_user is not None and new.end_user.id != row.end_user_id:
+            await self._trail.forget_after_last_connection(db, new.ref, row.end_user_id)
         return True
 
     def _is_damaged(self, ref: ConnectionRef, row: "Row[*tuple[Any, ...]]") -> bool:
@@ -339,11 +347,6 @@ class ConnectionStore:
             return False
         return False
 
-    async def _openable(self, found: Connection | None) -> Connection | None:
-        if found is not None:
-            await self._rows.learn([found])
-        return found
-
 
 def connection_audit_entry(action: AuditAction, ref: ConnectionRef, now: datetime) -> AuditEntry:
     """Return a record for the audit trail about a connection, with the present actor."""
@@ -354,8 +357,3 @@ def connection_audit_entry(action: AuditAction, ref: ConnectionRef, now: datetim
 
 def _audit_detail(new: NewConnection, *, created: bool) -> dict[str, Any]:
     return {"provider": new.provider, "replaced": not created}
-
-
-async def _read(db: AsyncConnection, ref: ConnectionRef) -> Connection | None:
-    row: RowMapping | None = (await db.execute(select(connections).where(at(ref)))).mappings().first()
-    return None if row is None else connection_of(row)

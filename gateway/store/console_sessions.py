@@ -21,7 +21,8 @@ CONSOLE: Final = "console"
 LINK: Final = "link"
 SESSION: Final = "session"
 SEEN: Final = "seen"
-"""Kind of row for a person that a trusted proxy has named: not a session, but until when they need no further record."""
+"""Kind of row for a person that a trusted proxy has named: not a session, but until when they need no further
+record."""
 COLUMNS: Final = (console_sessions.c.name, console_sessions.c.role, console_sessions.c.expires_at)
 
 
@@ -40,7 +41,8 @@ class ConsoleSessionStore:
     async def sign_in(
         self, link_digest: str, session_digest: str, *, ends_at: datetime, now: datetime
     ) -> ConsoleSession | None:
-        """Use the link and start a session until `ends_at`. Returns None if the link was used, has expired or does not exist."""
+        """Use the link and start a session until `ends_at`. Returns None if the link was used, has expired or does not
+        exist."""
         table = console_sessions.c
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
         used = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
@@ -68,8 +70,8 @@ class ConsoleSessionStore:
         await self._transactions.write(write)
 
     async def record_identity_sign_in(self, session: ConsoleSession, *, by: str, now: datetime) -> bool:
-        """Record a sign-in of a person named by ``identity_headers``, who has no stored session: once for each name and role
-        until `session.expires_at`. Returns whether it was recorded."""
+        """Record a sign-in of a person named by ``identity_headers``, who has no stored session: once for each name and
+        role until `session.expires_at`. Returns whether it was recorded."""
         table = console_sessions.c
         key = digest(f"{by} {session.role} {session.name}")
         wanted = select(table.digest).where(table.digest == key, table.kind == SEEN, table.expires_at > now)

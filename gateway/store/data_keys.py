@@ -26,10 +26,10 @@ from gateway.vault.seal import KEY_ID, DataKey
 
 # ── A missing master key: the operator may have added it to the configuration without reloading this process.
 #
-# So the configuration is read again, once for all requests that need the key, and with growing pauses while the key stays
-# missing.
+# So the configuration is read again, once for all requests that need the key, and with growing pauses while the key
+# stays missing.
 
-RESPONSE_S: Final = 3.0  # requests wait this long for the configuration; reading it usually takes less than a second
+RESPONSE_S: Final = 3.0  # requests wait this long for the reload, which usually takes less than a second
 LOGGED_EVERY_S: Final = 60.0  # at most one line for each data key or place, for any number of requests
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ class MissingKeys:
         if self._response is not None and clock.monotonic() < self._overdue_at:
             response: asyncio.Future[None] | None = self._response
         else:
-            response = self._begun(ids)
+            response = self._begin_reload(ids)
         if response is None:
             return False
         done, _ = await asyncio.wait({response}, timeout=RESPONSE_S)
@@ -78,12 +78,13 @@ class MissingKeys:
             self._response.set_result(None)
         self._response = None
 
-    def _begun(self, ids: Collection[str]) -> "asyncio.Future[None] | None":
+    def _begin_reload(self, ids: Collection[str]) -> "asyncio.Future[None] | None":
         due = self._pauses.due(ids) if self.ask is not None else []
         if self.ask is None or not due:
             return None
         log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
-        # An overdue answer may be lost, so the reload is requested again; a waiting call gets the answer that comes first.
+        # The notice of an overdue reload may be lost, so it is requested again. The first notice wakes all waiting
+        # calls.
         response = self._response = self._response or asyncio.get_running_loop().create_future()
         self._overdue_at = clock.monotonic() + RESPONSE_S
         self.ask(due)
@@ -147,7 +148,8 @@ SEALS_A_TURN: Final = 16  # an upper bound on the values that one transaction se
 NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit(1)
 HELD: Final = NEWEST.where(data_keys.c.environment == bindparam("of")).with_for_update(read=True, key_share=True)
 STILL_NEWEST: Final = HELD.scalar_subquery() == bindparam("sealing_key", type_=Text)
-"""The check of `_hold` as a condition, for a statement that is its own transaction. `newest_key` returns its parameters."""
+"""The check of `_hold` as a condition, for a statement that is its own transaction. `newest_key` returns its
+parameters."""
 STORED: Final = select(
     data_keys.c.id, data_keys.c.environment, data_keys.c.master_key_id, data_keys.c.wrapped
 ).order_by(data_keys.c.number)
@@ -183,8 +185,8 @@ class DataKeys:
     async def load(self) -> dict[str, DataKey | None]:
         """Load every stored data key into the vault. Returns the newest of each environment.
 
-        None for a key that cannot be opened: another node has wrapped it under a master key that is missing here, even in the
-        present configuration. Values under older keys can still be opened.
+        None for a key that cannot be opened: another node has wrapped it under a master key that is missing here, even
+        in the present configuration. Values under older keys can still be opened.
         """
         newest, missing = await self._load()
         if missing and await self._reload_for_missing(missing):
@@ -193,11 +195,12 @@ class DataKeys:
         return newest
 
     async def _reload_for_missing(self, missing: Sequence[WrappedKey]) -> bool:
-        """Request the master keys of `missing`. Returns whether the configuration was read again, so that a retry makes sense."""
-        came = await self.missing.request_reload({one.master_key_id for one in missing})
-        if not came:
+        """Request the master keys of `missing`. Returns whether the configuration was read again, so that a retry makes
+        sense."""
+        reloaded = await self.missing.request_reload({key.master_key_id for key in missing})
+        if not reloaded:
             self.missing.report(missing)
-        return came
+        return reloaded
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
         """Do the work of `load`, without a reload. Also returns the keys whose master key is missing."""
@@ -221,13 +224,15 @@ class DataKeys:
         return sealed.ciphertext[KEY_ID].hex() in self.locked
 
     async def use_keyring(self, keyring: Keyring) -> None:
-        """Use other master keys from now on. Raises StoreRefused, and changes nothing, if they do not open every data key."""
+        """Use other master keys from now on. Raises StoreRefused, and changes nothing, if they do not open every data
+        key."""
         async with self._transactions.read() as db:
             judge_keys("The database", await db.run_sync(stored_keys), keyring)
         self.keyring = keyring
 
     async def ensure(self, names: Sequence[str]) -> None:
-        """Create the environments `names`, each with a data key. If two processes start together, each is created once."""
+        """Create the environments `names`, each with a data key. If two processes start together, each is created
+        once."""
 
         async def make(db: AsyncConnection) -> None:
             for name in names:
@@ -251,8 +256,8 @@ class DataKeys:
         """Ensure that one more transaction may seal its values in `environment`, beside the running ones.
 
         `seals`: how many more values than usual it seals. Returns the fence that the transaction must run first. Raises
-        MissingMasterKey if another node has created a key that this one cannot open; the caller then waits without its turn or a
-        lock.
+        MissingMasterKey if another node has created a key that this one cannot open; the caller then waits without its
+        turn or a lock.
         """
         async with self._allowing:
             await self._allow(environment, self.enough + seals)
@@ -261,8 +266,9 @@ class DataKeys:
     async def _lock_newest_key(self, environment: str, seals: int, db: AsyncConnection) -> None:
         """Lock the newest key until `db` has committed, so that no newer key replaces it. Raises FenceFailed.
 
-        This prevents sealing a value under a key that is being replaced, after its values were counted (ADR 22). If several
-        writes share one commit, the first one takes the lock for all, and each checks that the key's allowance suffices.
+        This prevents sealing a value under a key that is being replaced, after its values were counted (ADR 22). If
+        several writes share one commit, the first one takes the lock for all, and each checks that the key's allowance
+        suffices.
         """
         key = self._vault.sealing_key(environment)
         if key is not None and key.allowance < seals:
@@ -294,7 +300,7 @@ class DataKeys:
                 key = await self._after(key)
 
     async def _after(self, worn: DataKey) -> DataKey:
-        """Return the key that replaces the used-up key `worn`; create it unless another process has done so."""
+        """Return the key that replaces `worn`, which is used up; create it unless another process has done so."""
         newest = await self._newest(worn.environment)
         if newest.id == worn.id:
             await self._transactions.begin(partial(self.make, environment=worn.environment))

@@ -19,7 +19,8 @@ RETRY_AFTER_S: Final = 5
 
 
 DAMAGED: Final = (
-    "The gateway's database is damaged. Its operator restores a backup: `gateway restore`, or PostgreSQL's tools."
+    "The gateway's database is damaged. The operator must restore a backup, "
+    "with `gateway restore` or PostgreSQL's tools."
 )
 CORRUPT: Final = frozenset({"XX001", "XX002"})  # data_corrupted, index_corrupted
 LOG_AGAIN_S: Final = 60.0
@@ -48,7 +49,11 @@ class DatabaseDamage:
 
     def record_full(self, error: BaseException) -> None:
         self.full = True
-        self._log("database_full", error, "free space on the disk of the database; writes then go on by themselves")
+        self._log(
+            "database_full",
+            error,
+            "free space on the disk of the database; writes then succeed again without a restart",
+        )
 
     def record_commit(self) -> None:
         """Record that a transaction was committed: the disk is no longer full."""
@@ -65,10 +70,10 @@ class DatabaseDamage:
 
 
 def unavailable(cause: str) -> Unavailable:
-    help_needed = "Its operator must free space. " if cause == DISK_FULL else ""
+    help_needed = "The operator must free space. " if cause == DISK_FULL else ""
     return Unavailable(
         "store_unavailable",
-        f"The gateway's database cannot be used now: {cause}. {help_needed}Try again in {RETRY_AFTER_S} seconds.",
+        f"The gateway's database cannot be used now: {cause}. {help_needed}Retry in {RETRY_AFTER_S} seconds.",
         payload={"retry_at": (clock.now() + timedelta(seconds=RETRY_AFTER_S)).isoformat(timespec="milliseconds")},
         retry_after_s=RETRY_AFTER_S,
     )
@@ -91,7 +96,7 @@ def cause_of(error: BaseException) -> str | None:
         return f"it cannot be reached ({error.strerror or error})"
     if isinstance(error, DBAPIError) and _sqlstate(error):
         return None
-    return "it does not answer" if isinstance(error, DBAPIError | sqlite3.Error) else None
+    return "it does not respond" if isinstance(error, DBAPIError | sqlite3.Error) else None
 
 
 def _sqlstate(error: DBAPIError) -> str | None:
@@ -112,7 +117,9 @@ def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None
         yield
     except (DBAPIError, PoolTimeoutError, sqlite3.Error, OSError) as error:
         if isinstance(error, DBAPIError) and _sqlstate(error) in UNREADABLE_TEXT:
-            raise InvalidRequest("invalid_body", "A text holds the character U+0000: leave it out.") from error
+            raise InvalidRequest(
+                "invalid_body", "A text contains the character U+0000, which cannot be stored. Remove it."
+            ) from error
         if _is_damage(error):
             if damage is not None:
                 damage.record(error)

@@ -1,8 +1,8 @@
 """Deliveries: which are due, in which order; and the list of events for operators.
 
-A queue holds the deliveries from one environment to one target. Deliveries of one sequence (a connection's events) are sent in
-order: only the head, the first unfinished delivery, can be claimed. When the head is postponed, all deliveries behind it are
-postponed too, so that looking for work does not read the backlog.
+A queue holds the deliveries from one environment to one target. Deliveries of one sequence (a connection's events) are
+sent in order: only the head, the first unfinished delivery, can be claimed. When the head is postponed, all deliveries
+behind it are postponed too, so that looking for work does not read the backlog.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,8 @@ class Backlog:
 
 
 class DeliveryStore:
-    """Deliveries for the sender. `owner` names a process; a claimed delivery belongs to its owner until the lease expires."""
+    """Deliveries for the sender. `owner` names a process; a claimed delivery belongs to its owner until the lease
+    expires."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -118,7 +119,8 @@ class DeliveryStore:
         return Content(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, received)
 
     async def settle(self, delivery: Delivery, outcome: DeliveryOutcome, *, owner: str, now: datetime) -> bool:
-        """Write the outcome of an attempt and release the lease. Returns False if the lease was lost to another process."""
+        """Write the outcome of an attempt and release the lease. Returns False if the lease was lost to another
+        process."""
         table = deliveries.c
         over = outcome.due_at is None
         values = NO_LEASE | {
@@ -151,7 +153,7 @@ class DeliveryStore:
         return await self._transactions.write(write)
 
     async def make_due_now(self, queue: TargetQueue, now: datetime) -> None:
-        """Make the postponed deliveries of `queue` due now: its receiver answers again."""
+        """Make the postponed deliveries of `queue` due now: its receiver responds again."""
         table = deliveries.c
         put_off = (table.environment == queue[0], table.target == queue[1], table.due_at > now)
         await self._transactions.write(lambda db: db.execute(update(deliveries).where(*put_off).values(due_at=now)))
@@ -175,7 +177,7 @@ def delivery_of(row: Any) -> Delivery:
 
 
 def sealed_at(environment: str, uid: str) -> dict[str, Any]:
-    """Return the address that a stored webhook is sealed for."""
+    """Return the place that a stored webhook's ciphertext is bound to."""
     return {"environment": environment, "table": "outbox", "row": uid, "column": "sealed", "version": 1}
 
 
@@ -196,7 +198,8 @@ WEBHOOKS_REMEMBERED: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """A filter for events: all conditions given must hold. `cursor`: the id of the delivery after which the list continues."""
+    """A filter for events: all conditions given must hold. `cursor`: the id of the delivery after which the list
+    continues."""
 
     environment: str
     state: DeliveryState | None = None

@@ -30,8 +30,8 @@ AT_ONCE: Final = 25  # connections a transaction, since other writes wait for it
 class ConnectionCount:
     """The number of connections of one environment and state.
 
-    `ending`: how many end within 1, 7 and 30 days, without a way to prevent it. `overdue_since`: when the longest overdue
-    keep-alive refresh was due; None if none is overdue.
+    `ending`: how many end within 1, 7 and 30 days, without a way to prevent it. `overdue_since`: when the longest
+    overdue keep-alive refresh was due; None if none is overdue.
     """
 
     environment: str
@@ -53,10 +53,11 @@ class ExpiringStore:
         self._keys = keys
 
     async def report(self, environment: str, days: int, *, now: datetime, limit: int) -> int:
-        """Write `connection.expiring` for connections that end within `days` and have no report for that time. Returns how many.
+        """Write `connection.expiring` for connections that end within `days` and have no report for that time. Returns
+        how many.
 
-        A connection that ends with its access token is not reported on its first day: otherwise each connection with a token of
-        one hour would be reported immediately.
+        A connection that ends with its access token is not reported on its first day: otherwise each connection with a
+        token of one hour would be reported immediately.
         """
         table = connections.c
         wanted = select(table.id).where(
@@ -101,7 +102,8 @@ class ExpiringStore:
         ]
 
     async def token_ended(self, now: datetime, *, after: Connection | None, limit: int) -> list[Connection]:
-        """Return connections with an expired access token that were not checked since, oldest first, following `after`."""
+        """Return connections with an expired access token that were not checked since, oldest first, following
+        `after`."""
         table = connections.c
         wanted = select(connections).where(*_unsettled(now))
         if after is not None and after.expires_at is not None:
@@ -170,7 +172,8 @@ class KeepAliveStore:
         return await self._found(wanted.limit(limit))
 
     async def unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
-        """Return connections without a due time: they have nothing to keep alive, or are older than the entry's limit."""
+        """Return connections without a due time: they have nothing to keep alive, or are older than the entry's
+        limit."""
         table = connections.c
         wanted = _of(provider, table.keep_alive_at.is_(None), table.id > after_id)
         return await self._found(wanted.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))

@@ -26,7 +26,8 @@ class UnknownConnection(Exception):
 
 
 class MetadataUnfit(Exception):
-    """The new metadata of one connection is not acceptable, so none was changed. `merged`: the metadata it would have had."""
+    """The new metadata of one connection is not acceptable, so none was changed. `merged`: the metadata it would have
+    had."""
 
     def __init__(self, ref: ConnectionRef, merged: Mapping[str, Any]) -> None:
         super().__init__(ref.connection_id)
@@ -36,8 +37,8 @@ class MetadataUnfit(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """An edit of a connection. None leaves a field as it is; an empty `webhook_url_override` removes it. `tags` replace all
-    tags."""
+    """An edit of a connection. None leaves a field as it is; an empty `webhook_url_override` removes it. `tags` replace
+    all tags."""
 
     end_user: EndUser | None = None
     tags: Mapping[str, str] | None = None
@@ -87,7 +88,8 @@ class EditStore:
         fits: Callable[[Mapping[str, Any]], bool] = lambda _: True,
         now: datetime,
     ) -> list[Connection]:
-        """Set the metadata of all `refs`, or of none if one is unknown. `merge`: keep top-level members not in `metadata`.
+        """Set the metadata of all `refs`, or of none if one is unknown. `merge`: keep top-level members not in
+        `metadata`.
 
         Raises MetadataUnfit if `fits` returns false for a result.
         """
@@ -109,8 +111,10 @@ class EditStore:
 
 async def _lock_row(db: AsyncConnection, ref: ConnectionRef) -> Any:
     """Lock the row until the transaction ends, and return the columns that an edit needs."""
-    asked = select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
-    row = (await db.execute(asked)).one_or_none()
+    wanted = (
+        select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
+    )
+    row = (await db.execute(wanted)).one_or_none()
     if row is None:
         raise UnknownConnection(ref)
     return row

@@ -1,4 +1,5 @@
-"""The keys that sign events, for environments without one in the configuration: minted once, sealed, rotated with overlap."""
+"""The keys that sign events, for environments without one in the configuration: minted once, sealed, rotated with
+overlap."""
 
 import uuid
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from gateway.secret import Secret
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.data_keys import DataKeys
 from gateway.store.tables import signing_keys
-from gateway.store.transactions import Transactions, insert_if_absent
+from gateway.store.transactions import FenceFailed, Transactions, insert_if_absent
 from gateway.vault import Vault
 
 
@@ -44,13 +45,13 @@ class SigningKeyStore:
         wanted = select(signing_keys).where(table.environment == environment, alive).order_by(table.number.desc())
         async with self._transactions.read() as db:
             rows = (await db.execute(wanted)).all()
-        sealed = [Sealed(row.key, **_address(environment, row.uid)) for row in rows]
+        sealed = [Sealed(row.key, **_place(environment, row.uid)) for row in rows]
         await self._keys.learn(*sealed)
         opened = [Secret(self._vault.open_json(one)["key"]) for one in sealed]
         return [EventSigningKey(key, row.created_at, row.retires_at) for key, row in zip(opened, rows, strict=True)]
 
     async def ensure(self, environment: str, mint: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:
-        """Create the first key if there is none, and return what `of` returns."""
+        """Create the first key if there is none. Returns the keys as `of` does."""
         found = await self.of(environment, now=now)
         if not found:
             await self._write(environment, lambda db: self._add(db, environment, 1, mint(), now))
@@ -70,16 +71,18 @@ class SigningKeyStore:
             await db.execute(delete(signing_keys).where(mine, table.number < last))
             retiring = update(signing_keys).where(mine, table.number == last)
             await db.execute(retiring.values(retires_at=retires_at))
-            await self._add(db, environment, last + 1, key, now)
+            if not await self._add(db, environment, last + 1, key, now):
+                raise FenceFailed  # another process has just rotated: the transaction runs again
 
         await self._write(environment, write)
 
     async def _write(self, environment: str, work: Any) -> None:
         await self._transactions.write(work, before=lambda: self._keys.allow(environment))
 
-    async def _add(self, db: AsyncConnection, environment: str, number: int, key: Secret, now: datetime) -> None:
+    async def _add(self, db: AsyncConnection, environment: str, number: int, key: Secret, now: datetime) -> bool:
+        """Insert the key; return False, and insert nothing, if another process has used the number."""
         uid = uuid.uuid4().hex
-        sealed = self._vault.seal_json({"key": key.reveal()}, **_address(environment, uid))
+        sealed = self._vault.seal_json({"key": key.reveal()}, **_place(environment, uid))
         row = {
             "uid": uid,
             "environment": environment,
@@ -87,8 +90,9 @@ class SigningKeyStore:
             "key": sealed.ciphertext,
             "created_at": now,
         }
-        await insert_if_absent(db, signing_keys, row, key=["environment", "number"])
+        return await insert_if_absent(db, signing_keys, row, key=["environment", "number"])
 
 
-def _address(environment: str, uid: str) -> dict[str, Any]:
+def _place(environment: str, uid: str) -> dict[str, Any]:
+    """Return the place that a key's ciphertext is bound to."""
     return {"environment": environment, "table": "signing_keys", "row": uid, "column": "key", "version": 1}

@@ -1,9 +1,9 @@
 """A failover of the database: a standby that took over may lack the primary's last commits, and with them new tokens.
 
 Processes write back their tokens in memory (`ConnectionStore.write_back`) and the claims of refreshes under way
-(`gateway.refresh.recovery`). Until all have done so, no process may claim a lease, since the refresh token in the database may
-be used up. So each claim names its process's timeline and fails on any other; and no process claims a lease before all living
-processes have confirmed the new timeline in the table `processes` (ADR 42, ADR 64).
+(`gateway.refresh.recovery`). Until all have done so, no process may claim a lease, since the refresh token in the
+database may be used up. So each claim names its process's timeline and fails on any other; and no process claims a
+lease before all living processes have confirmed the new timeline in the table `processes` (ADR 42, ADR 64).
 """
 
 import asyncio
@@ -40,8 +40,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Claim:
-    """A refresh under way in this process. `row`: the row as claimed. `lease_from`: a time at which the lease had not lost any
-    of its duration (monotonic).
+    """A refresh under way in this process. `row`: the row as claimed. `lease_from`: a time at which the lease had not
+    lost any of its duration (monotonic).
     """
 
     row: Connection
@@ -51,8 +51,8 @@ class Claim:
 class Failover:
     """Tracks failovers and coordinates the processes after one.
 
-    `timeline`: the timeline of this process; None if the database has none, as SQLite. `sql`: the SQL expression for the
-    timeline, constant while this process runs. `claims`: by lease owner.
+    `timeline`: the timeline of this process; None if the database has none, as SQLite. `sql`: the SQL expression for
+    the timeline, constant while this process runs. `claims`: by lease owner.
     """
 
     def __init__(self, transactions: Transactions, watch: ChangeWatch) -> None:
@@ -77,7 +77,8 @@ class Failover:
 
     @property
     def pending(self) -> bool:
-        """Whether tokens in the database may be older than those of a living process, as far as known without a query."""
+        """Whether tokens in the database may be older than those of a living process, as far as known without a
+        query."""
         return self._begun or self._since is not None or clock.monotonic() < self._until
 
     @property

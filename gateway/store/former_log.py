@@ -1,4 +1,5 @@
-"""The table in which releases before 0.3 logged calls. This release writes nothing there, and removes rows by their age.
+"""The table in which releases before 0.3 logged calls. This release writes nothing there, and removes rows by their
+age.
 
 The table stays while a node of such a release may still write it, during a rolling restart.
 """

@@ -38,10 +38,11 @@ async def record_happening(
     reason: str,
     detail: str | None = None,
 ) -> dict[str, Any]:
-    """Write `values` and the state that follows from `happening`, in the caller's transaction, which has locked `row` (`BEFORE`).
+    """Write `values` and the state that follows from `happening`, in the caller's transaction, which has locked `row`
+    (`BEFORE`).
 
-    Returns all columns written. A happening that changes neither the state nor its reason gets no history entry. If it is new to
-    the application, and `outbox` is given, an event is added too.
+    Returns all columns written. A happening that changes neither the state nor its reason gets no history entry. If it
+    is new to the application, and `outbox` is given, an event is added too.
     """
     state = next_state(State(row.state), happening)
     moved = state != row.state or (happening not in SILENT and reason != row.state_reason)
@@ -62,7 +63,8 @@ async def record_happening(
 
 
 async def record_final_failure(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:
-    """Write that the connection `row` (`BEFORE`) has ended permanently, in the caller's transaction, which has locked it."""
+    """Write that the connection `row` (`BEFORE`) has ended permanently, in the caller's transaction, which has locked
+    it."""
     values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
     why = {"reason": failure.code, "detail": failure.message}
     await record_happening(db, outbox, row, Happening.REFUSED, values, now=failure.at, **why)
@@ -121,8 +123,8 @@ class RejectionStore:
         self._outbox = outbox
 
     async def record(self, seen: Connection, failure: RefreshFailure) -> Connection | None:
-        """Write `failure`, of code `REJECTED`, and return the row. Returns None if the row has another grant than `seen` or
-        another kind of failure, or has ended."""
+        """Write `failure`, of code `REJECTED`, and return the row. Returns None if the row has another grant than
+        `seen` or another kind of failure, or has ended."""
         happening = happening_for_failure(failure.code, final=failure.final)
 
         async def write(db: AsyncConnection) -> Connection | None:
@@ -139,8 +141,8 @@ class RejectionStore:
         return await self._transactions.write(write)
 
     async def withdraw(self, seen: Connection, *, now: datetime) -> Connection | None:
-        """Remove the failure that `record` wrote, and return the row. Returns None if the row has no such failure, or another
-        grant than `seen`."""
+        """Remove the failure that `record` wrote, and return the row. Returns None if the row has no such failure, or
+        another grant than `seen`."""
 
         async def write(db: AsyncConnection) -> Connection | None:
             row = await self._row(db, seen)
@@ -155,7 +157,8 @@ class RejectionStore:
         return await self._transactions.write(write)
 
     async def record_scopes(self, seen: Connection, refused: RefusedScopes) -> Connection | None:
-        """Add the scopes of `refused` to the row's, and return the row. Returns None if it has another grant than `seen`."""
+        """Add the scopes of `refused` to the row's, and return the row. Returns None if it has another grant than
+        `seen`."""
 
         async def write(db: AsyncConnection) -> Connection | None:
             if await self._row(db, seen) is None:
@@ -174,8 +177,8 @@ class RejectionStore:
         """Remove the scopes that `record_scopes` has stored for this connection, if any."""
 
         async def write(db: AsyncConnection) -> None:
-            noted = at(ref), connections.c.refused_scopes.is_not(None)
-            done = await db.execute(update(connections).where(*noted).values(refused_scopes=None, updated_at=now))
+            recorded = at(ref), connections.c.refused_scopes.is_not(None)
+            done = await db.execute(update(connections).where(*recorded).values(refused_scopes=None, updated_at=now))
             if done.rowcount:
                 await record_change(db, ref, now)
 

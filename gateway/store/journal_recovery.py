@@ -1,8 +1,8 @@
 """Connects the refresh journal with the store: finds a record's connection, and the replies that earlier processes left
 (ADR 41).
 
-A record's head contains the key of its attempt, sealed like a value of the database; therefore this module uses the vault.
-`gateway.journal` reads and writes the files.
+A record's head contains the key of its attempt, sealed like a value of the database; therefore this module uses the
+vault. `gateway.journal` reads and writes the files.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.journal import Entry, ProcessMarker, Recorded, new_attempt, new_key, opened
+from gateway.journal import Entry, ProcessMarker, Recorded, new_attempt, new_key, open_reply
 from gateway.journal.reader import OpenRecord, all_files, markers, open_records, read, unfinished_files
 from gateway.journal.segment import is_dead
 from gateway.journal.slot_files import process_of as slot_file_process
@@ -26,7 +26,7 @@ from gateway.store.data_keys import DataKeys
 from gateway.vault import Vault, VaultError
 
 TABLE: Final = "pairs"  # not a table: the name that sealed values of the journal are bound to since the first release
-CREDENTIAL: Final = "answer"  # used by releases that recorded credentials
+CREDENTIAL: Final = "answer"  # the column name of releases that recorded credentials instead of replies
 KEY: Final = "key"
 LOOK_AGAIN_S: Final = 0.05
 WAIT_S: Final = 30.0  # longer than any token exchange
@@ -54,7 +54,8 @@ class EarlierReplies:
 
 
 class RefreshJournal:
-    """The refresh journal of this machine. `folder` None: this machine has no folder for it, and nothing is recorded."""
+    """The refresh journal of this machine. `folder` None: this machine has no folder for it, and nothing is
+    recorded."""
 
     def __init__(self, folder: Path | None, vault: Vault, keys: DataKeys) -> None:
         self.folder = None if folder is None else folder.absolute()
@@ -64,18 +65,18 @@ class RefreshJournal:
         self._seen: dict[str, float] = {}  # an open attempt or a dead marker ▸ first seen (monotonic)
 
     async def process_name(self) -> str | None:
-        """Return this process's name, by which others on this machine check whether it lives (`Holders.of`); None without a
-        marker."""
+        """Return this process's name, by which others on this machine check whether it lives (`Holders.of`); None
+        without a marker."""
         return None if self.marker is None else await self.marker.name() or None
 
     async def recorded(self, row: Connection) -> bool:
         """Return whether a readable reply is recorded for the present credential of `row`. Does not wait."""
         if self.folder is None:
             return False
-        for one in await asyncio.to_thread(open_records, self.folder):
-            if not one.sealed or (one.about["row"], one.about["version"]) != (row.uid, row.version):
+        for record in await asyncio.to_thread(open_records, self.folder):
+            if not record.sealed or (record.about["row"], record.about["version"]) != (row.uid, row.version):
                 continue
-            reading = self._reply(row, one) if "attempt" in one.about else self._credential(row, one.sealed)
+            reading = self._reply(row, record) if "attempt" in record.about else self._credential(row, record.sealed)
             if await reading is not None:
                 return True
         return False
@@ -109,33 +110,38 @@ class RefreshJournal:
             return EarlierReplies()
         until = clock.monotonic() + WAIT_S
         while True:
-            asking, attempts = False, dict[str, list[Recorded]]()
-            for one in await asyncio.to_thread(open_records, self.folder):
-                if (one.about["row"], one.about["version"]) != (row.uid, row.version):
+            in_flight, attempts = False, dict[str, list[Recorded]]()
+            for record in await asyncio.to_thread(open_records, self.folder):
+                if (record.about["row"], record.about["version"]) != (row.uid, row.version):
                     continue
-                if "attempt" not in one.about:
-                    credential = await self._credential(row, one.sealed)
+                if "attempt" not in record.about:
+                    credential = await self._credential(row, record.sealed)
                     if credential is not None:
                         return EarlierReplies(credential=credential)
                     continue
-                reply = await self._reply(row, one)
+                reply = await self._reply(row, record)
                 if reply is not None:
                     attempts.setdefault(reply.attempt, []).append(reply)
-                asking = asking or (one.living and reply is None)
-            if not asking or clock.monotonic() >= until:
+                in_flight = in_flight or (record.living and reply is None)
+            if not in_flight or clock.monotonic() >= until:
                 return EarlierReplies(_in_order(attempts))
             await clock.sleep(LOOK_AGAIN_S)
 
     async def calls(self) -> list[tuple[ConnectionRef, str, int, bool]]:
-        """Return the token calls of refreshes that are not released: connection, row and version of the credential, and whether a
-        reply is recorded or may still come."""
+        """Return the token calls of refreshes that are not released: connection, row and version of the credential, and
+        whether a reply is recorded or may still come."""
         if self.folder is None:
             return []
         found = await asyncio.to_thread(open_records, self.folder)
         return [
-            (ConnectionRef(*one.about["ref"]), one.about["row"], one.about["version"], bool(one.sealed) or one.living)
-            for one in found
-            if "attempt" in one.about
+            (
+                ConnectionRef(*record.about["ref"]),
+                record.about["row"],
+                record.about["version"],
+                bool(record.sealed) or record.living,
+            )
+            for record in found
+            if "attempt" in record.about
         ]
 
     async def sweep(
@@ -148,8 +154,8 @@ class RefreshJournal:
         """Remove what is no longer needed: files of dead processes, and unreleased attempts in files of living ones.
 
         A reply is needed while its refresh is open. `release` makes this process's journal writer release an attempt.
-        `holding`: names of processes that hold leases; their markers stay, since without one a process is not known to be dead.
-        `unchanged` returns whether the database still had the intents of these refreshes when they were read.
+        `holding`: names of processes that hold leases; their markers stay, since without one a process is not known to
+        be dead. `unchanged` returns whether the database still had the intents of these refreshes when they were read.
         Returns the connections with an open intent that replies in files of dead processes can settle.
         """
         if self.folder is None:
@@ -172,7 +178,8 @@ class RefreshJournal:
     async def _useless(
         self, dead: list[Path], current: Current, holding: Container[str]
     ) -> tuple[list[Path], list[Connection]]:
-        """Return the files of dead processes that are not needed, and the connections with replies in the other files."""
+        """Return the files of dead processes that are not needed, and the connections with replies in the other
+        files."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead:
             needed = slot_file_process(path) in holding
@@ -217,13 +224,13 @@ class RefreshJournal:
         ends = value["expires_at"]
         return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
 
-    async def _reply(self, row: Connection, one: OpenRecord) -> Recorded | None:
+    async def _reply(self, row: Connection, record: OpenRecord) -> Recorded | None:
         """Return the recorded reply; None if there is none yet, or it is unreadable."""
         try:
-            key = await self._opened(row, KEY, bytes.fromhex(one.about["key"])) if one.sealed else None
+            key = await self._opened(row, KEY, bytes.fromhex(record.about["key"])) if record.sealed else None
         except ValueError:  # damaged
             return None
-        return None if key is None else opened(bytes.fromhex(key["key"]), one.about, one.sealed)
+        return None if key is None else open_reply(bytes.fromhex(key["key"]), record.about, record.sealed)
 
     async def _opened(self, row: Connection, column: str, ciphertext: bytes) -> dict[str, Any] | None:
         sealed = Sealed(ciphertext, row.ref.environment, **place_of(row, column))
@@ -249,5 +256,5 @@ async def _open_row(about: Mapping[str, Any], current: Current) -> Connection | 
 
 
 def _in_order(attempts: Mapping[str, list[Recorded]]) -> tuple[Recorded, ...]:
-    newest = sorted(attempts.values(), key=lambda steps: max(one.reply.asked_at for one in steps), reverse=True)
-    return tuple(one for steps in newest for one in sorted(steps, key=lambda one: one.step))
+    newest = sorted(attempts.values(), key=lambda steps: max(record.reply.asked_at for record in steps), reverse=True)
+    return tuple(record for steps in newest for record in sorted(steps, key=lambda record: record.step))

@@ -16,7 +16,7 @@ from gateway.records.audit import AuditAction, AuditActor, AuditEntry
 from gateway.records.connection import ConnectionRef
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import record_change
-from gateway.store.tables import keys
+from gateway.store.tables import environments, keys
 from gateway.store.transactions import Transactions
 
 KEPT_AFTER_END: Final = timedelta(days=90)
@@ -78,10 +78,16 @@ class KeyStore:
             return [_key(row) for row in (await db.execute(wanted)).mappings()]
 
     async def add(self, new: NewMintedKey, *, now: datetime) -> MintedKey:
-        """Store the key. Raises Conflict if another living key has its name, NotFound if the key to replace does not exist."""
+        """Store the key.
+
+        Raises Conflict if another living key has its name, or if its parent was revoked; NotFound if the key to replace
+        does not exist.
+        """
         entry = AuditEntry.of(AuditAction.KEY_CREATED, new.environment, now, detail=_as_detail(new))
 
         async def write(db: AsyncConnection) -> MintedKey:
+            if new.parent_id is not None:
+                await _check_parent(db, new.parent_id)
             if new.replaces is not None:
                 await self._replace(db, new, now)
             else:
@@ -111,10 +117,9 @@ class KeyStore:
             seen: set[int] = set()
             level: list[ColumnElement[bool]] = [keys.c.id == key_id]
             while level:
-                rows = (
-                    (await db.execute(select(keys).where(keys.c.environment == environment, *level))).mappings().all()
-                )
-                rows = [row for row in rows if row["id"] not in seen]
+                # Locked, so that no transaction adds a key below these before they are revoked.
+                wanted = select(keys).where(keys.c.environment == environment, *level).with_for_update()
+                rows = [row for row in (await db.execute(wanted)).mappings() if row["id"] not in seen]
                 seen |= {row["id"] for row in rows}
                 ended |= {row["id"]: row["digest"] for row in rows if row["revoked_at"] is None}
                 level = [keys.c.parent_id.in_([row["id"] for row in rows])] if rows else []
@@ -155,7 +160,8 @@ class KeyStore:
         return tuple(found)
 
     async def reserve_calls(self, digest: str, most: int) -> int:
-        """Reserve at most `most` calls, and at most a twentieth of the remaining budget; return how many. Negative: give back."""
+        """Reserve at most `most` calls, and at most a twentieth of the remaining budget; return how many. A negative
+        `most` gives calls back."""
 
         async def write(db: AsyncConnection) -> int:
             mine = keys.c.digest == digest
@@ -182,6 +188,9 @@ class KeyStore:
         return None if row is None else _key(row)
 
     async def _check_name(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
+        # One transaction at a time checks the names of an environment, until its commit.
+        environment = select(environments.c.name).where(environments.c.name == new.environment)
+        await db.execute(environment.with_for_update(key_share=True))
         same = select(keys.c.id).where(keys.c.environment == new.environment, keys.c.name == new.name, *_alive(now))
         held: int | None = (await db.execute(same)).scalars().first()
         if held is not None:
@@ -194,7 +203,7 @@ class KeyStore:
 
     async def _replace(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
         mine = keys.c.environment == new.environment, keys.c.id == new.replaces, *_alive(now)
-        old = (await db.execute(select(keys).where(*mine))).mappings().first()
+        old = (await db.execute(select(keys).where(*mine).with_for_update())).mappings().first()
         if old is None:
             raise NotFound(
                 "not_found",
@@ -221,8 +230,18 @@ _STORED: Final = (
 )
 
 
+async def _check_parent(db: AsyncConnection, parent_id: int) -> None:
+    """Raise Conflict if the key `parent_id` was revoked. Locks it, so that `revoke` waits and then finds the new key
+    too."""
+    parent = select(keys.c.revoked_at).where(keys.c.id == parent_id).with_for_update(read=True)
+    row = (await db.execute(parent)).one_or_none()
+    if row is not None and row.revoked_at is not None:
+        message = f"Key {parent_id} was revoked, so it cannot mint another key. Use a key that is active."
+        raise Conflict("conflict", message, payload={"key_id": parent_id})
+
+
 def changed_key(environment: str, digest: str) -> ConnectionRef:
-    """Return the change log's address for a key. The integration is empty, which no integration is."""
+    """Return the reference of a key in the change log. Its integration is empty, unlike that of a connection."""
     return ConnectionRef(environment, "", digest)
 
 

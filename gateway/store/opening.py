@@ -29,8 +29,8 @@ async def open_store(
 ) -> Store:
     """Open the store at `url`: migrate it, and create missing environments and data keys.
 
-    Checks keys and schema before the first write. `busy_s`, for SQLite: how long a write waits for other processes. `pool`
-    is for PostgreSQL. Raises StoreRefused with one line of text for the operator.
+    Checks keys and schema before the first write. `busy_s`, for SQLite: how long a write waits for other processes.
+    `pool` is for PostgreSQL. Raises StoreRefused with one line of text for the operator.
     """
     pool = pool or PoolConfig()
     backend = await _connected(url, keyring, busy_s, pool)

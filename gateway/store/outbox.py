@@ -1,4 +1,5 @@
-"""The outbox: an event is written in the transaction of the change that it reports, so that events and changes always agree.
+"""The outbox: an event is written in the transaction of the change that it reports, so that events and changes always
+agree.
 
 `gateway.events` sends the events. An event without a receiver is not written.
 """
@@ -35,7 +36,8 @@ _BETWEEN: Final = "\x1f"
 
 
 class Outbox:
-    """The outbox. `targets_of` returns the targets of an environment's events; the application sets it from the configuration."""
+    """The outbox. `targets_of` returns the targets of an environment's events; the application sets it from the
+    configuration."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -57,7 +59,8 @@ class Outbox:
     ) -> None:
         """Write `event` of the connection with row id `row_id`, in its present state and in the caller's transaction.
 
-        `reason`, for programs, and `detail`, for people, say why something failed, or give a warning about a new connection.
+        `reason`, for programs, and `detail`, for people, say why something failed, or give a warning about a new
+        connection.
         """
         row = (await db.execute(select(*OF_CONNECTION).where(connections.c.id == row_id))).one()
         facts = {"tags": row.tags, "end_user": row.end_user}
@@ -104,8 +107,8 @@ class Outbox:
         detail: str | None = None,
         override: str | None = None,
     ) -> None:
-        """Write an event like `add_event`, for a connection that need not exist. `facts`: `tags`, `end_user`, an unusual
-        `operation`."""
+        """Write an event like `add_event`, for a connection that need not exist. `facts`: `tags`, `end_user`, an
+        unusual `operation`."""
         targets = self.targets(ref.environment, override)
         if not targets:
             return

@@ -41,7 +41,8 @@ SESSION_COLUMNS: Final = tuple(column.name for column in connect_sessions.column
 
 
 class SessionStore:
-    """Connect sessions, reusable until they expire or are deleted. `defaults` may contain secrets, so they are sealed."""
+    """Connect sessions, reusable until they expire or are deleted. `defaults` may contain secrets, so they are
+    sealed."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -49,8 +50,8 @@ class SessionStore:
         self._keys = keys
 
     async def add(self, session: ConnectSession, *, most_open: int | None = None) -> datetime | None:
-        """Store the session and return None. If its key already has `most_open` open sessions, store nothing, and return when
-        the first of them expires."""
+        """Store the session and return None. If its key already has `most_open` open sessions, store nothing, and
+        return when the first of them expires."""
         row = {
             **{name: getattr(session, name) for name in SESSION_COLUMNS},
             "end_user": end_user_to_json(session.end_user),
@@ -69,7 +70,8 @@ class SessionStore:
                 if last is not None:
                     first: datetime | None = (await db.execute(some.limit(1))).scalar()
                     return first
-            # With the defaults under "", which is no integration's ID; sealed, so that a write into the table cannot remove it.
+            # With the defaults under "", which is no integration's ID; sealed, so that a write into the table cannot
+            # remove it.
             kept = {**session.defaults, **({PINNED: {}} if session.pinned else {})}
             sealed = self._vault.seal_json(kept, **_session_address(session.environment, session.digest))
             await db.execute(insert(connect_sessions).values(row | {"defaults": sealed.ciphertext}))
@@ -85,7 +87,8 @@ class SessionStore:
         return None if row is None else await self._session(dict(row))
 
     async def has_existed(self, digest: str, environment: str) -> bool:
-        """Return whether the session exists, has expired or was deleted. `flow_results` remembers a deleted one for an hour."""
+        """Return whether the session exists, has expired or was deleted. `flow_results` remembers a deleted one for an
+        hour."""
         its = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
         condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
         either = select(exists().where(*its) | exists().where(*condition))
@@ -97,8 +100,8 @@ class SessionStore:
         return await self._transactions.write(lambda db: delete_sessions(db, connect_sessions.c.digest == digest)) == 1
 
     async def keep_for_browser(self, digest: str, browser_digest: str) -> bool:
-        """Bind the session to the browser whose cookie has this digest. Returns False if another browser has it, or the session
-        does not exist. Of several concurrent browsers, one succeeds."""
+        """Bind the session to the browser whose cookie has this digest. Returns False if another browser has it, or the
+        session does not exist. Of several concurrent browsers, one succeeds."""
         its = connect_sessions.c.digest == digest
         taken = update(connect_sessions).where(its, _serves(browser_digest)).values(browser_digest=browser_digest)
         return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
@@ -122,7 +125,8 @@ class SessionStore:
 
 
 async def delete_sessions(db: AsyncConnection, which: ColumnElement[bool]) -> int:
-    """Delete these sessions. A result for each tells polling clients that the session ended. Returns how many were deleted."""
+    """Delete these sessions. A result for each tells polling clients that the session ended. Returns how many were
+    deleted."""
     marks = select(
         connect_sessions.c.environment,
         connect_sessions.c.digest,
@@ -140,8 +144,8 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
     """Count a session's new connection, in the transaction that stores it, after its row was locked. `replaces`: the
     connection replaces one that is counted already.
 
-    One statement checks that the limit is not reached and that no other browser has the session, and locks the session until
-    the commit. Raises Forbidden if a check fails, or if a session with such limits was deleted.
+    One statement checks that the limit is not reached and that no other browser has the session, and locks the session
+    until the commit. Raises Forbidden if a check fails, or if a session with such limits was deleted.
     """
     table = connect_sessions.c
     wanted = [table.digest == terms.session_digest]
@@ -199,7 +203,8 @@ FLOW_COLUMNS: Final = tuple(column.name for column in flows.columns)
 
 
 class FlowStore:
-    """Authorizations under way. `details`, such as the PKCE verifier, are stored and returned sealed; `Store.open` opens them."""
+    """Authorizations under way. `details`, such as the PKCE verifier, are stored and returned sealed; `Store.open`
+    opens them."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -238,8 +243,8 @@ class FlowStore:
     async def not_returned(
         self, environment: str, *, expires_after: datetime, expires_until: datetime
     ) -> dict[str, tuple[int, datetime]]:
-        """Return, by integration, how many flows that expire in this period have a browser that did not return, and when the
-        newest of them expires."""
+        """Return, by integration, how many flows that expire in this period have a browser that did not return, and
+        when the newest of them expires."""
         left = (
             flows.c.environment == environment,
             flows.c.browser_digest != "",  # "": waits for the end user to confirm
@@ -252,7 +257,8 @@ class FlowStore:
         return {row[0]: (row[1], row[2]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
-        """Delete flows an hour after they expire. During that hour a flow cannot be used, but `not_returned` counts it."""
+        """Delete flows an hour after they expire. During that hour a flow cannot be used, but `not_returned` counts
+        it."""
         await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEPT)))
 
     async def _flow(self, row: RowMapping) -> Flow:
@@ -286,7 +292,8 @@ class ReturnedSum(NamedTuple):
 
 
 class FlowResults:
-    """Results of authorizations. Rows are only added, and removed by age. They contain no secret: tokens are digests."""
+    """Results of authorizations. Rows are only added, and removed by age. They contain no secret: tokens are
+    digests."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

@@ -1,4 +1,5 @@
-"""Connections that wait up to ten minutes until the application completes them: sealed as JSON, not listed, not proxied."""
+"""Connections that wait up to ten minutes until the application completes them: sealed as JSON, not listed, not
+proxied."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -44,7 +45,7 @@ PLAIN: Final = (
 
 
 def new_to_json(new: NewConnection) -> dict[str, Any]:
-    """Return the new connection as JSON, without its address."""
+    """Return the new connection as JSON, without its reference."""
     return {
         **{name: _plain(getattr(new, name)) for name in PLAIN},
         "expires_at": _text(new.expires_at),
@@ -90,7 +91,8 @@ Check = Callable[[Connection | None], None]
 
 
 class PendingStore:
-    """Pending connections. Each change is one transaction: a connection is either pending or stored, never both or neither."""
+    """Pending connections. Each change is one transaction: a connection is either pending or stored, never both or
+    neither."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, connections: ConnectionStore) -> None:
         self._transactions = transactions
@@ -101,9 +103,9 @@ class PendingStore:
     async def add(
         self, new: NewConnection, terms: SessionTerms, *, expires_at: datetime, reconnects: bool
     ) -> tuple[PendingConnection, list[PendingConnection]]:
-        """Seal and store `new`, and count it for the session. Returns it, and the pending connections of the same session and
-        address that it replaces. Raises Forbidden, and stores nothing, if the session has created its maximum of
-        connections or is bound to another browser.
+        """Seal and store `new`, and count it for the session. Returns it, and the pending connections of the same
+        session and reference that it replaces. Raises Forbidden, and stores nothing, if the session has created its
+        maximum of connections or is bound to another browser.
         """
         assert terms.code_challenge is not None
         row = {
@@ -123,7 +125,7 @@ class PendingStore:
 
         async def write(db: AsyncConnection) -> list[RowMapping]:
             content = {"new": new_to_json(new), "reconnects": reconnects}
-            sealed = self._vault.seal_json(content, **_address(new.ref.environment, row["uid"]))
+            sealed = self._vault.seal_json(content, **_place(new.ref.environment, row["uid"]))
             former = [*(await db.execute(select(pending_connections).where(same).with_for_update())).mappings()]
             if former:
                 await db.execute(delete(pending_connections).where(same))
@@ -145,7 +147,8 @@ class PendingStore:
         return kept, [one for row in former if (one := await self._openable(row)) is not None]
 
     async def of_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
-        """Return the pending connections, and those completed recently. Connections that cannot be opened are left out."""
+        """Return the pending connections, and those completed recently. Connections that cannot be opened are left
+        out."""
         alive = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
         wanted = select(pending_connections).where(*alive).order_by(pending_connections.c.expires_at)
         async with self._transactions.read() as db:
@@ -157,8 +160,8 @@ class PendingStore:
     ) -> tuple[Connection, bool] | None:
         """Store the connection, which then is no longer pending. Returns it, and whether it was created.
 
-        Returns None if it is not pending: it was completed or has expired. `check` gets the connection that is stored at its
-        address now, and raises to refuse; then it stays pending.
+        Returns None if it is not pending: it was completed or has expired. `check` gets the connection that is stored
+        under its reference now, and raises to refuse; then it stays pending.
         """
         new, table = pending.new, pending_connections.c
         assert new is not None
@@ -177,7 +180,8 @@ class PendingStore:
         return await self._transactions.write(write, before=lambda: self._keys.allow(pending.ref.environment))
 
     async def refuse_verifier(self, session_digest: str, *, most: int) -> list[PendingConnection]:
-        """Count a wrong verifier. When the count reaches `most`, remove and return the session's pending connections."""
+        """Count a wrong verifier. When the count reaches `most`, remove and return the session's pending
+        connections."""
         table = pending_connections.c
         its = table.session_digest == session_digest, table.sealed.is_not(None)
 
@@ -203,7 +207,8 @@ class PendingStore:
         return await self._transactions.write(write)
 
     async def expire(self, now: datetime) -> list[PendingConnection]:
-        """Remove at most `AT_ONCE` expired rows, oldest first. Returns those not completed; only one node gets each of them."""
+        """Remove at most `AT_ONCE` expired rows, oldest first. Returns those not completed; only one node gets each of
+        them."""
         over = pending_connections.c.expires_at <= now
         oldest = select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(AT_ONCE)
         found: list[PendingConnection] = []
@@ -219,7 +224,7 @@ class PendingStore:
         content: dict[str, Any] = {}
         ref = ConnectionRef(row["environment"], row["integration_id"], row["connection_id"])
         if row["sealed"] is not None:
-            sealed = Sealed(row["sealed"], **_address(row["environment"], row["uid"]))
+            sealed = Sealed(row["sealed"], **_place(row["environment"], row["uid"]))
             try:
                 await self._keys.learn(sealed)
                 content = self._vault.open_json(sealed)
@@ -237,7 +242,8 @@ class PendingStore:
 
 
 async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
-    """Remove a row; decrement the session's count unless it was completed. Returns False if another process has removed it."""
+    """Remove a row; decrement the session's count unless it was completed. Returns False if another process has removed
+    it."""
     as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_not(None)
     if row["sealed"] is None:
         as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_(None)
@@ -247,5 +253,6 @@ async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
     return removed
 
 
-def _address(environment: str, uid: str) -> dict[str, Any]:
+def _place(environment: str, uid: str) -> dict[str, Any]:
+    """Return the place that a pending connection's ciphertext is bound to."""
     return {"environment": environment, "table": "pending_connections", "row": uid, "column": "sealed", "version": 1}

@@ -18,7 +18,8 @@ GROUP BY environment, integration_id ORDER BY environment, integration_id
 
 
 def check_database(store: "StoreConfig") -> str | None:
-    """Check that the database can be opened, before the rest is loaded, which may take seconds. Raises StoreRefused. Blocks.
+    """Check that the database can be opened, before the rest is loaded, which may take seconds. Raises StoreRefused.
+    Blocks.
 
     Returns the schema's revision; None if no gateway has created a schema yet.
     """
@@ -33,8 +34,8 @@ def check_database(store: "StoreConfig") -> str | None:
 
 
 def ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, str, int, str]]:
-    """Return, for each environment and integration, how many connections end with their access token, and when the first
-    does (UTC).
+    """Return, for each environment and integration, how many connections end with their access token, and when the
+    first does (UTC).
 
     Only for a database with this version's schema, as `check_database` returns it. Raises StoreRefused. Blocks.
     """

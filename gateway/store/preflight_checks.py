@@ -84,15 +84,16 @@ REVISIONS: Final = (
 VERSION_TABLE: Final = "alembic_version"
 
 
-# ── The columns that contain ciphertexts, and the address that each is bound to.
+# ── The columns that contain ciphertexts, and the place that each is bound to.
 #
 # Every sealed column must be listed here: the rotation reads this list, and values of a missing column would become
 # unreadable when their key is removed. A test compares the list with the tables.
 
 
 class SealedColumn(NamedTuple):
-    """A sealed column. `key`: the primary key, for reading in pages. `row` and `version`: the columns whose values are part
-    of the associated data; a number as `version` applies to all rows. The environment is in the column `environment`.
+    """A sealed column. `key`: the primary key, for reading in pages. `row` and `version`: the columns whose values are
+    part of the associated data; a number as `version` applies to all rows. The environment is in the column
+    `environment`.
     """
 
     table: str
@@ -118,8 +119,8 @@ SEALED: Final = (
     SealedColumn("pending_connections", "sealed", "uid", "uid", 1),
 )
 NOT_SEALED: Final = frozenset({"data_keys.wrapped", "audit_state.wrapped"})
-"""Binary columns without sealed values: a data key or the audit's signing key, wrapped under a master key and bound to its
-own row."""
+"""Binary columns without sealed values: a data key or the audit's signing key, wrapped under a master key and bound to
+its own row."""
 
 KEY_ID_FROM: Final = 2  # where the data key's id begins in a ciphertext, counted from 1 as in SQL (gateway.vault.seal)
 KEY_ID_BYTES: Final = 8
@@ -147,8 +148,8 @@ def locked_out(stored: Iterable[WrappedKey], keyring: Keyring) -> list[WrappedKe
 def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
     """Check that every data key opens: otherwise some connections could not be opened. Raises StoreRefused.
 
-    `values`: how many values the `locked_out` keys seal, if known. A weak first key is accepted if it already wraps a data
-    key, since otherwise nothing could be read.
+    `values`: how many values the `locked_out` keys seal, if known. A weak first key is accepted if it already wraps a
+    data key, since otherwise nothing could be read.
     """
     missing = locked_out(stored, keyring)
     if missing:

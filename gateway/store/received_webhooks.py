@@ -42,11 +42,12 @@ class WebhookStore:
         waiting: int,
         waiting_bytes: int,
     ) -> int | None:
-        """Queue `received` for each connection whose site is among `origins`; if none matches, once without a connection.
+        """Queue `received` for each connection whose site is among `origins`; if none matches, once without a
+        connection.
 
-        Returns the number of connections. Returns None and queues nothing if a webhook with the digest `seen` was stored
-        before. Raises Unavailable if `waiting` deliveries of the integration, or webhooks of `waiting_bytes`, are waiting:
-        the limit is per integration, so that none uses up the space of another.
+        Returns the number of connections. Returns None and queues nothing if a webhook with the digest `seen` was
+        stored before. Raises Unavailable if `waiting` deliveries of the integration, or webhooks of `waiting_bytes`,
+        are waiting: the limit is per integration, so that none uses up the space of another.
         """
 
         async def write(db: AsyncConnection) -> int | None:

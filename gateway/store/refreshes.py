@@ -1,8 +1,8 @@
 """Writes of a refresh: lease, intent before the call, and its outcome, each fenced (ADR 5, ADR 20).
 
-Owner and version are the fence: the owner names one attempt, the version names the credential that the attempt replaces.
-A process that has lost its lease to another, or whose credential was replaced meanwhile, changes nothing; an expired
-lease that nobody else has claimed still counts.
+Owner and version are the fence: the owner names one attempt, the version names the credential that the attempt
+replaces. A process that has lost its lease to another, or whose credential was replaced meanwhile, changes nothing; an
+expired lease that nobody else has claimed still counts.
 """
 
 from collections.abc import Mapping
@@ -145,8 +145,8 @@ SELECT_OPEN_INTENTS: Final = (
 class LeaseStatements:
     """The statements for leases. Times are the database's: computed in SQL on PostgreSQL, and with `clock` on SQLite.
 
-    `timeline`: the SQL expression for the database's timeline; None if unknown. A claim names the timeline that this node
-    knows, so that no claim succeeds between a failover and the time when this node notices it.
+    `timeline`: the SQL expression for the database's timeline; None if unknown. A claim names the timeline that this
+    node knows, so that no claim succeeds between a failover and the time when this node notices it.
     """
 
     def __init__(self, *, by_database: bool, timeline: str | None) -> None:
@@ -185,8 +185,8 @@ class LeaseStatements:
         return func.clock_timestamp(type_=DateTime(timezone=True)) + bindparam(name, type_=Interval)
 
 
-# ── Leases on refreshes: who may refresh a credential, and the intent that is on disk before the token call (ADR 5, ADR 20,
-# ADR 42).
+# ── Leases on refreshes (ADR 5, ADR 20, ADR 42): who may refresh a credential, and the intent that is on disk before
+# the token call.
 
 AT_ONCE: Final = timedelta(0)
 
@@ -226,8 +226,8 @@ class RefreshStore:
         """Replace the credential of `version`, and end lease and intent. When this returns, the credential is on disk.
 
         `previous`: the refresh token that was sent, kept sealed until `previous_until`. `rotates`: the provider has
-        replaced the refresh token, now or earlier. `uid`: that of the row as seen, which saves a query. Returns None if fenced
-        off: the row was deleted or created again, its credential was replaced, or another owner holds the lease.
+        replaced the refresh token, now or earlier. `uid`: that of the row as seen, which saves a query. Returns None if
+        fenced off: the row was deleted or created again, its credential was replaced, or another owner holds the lease.
         """
         mine = {**place(ref), "seen_version": version, "owner": owner}
         new, entry = version + 1, _recorded(ref, now)
@@ -309,12 +309,13 @@ class RefreshStore:
         keep_lease: bool = False,
         happening: Happening | None = None,
     ) -> Connection | None:
-        """Record why the refresh failed and end the lease; the credential stays. Returns None if fenced off, as `save_refreshed`.
+        """Record why the refresh failed and end the lease; the credential stays. Returns None if fenced off, as
+        `save_refreshed`.
 
-        `still_open`: the provider may have accepted the token, so the intent stays open. `former`, if this attempt sent no
-        token: the lease that `owner` has claimed from another owner, who gets it back; or the lease of `owner`, who keeps it,
-        and whose renewal meanwhile fences this write off. `keep_lease`: `owner` keeps the lease, since its machine may have the
-        reply. `happening`: overrides the happening that `failure` implies.
+        `still_open`: the provider may have accepted the token, so the intent stays open. `former`, if this attempt sent
+        no token: the lease that `owner` has claimed from another owner, who gets it back; or the lease of `owner`, who
+        keeps it, and whose renewal meanwhile fences this write off. `keep_lease`: `owner` keeps the lease, since its
+        machine may have the reply. `happening`: overrides the happening that `failure` implies.
         """
         what = happening or happening_for_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
@@ -374,12 +375,12 @@ class RefreshStore:
     ) -> bool:
         """Claim the lease to refresh this credential for the next `ttl` (ADR 5). Returns whether the claim succeeded.
 
-        One conditional UPDATE with the database's time. `owner` names this attempt, not the node. With `seen`, the claim
-        succeeds only while the row, its intent and its lease owner are as in `seen`, so the row need not be read again.
-        `intent`, the digest of the refresh token about to be sent, is on disk when this returns. `ran_out`: how long ago
-        another owner's lease must have expired. `from_holder`: the process of the owner in `seen` is known to be dead, so its
-        lease need not have expired. After False, read the row again: another owner holds the lease, the row has changed or is
-        gone, or the database failed over.
+        One conditional UPDATE with the database's time. `owner` names this attempt, not the node. With `seen`, the
+        claim succeeds only while the row, its intent and its lease owner are as in `seen`, so the row need not be read
+        again. `intent`, the digest of the refresh token about to be sent, is on disk when this returns. `ran_out`: how
+        long ago another owner's lease must have expired. `from_holder`: the process of the owner in `seen` is known to
+        be dead, so its lease need not have expired. After False, read the row again: another owner holds the lease, the
+        row has changed or is gone, or the database failed over.
         """
         claim, timeline = self._statements.claim, self._failover.timeline
         values: dict[str, Any] = {**place(ref), "lease_owner": owner}
@@ -450,7 +451,8 @@ class RefreshStore:
         await self._rows.update(mine.values(given_back if still_open else NO_LEASE | NO_INTENT))
 
     async def end_lease(self, ref: ConnectionRef, *, owner: str) -> None:
-        """Expire the owner's lease now and leave its intent open: the attempt is over, and the token may have been sent."""
+        """Expire the owner's lease now and leave its intent open: the attempt is over, and the token may have been
+        sent."""
         await self.extend_lease(ref, owner=owner, ttl=AT_ONCE)
 
 

@@ -1,8 +1,10 @@
-"""Key rotation: seals all values again under the first master key, while gateways serve (ADR 22); counts the values per key.
+"""Key rotation: seals all values again under the first master key, while gateways serve (ADR 22); counts the values per
+key.
 
-Each environment gets a new data key. From then on no process seals under an older one, which `DataKeys` enforces in each
-transaction. Then all values under older data keys are sealed again, and data keys that nothing needs are removed. Each step is a
-small transaction, and the rotation has no state of its own: after an interruption, the next run continues the work.
+Each environment gets a new data key. From then on no process seals under an older one, which `DataKeys` enforces in
+each transaction. Then all values under older data keys are sealed again, and data keys that nothing needs are removed.
+Each step is a small transaction, and the rotation has no state of its own: after an interruption, the next run
+continues the work.
 """
 
 import asyncio
@@ -34,16 +36,18 @@ REFRESHES_S: Final = 3.0  # how long to wait for running refreshes to end
 LOOK_AGAIN_S: Final = 0.05
 
 
-async def kept_for_responses(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
-    """Wait for refreshes that began before the newest key; return the `unused` keys of environments where some are still open.
+async def kept_for_replies(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
+    """Wait for refreshes that began before the newest key; return the `unused` keys of environments where some are
+    still open.
 
-    Replies of open refreshes are in a refresh journal, not in a table. A killed process leaves them there for the next one.
+    Replies of open refreshes are in a refresh journal, not in a table. A killed process leaves them there for the next
+    one.
     """
     newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
-    begun = connections.c.intent_at <= newest.scalar_subquery()
+    older = connections.c.intent_at <= newest.scalar_subquery()
     wanted = select(data_keys.c.id).where(
         data_keys.c.id.in_(unused),
-        exists().where(connections.c.environment == data_keys.c.environment, begun),
+        exists().where(connections.c.environment == data_keys.c.environment, older),
     )
     end = time.monotonic() + REFRESHES_S
     while True:
@@ -63,7 +67,8 @@ Rows = Sequence[tuple[Any, str]]
 
 @dataclass(frozen=True, slots=True)
 class DataKeyUse:
-    """A data key and how many values it seals, by ``table.column``. `newest`: whether it is its environment's sealing key."""
+    """A data key and how many values it seals, by ``table.column``. `newest`: whether it is its environment's sealing
+    key."""
 
     id: str
     environment: str
@@ -152,7 +157,8 @@ Step = Callable[[int, int], None]  # called with the values done so far and in t
 
 @dataclass(slots=True)
 class Rotated:
-    """The result of a rotation. `damaged`: values that no key opens, as ``table.column of row``; they and their keys stay.
+    """The result of a rotation. `damaged`: values that no key opens, as ``table.column of row``; they and their keys
+    stay.
 
     `left`: number of values still under an older data key. `kept_keys`: number of data keys that seal no value in the
     database, but perhaps the reply to a refresh that began earlier (ADR 41); the first master key wraps them now.
@@ -181,7 +187,8 @@ class BatchSize:
             yield some
 
     def adapt_to(self, held_s: float) -> None:
-        """Adapt the size to the last transaction, which took `held_s`: halve it above HOLDS_S, else double it up to BATCH."""
+        """Adapt the size to the last transaction, which took `held_s`: halve it above HOLDS_S, else double it up to
+        BATCH."""
         self._size = max(SHORTEST_BATCH, self._size // 2) if held_s > HOLDS_S else min(BATCH, 2 * self._size)
 
 
@@ -199,7 +206,8 @@ class Rotation:
         return await count(self._transactions)
 
     async def wrap_again(self, only: Collection[str] | None = None) -> int:
-        """Wrap all data keys, or those in `only`, under the first master key; change no value. Returns how many changed."""
+        """Wrap all data keys, or those in `only`, under the first master key; change no value. Returns how many
+        changed."""
 
         entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED)
 
@@ -245,7 +253,7 @@ class Rotation:
             await asyncio.sleep(NEXT_PASS_S)
         after = await self.counts()
         unused = frozenset(key.id for key in after.data_keys if key.id in old and not key.total)
-        kept = await kept_for_responses(self._transactions, unused)
+        kept = await kept_for_replies(self._transactions, unused)
         if kept:
             await self.wrap_again(kept)
         rotated.removed_keys, rotated.kept_keys = await self._remove(unused - kept), len(kept)
@@ -301,7 +309,8 @@ class Rotation:
         return await self._write(write)
 
     async def _settle(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Wait until every transaction that seals under an older data key has ended. Returns the newest ids, and the older ones.
+        """Wait until every transaction that seals under an older data key has ended. Returns the newest ids, and the
+        older ones.
 
         A transaction that seals locks its key's row after checking that there is no newer key.
         """
@@ -320,7 +329,8 @@ class Rotation:
     async def _seal_again(
         self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], rotated: Rotated
     ) -> tuple[int, int]:
-        """Seal these rows again, then pause for other processes. Returns how many were sealed, and how many were locked."""
+        """Seal these rows again, then pause for other processes. Returns how many were sealed, and how many were
+        locked."""
         began = time.monotonic()
         done = held = 0
         environments = await self._environments(column, keys)
@@ -378,7 +388,7 @@ class Rotation:
 
 
 def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
-    """Return the query for these rows' ciphertexts, each with its address."""
+    """Return the query for these rows' ciphertexts, each with the columns of its place."""
     table = metadata.tables[column.table]
     version = [table.c[column.version]] if isinstance(column.version, str) else []
     shown = (table.c[column.key], table.c.environment, table.c[column.row], table.c[column.column], *version)
@@ -387,7 +397,7 @@ def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
 
 
 def _sealed(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:
-    """Return the row's primary key, and its ciphertext with its address."""
+    """Return the row's primary key, and its ciphertext with its place."""
     key, environment, name, ciphertext, *version = row
     number = column.version if isinstance(column.version, int) else version[0]
     return key, Sealed(bytes(ciphertext), environment, column.table, name, column.column, number)

@@ -112,8 +112,8 @@ class Store:
             ) from fault
 
     def open_or_nothing(self, sealed: Sealed | None) -> Mapping[str, Any]:
-        """Return the value as `open` does, or an empty mapping if it was changed: for callers that replace it or do not need
-        it."""
+        """Return the value as `open` does, or an empty mapping if it was changed: for callers that replace it or do not
+        need it."""
         try:
             return self.open(sealed)
         except CredentialUnreadable:
@@ -149,7 +149,8 @@ class Store:
         return Rotation(self.transactions, self.vault, self.data_keys, self.trail)
 
     async def prune(self, now: datetime) -> None:
-        """Remove expired sessions, flows, keys and events, and changes that every node has read. Call this periodically.
+        """Remove expired sessions, flows, keys and events, and changes that every node has read. Call this
+        periodically.
 
         A failure in one area does not stop the others. Raises ExceptionGroup; a note on each member names its area.
         """
@@ -170,7 +171,7 @@ class Store:
                 fault.add_note(name)
                 faults.append(fault)
         if faults:
-            raise ExceptionGroup("some of what has expired was not removed", faults)
+            raise ExceptionGroup("some expired rows were not removed", faults)
 
     @property
     def instance(self) -> str:
@@ -188,7 +189,7 @@ class Store:
         return self.transactions.damage.full
 
     async def ping(self) -> None:
-        """Run an empty query. Raises Unavailable if the database does not answer."""
+        """Run a query that reads no table. Raises Unavailable if the database does not respond."""
         async with self.transactions.read() as db:
             await db.execute(select(1))
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import structlog
 from sqlalchemy import ColumnElement, RowMapping, Select, and_, delete, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.audit import AuditAction, AuditEntry
@@ -55,12 +56,13 @@ class IntegrationStore:
 
     async def get(self, environment: str, integration_id: str) -> Integration | None:
         """Return the integration; None if it does not exist. Raises VaultError if no key in the keyring opens it."""
-        asked = select(integrations).where(_at(environment, integration_id), integrations.c.ending_at.is_(None))
-        rows = await self._rows(asked)
+        wanted = select(integrations).where(_at(environment, integration_id), integrations.c.ending_at.is_(None))
+        rows = await self._rows(wanted)
         return await self._record(rows[0]) if rows else None
 
     async def ending(self) -> list[Integration]:
-        """Return the integrations whose deletion has begun but not ended, with what their connections need to be revoked."""
+        """Return the integrations whose deletion has begun but not ended, with what their connections need to be
+        revoked."""
         return await self._readable(select(integrations).where(integrations.c.ending_at.is_not(None)))
 
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:
@@ -105,7 +107,12 @@ class IntegrationStore:
                 await _note(db, after.environment, key, now=now)
             return True
 
-        return stored if await self._write(after.environment, write) else None
+        try:
+            return stored if await self._write(after.environment, write) else None
+        except IntegrityError:  # another process took the new key after `_barred` looked for it
+            if after.integration_id == before.integration_id:
+                raise
+            return None
 
     async def record_read(self, integration: Integration, *, now: datetime) -> None:
         """Record that the client secret is about to be returned. If this raises Unavailable, do not return it."""
@@ -116,7 +123,8 @@ class IntegrationStore:
             return (await db.execute(_connections_of(environment, integration_id))).first() is not None
 
     async def begin_end(self, integration: Integration, *, now: datetime) -> bool:
-        """Begin the deletion: every node stops using the integration; its connections still exist, and are deleted next."""
+        """Begin the deletion: every node stops using the integration; its connections still exist, and are deleted
+        next."""
         assert integration.made is not None
         its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_(None))
         entry = _entry(AuditAction.INTEGRATION_DELETED, integration, now)
@@ -146,9 +154,9 @@ class IntegrationStore:
         done: bool = await self._transactions.write(write, before=lambda: self._keys.allow(environment))
         return done
 
-    async def _rows(self, asked: Any) -> list[RowMapping]:
+    async def _rows(self, wanted: Any) -> list[RowMapping]:
         async with self._transactions.read() as db:
-            return list((await db.execute(asked)).mappings())
+            return list((await db.execute(wanted)).mappings())
 
     def _columns(self, integration: Integration, made: ApiManagedRow) -> dict[str, Any]:
         hidden = {name: value.reveal() for name in HIDDEN if (value := getattr(integration, name)) is not None}
@@ -219,7 +227,7 @@ def _at(environment: str, integration_id: str) -> ColumnElement[bool]:
 
 
 async def _barred(db: AsyncConnection, before: Integration, after: Integration) -> bool:
-    """Return whether a rename is refused: the new key is taken, or connections are addressed by the old one."""
+    """Return whether a rename is refused: the new key is taken, or connections use the old one."""
     taken = select(integrations.c.uid).where(_at(after.environment, after.integration_id))
     used = _connections_of(before.environment, before.integration_id)
     return (await db.execute(taken)).first() is not None or (await db.execute(used)).first() is not None

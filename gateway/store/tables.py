@@ -64,8 +64,8 @@ def environment_name() -> Column[Any]:
 def where_set(name: str, column: str, *columns: str) -> Index:
     """Return an index of the few rows in which `column` is not null."""
     condition = text(f"{column} IS NOT NULL")
-    # Only the migration, which creates the index, has PostgreSQL's option: naming it here would load that dialect, 2 MB,
-    # into every worker on SQLite.
+    # Only the migration, which creates the index, has PostgreSQL's option: naming it here would load that dialect, 2
+    # MB, into every worker on SQLite.
     return Index(name, *columns, sqlite_where=condition)
 
 
@@ -140,7 +140,7 @@ connections = Table(
     Column("granted_at", UtcTime),
     Column("intent_digest", Text),
     Column("intent_at", UtcTime),
-    Column("previous_refresh", LargeBinary),  # the refresh token before this one, for the provider's grace time
+    Column("previous_refresh", LargeBinary),  # the refresh token before this one, for the provider's grace period
     Column("previous_refresh_version", Integer),
     Column("previous_refresh_until", UtcTime),
     Column("dies_at", UtcTime),
@@ -331,7 +331,7 @@ flow_results = Table(
 
 # ── Events to the customer's application, and webhooks from providers.
 
-# Events to the customer's application: one row an event, for all targets.
+# One row for each event, for all its targets.
 outbox = Table(
     "outbox",
     metadata,
@@ -366,7 +366,7 @@ deliveries = Table(
     Column("give_up_at", UtcTime, nullable=False),
     Column("lease_owner", Text),
     Column("lease_until", UtcTime),
-    Column("status", Integer),  # the HTTP status of the last answer
+    Column("status", Integer),  # the HTTP status of the last response
     Column("detail", Text),
     Column("ended_at", UtcTime),
     Index("deliveries_by_outbox", "outbox"),
@@ -545,8 +545,8 @@ timelines = Table(
     Column("since", UtcTime, nullable=False),
 )
 
-# PostgreSQL only: each process that may have newer tokens than a database that failed over, the time of its last heartbeat,
-# and the timeline for which it has written its tokens back.
+# PostgreSQL only: each process that may have newer tokens than a database that failed over, the time of its last
+# heartbeat, and the timeline for which it has written its tokens back.
 processes = Table(
     "processes",
     metadata,

@@ -1,4 +1,5 @@
-"""Transactions: reads and writes through the engines, each write in its own task, and the differences between dialects."""
+"""Transactions: reads and writes through the engines, each write in its own task, and the differences between
+dialects."""
 
 import asyncio
 import json
@@ -25,8 +26,8 @@ CloseLeft = Callable[[], Awaitable[None]]
 class Engines:
     """The engines of one database. `writes_at_once`: how many transactions the writer may have open.
 
-    `autocommit`: the writer's connections with each statement as its own transaction; None on SQLite. `close_left`: close
-    connections that were in use when the engines were disposed of.
+    `autocommit`: the writer's connections with each statement as its own transaction; None on SQLite. `close_left`:
+    close connections that were in use when the engines were disposed of.
     """
 
     writer: AsyncEngine
@@ -36,7 +37,8 @@ class Engines:
     close_left: tuple[CloseLeft, ...] = ()
 
     async def dispose(self) -> None:
-        """Close the readers first: on SQLite the last connection to close writes the WAL into the file; a reader must not."""
+        """Close the readers first: on SQLite the last connection to close writes the WAL into the file; a reader must
+        not."""
         await self.reader.dispose()
         await self.writer.dispose()
         for close in self.close_left:
@@ -99,8 +101,8 @@ class FenceFailed(Exception):
 
 
 class MissingMasterKey(Unavailable):
-    """`before` needs a master key that a reload may still bring. `wait_for_key` waits for a limited time, outside the queue of
-    writes, and returns whether to try again."""
+    """`before` needs a master key that a reload may still bring. `wait_for_key` waits for a limited time, outside the
+    queue of writes, and returns whether to try again."""
 
     def __init__(self, refusal: Unavailable, wait_for_key: Callable[[], Awaitable[bool]]) -> None:
         super().__init__(refusal.code, refusal.message, payload=refusal.payload, retry_after_s=refusal.retry_after_s)
@@ -109,10 +111,11 @@ class MissingMasterKey(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class OneStatement(Generic[T]):
-    """A transaction's work as one statement, which saves the round trips for BEGIN, the fence, the change log and COMMIT.
+    """A transaction's work as one statement, which saves the round trips for BEGIN, the fence, the change log and
+    COMMIT.
 
-    The statement returns one row if it did everything; otherwise it changes nothing. `result` converts the row to the work's
-    result.
+    The statement returns one row if it did everything; otherwise it changes nothing. `result` converts the row to the
+    work's result.
     """
 
     statement: Executable
@@ -129,8 +132,8 @@ Access = Literal["read", "write"]
 
 @dataclass(slots=True)
 class Waits:
-    """How often this process used the database, and how many seconds in total it waited for that: for a connection of the
-    pool, or for a write's turn in the queue."""
+    """How often this process used the database, and how many seconds in total it waited for that: for a connection of
+    the pool, or for a write's turn in the queue."""
 
     accesses: dict[Access, int] = field(default_factory=lambda: {"read": 0, "write": 0})
     seconds: dict[Access, float] = field(default_factory=lambda: {"read": 0.0, "write": 0.0})
@@ -178,14 +181,14 @@ class Transactions:
     async def write(self, work: Work[T], *, before: Before | None = None, at_once: AtOnce[T] = None) -> T:
         """Run `work` in one transaction and commit it. `before` runs ahead of the transaction, in the same turn.
 
-        `at_once` returns one statement that does the same work in the usual case, or None. It is tried first, and `work`
-        runs if it returns no row.
+        `at_once` returns one statement that does the same work in the usual case, or None. It is tried first, and
+        `work` runs if it returns no row.
 
         The fence that `before` returns runs first in the transaction: it checks that the result of `before` still holds
-        (FenceFailed) and locks it. If `before` raises MissingMasterKey, other writes run until the key arrives.
-        The write continues when the caller is cancelled: a transaction cut in the middle would leave its connection in an
-        unknown state, and a refreshed token that is not stored is lost. Waits at most `queue_s` for its turn. Its task has
-        the name of the caller's task.
+        (FenceFailed) and locks it. If `before` raises MissingMasterKey, other writes run until the key arrives. The
+        write continues when the caller is cancelled: a transaction cut in the middle would leave its connection in an
+        unknown state, and a refreshed token that is not stored is lost. Waits at most `queue_s` for its turn. Its task
+        has the name of the caller's task.
         """
         asking = asyncio.current_task()
         work = with_cause(work, cause())

@@ -1,4 +1,5 @@
-"""Envelope encryption: master keys wrap data keys, data keys seal values, each bound to its place. Also sealed tokens."""
+"""Envelope encryption: master keys wrap data keys, data keys seal values, each bound to its place. Also sealed
+tokens."""
 
 import base64
 import binascii
@@ -46,7 +47,8 @@ TAG_BYTES: Final = 16
 
 
 def associated_data(purpose: str, *parts: str | int) -> bytes:
-    """Return format version, `purpose` and `parts`, each with its length in front, so that ("ab", "c") is not ("a", "bc")."""
+    """Return format version, `purpose` and `parts`, each with its length in front, so that ("ab", "c") differs from
+    ("a", "bc")."""
     fields = [str(part).encode("utf-8", "surrogatepass") for part in (FORMAT, purpose, *parts)]
     return b"".join(struct.pack(">I", len(field)) + field for field in fields)
 
@@ -115,7 +117,8 @@ class Keyring:
         return WrappedKey(key_id, environment, self.first_id, wrapped)
 
     def unwrap(self, stored: WrappedKey) -> bytes:
-        """Return the data key in `stored`. Raises UnknownKey without its master key, VaultError if the row was changed."""
+        """Return the data key in `stored`. Raises UnknownKey without its master key, VaultError if the row was
+        changed."""
         master = self._keys.get(stored.master_key_id)
         if master is None:
             raise UnknownKey(
@@ -204,8 +207,8 @@ class Vault:
     def add_data_key(self, key_id: str, environment: str, key: bytes) -> DataKey:
         """Add a data key. A key that is known already stays as it is.
 
-        The key becomes its environment's sealing key, unless the present sealing key still has an allowance: an operation that
-        was granted an allowance must not find a key without one.
+        The key becomes its environment's sealing key, unless the present sealing key still has an allowance: an
+        operation that was granted an allowance must not find a key without one.
         """
         known = self._by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
         present = self._sealing.get(environment)
@@ -228,17 +231,18 @@ class Vault:
     def seal_json(
         self, value: Mapping[str, Any], *, environment: str, table: str, row: str, column: str, version: int
     ) -> Sealed:
-        """Return `value` as a ciphertext for this address only. Raises VaultError if the key's allowance is used up."""
+        """Return `value` as a ciphertext for this place only. Raises VaultError if the key's allowance is used up."""
         plain = json.dumps(value, separators=(",", ":")).encode()
         return self._seal(plain, Sealed(b"", environment, table, row, column, version))
 
     def open_json(self, sealed: Sealed) -> dict[str, Any]:
-        """Return the value. Raises VaultError if the ciphertext was changed, or was sealed for another address."""
+        """Return the value. Raises VaultError if the ciphertext was changed, or was sealed for another place."""
         opened: dict[str, Any] = json.loads(self._open(sealed))
         return opened
 
     def seal_again(self, sealed: Sealed) -> Sealed:
-        """Return the value sealed under the present key, for the same address. Raises VaultError, like both methods above."""
+        """Return the value sealed under the present key, for the same place. Raises VaultError, like both methods
+        above."""
         return self._seal(self._open(sealed), sealed)
 
     def _seal(self, plain: bytes, place: Sealed) -> Sealed:
@@ -287,8 +291,8 @@ def _binding(key: DataKey, place: Sealed) -> bytes:
 class Tokens:
     """Seals and opens tokens of one kind, distinguished from other kinds by `purpose`.
 
-    Nothing is stored: any node with the same keys opens them. One key is derived from each master key (RFC 5869). The key
-    from the first master key encrypts; any of the keys can decrypt.
+    Nothing is stored: any node with the same keys opens them. One key is derived from each master key (RFC 5869). The
+    key from the first master key encrypts; any of the keys can decrypt.
     """
 
     def __init__(self, keys: Sequence[Secret | bytes], purpose: str) -> None:
@@ -308,7 +312,8 @@ class Tokens:
         return self._fernet.encrypt(text.encode()).decode("ascii").rstrip("=")
 
     def open(self, token: str) -> str:
-        """Return the text in `token`. Raises VaultError if it was not sealed for this purpose with one of these keys."""
+        """Return the text in `token`. Raises VaultError if it was not sealed for this purpose with one of these
+        keys."""
         from cryptography.fernet import InvalidToken
 
         try:

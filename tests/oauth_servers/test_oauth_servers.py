@@ -205,7 +205,7 @@ async def test_a_withdrawn_grant_needs_a_reconnect_which_keeps_the_connection_id
         explained = await journey.why()
         assert explained["state"] == "needs_reauth"
         assert explained["causes"][0]["cause"] == "access_taken_back"
-        assert "took the access back" in explained["causes"][0]["why"]
+        assert "revoked the access" in explained["causes"][0]["why"]
         assert "POST /connect/sessions/reconnect" in explained["action"]["how"]
     else:
         await refused_without_reason(journey)
@@ -300,4 +300,4 @@ async def refused_without_reason(journey: Journey) -> None:
     assert (journey.api.token_requests[-1].status, journey.api.token_requests[-1].response) == (400, b"")
     explained = await journey.why()
     assert (explained["state"], explained["causes"][0]["cause"]) == ("degraded", "refused_without_reason")
-    assert "took the access back" in explained["causes"][1]["why"]
+    assert "revoked the access" in explained["causes"][1]["why"]

@@ -6,6 +6,6 @@
     audit_check        reads a whole chain and reports its faults
     use_counts         how often each key used each connection's credential, by the hour
 
-Always true: a recorded change and its record are committed together or not at all; a record in the chain never changes; no
-record contains a secret or an end user's id.
+Always true: a recorded change and its record are committed together or not at all; a record in the chain never changes;
+no record contains a secret or an end user's id.
 """

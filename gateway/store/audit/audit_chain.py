@@ -1,7 +1,8 @@
 """Hashes, checkpoints, and the verification of a chain; no I/O.
 
-A record's hash covers the previous hash, its own sequence number and its bytes, so no record before a known hash can be changed
-unnoticed. A checkpoint is a signed hash (Ed25519, RFC 8032), kept elsewhere: it proves all records up to its own.
+A record's hash covers the previous hash, its own sequence number and its bytes, so no record before a known hash can be
+changed unnoticed. A checkpoint is a signed hash (Ed25519, RFC 8032), kept elsewhere: it proves all records up to its
+own.
 """
 
 import base64
@@ -36,8 +37,8 @@ def link(before: str, sequence: int, body: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A signed statement that record `sequence` of store `store` had this hash at time `at`. `public_key` and `signature`
-    are base64."""
+    """A signed statement that record `sequence` of store `store` had this hash at time `at`. `public_key` and
+    `signature` are base64."""
 
     store: str
     sequence: int
@@ -56,7 +57,8 @@ class Checkpoint:
         return Checkpoint(self.store, self.sequence, self.hash, self.at, public_text(key), signature)
 
     def proven_by(self, public_keys: Iterable[str]) -> bool:
-        """Return whether one of `public_keys` signed the checkpoint. Its own `public_key` counts only if listed there."""
+        """Return whether one of `public_keys` signed the checkpoint. Its own `public_key` counts only if listed
+        there."""
         for text in public_keys:
             try:
                 key = Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
@@ -119,8 +121,8 @@ def iso(at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChainFault:
-    """A fault in a chain. `sequence`: the first record concerned. `kind`: ``edited``, ``missing``, ``inserted``, ``order``,
-    ``truncated``, ``rewritten``, ``start`` or ``checkpoint``."""
+    """A fault in a chain. `sequence`: the first record concerned. `kind`: ``edited``, ``missing``, ``inserted``,
+    ``order``, ``truncated``, ``rewritten``, ``start`` or ``checkpoint``."""
 
     sequence: int
     kind: str
@@ -129,8 +131,8 @@ class ChainFault:
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of a verification. `records`: how many were read, from `first` to `last` (0: none). `proven_to`: the last record
-    that a checkpoint proves. `unsealed`: number of committed records that are not in the chain yet."""
+    """The result of a verification. `records`: how many were read, from `first` to `last` (0: none). `proven_to`: the
+    last record that a checkpoint proves. `unsealed`: number of committed records that are not in the chain yet."""
 
     records: int = 0
     first: int = 0
@@ -228,7 +230,8 @@ class ChainCheck:
         verdict.last, verdict.last_hash = record.sequence, record.hash
 
     def _judge_checkpoints(self, up_to: int | None) -> None:
-        """Compare the checkpoints of the last record read with its hash. `up_to`: the next record's number; None at the end."""
+        """Compare the checkpoints of the last record read with its hash. `up_to`: the next record's number; None at the
+        end."""
         while self._next < len(self._wanted):
             one = self._wanted[self._next]
             if one.sequence > self._sequence and (up_to is None or one.sequence >= up_to):

@@ -12,11 +12,11 @@ async def verified(
 ) -> Verdict:
     """Verify the chain of this store and return its faults.
 
-    `given`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `own`: also use the checkpoints
-    kept in the store. Records that are not in the chain yet are counted, not sealed.
+    `given`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `own`: also use the
+    checkpoints kept in the store. Records that are not in the chain yet are counted, not sealed.
     """
     end = await records.end()
-    begun, digest, start = await records.start()
+    pruned_to, digest, start = await records.start()
     faults = []
     good = []
     for one in given:
@@ -36,11 +36,13 @@ async def verified(
                 faults.append(_checkpoint_fault(one, "is kept in the store and has no good signature: it was edited"))
     if start is not None and not start.proven_by(public_keys):
         faults.append(
-            ChainFault(begun, "start", f"the records up to {begun} were removed, without a signature that covers it")
+            ChainFault(
+                pruned_to, "start", f"the records up to {pruned_to} were removed, without a signature that covers it"
+            )
         )
-    check = ChainCheck((begun, digest), good)
+    check = ChainCheck((pruned_to, digest), good)
     pruned = False
-    async for page in records.pages(AuditFilter(after=begun)):
+    async for page in records.pages(AuditFilter(after=pruned_to)):
         check.feed(page)
         pruned = pruned or any(
             one.columns.action == AuditAction.AUDIT_PRUNED and one.as_json().get("detail", {}).get("to_hash") == digest
@@ -49,7 +51,9 @@ async def verified(
     verdict = check.finish()
     if start is not None and not pruned:
         faults.append(
-            ChainFault(begun, "start", f"the records up to {begun} were removed, and no record of a pruning says so")
+            ChainFault(
+                pruned_to, "start", f"the records up to {pruned_to} were removed, and no record of a pruning says so"
+            )
         )
     if not verdict.faults and (verdict.last, verdict.last_hash) != (end.sequence, end.hash):
         text = f"the chain ends at record {verdict.last}, and the store says that it should end at {end.sequence}"

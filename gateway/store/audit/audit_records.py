@@ -1,8 +1,8 @@
 """Moves records into the chain; finds, prunes and signs them.
 
-`seal` moves committed records from `audit_pending` to `audit_records`. One process does so at a time: the one that holds the lock
-on the single row of `audit_state`. Records of a transaction that commits late become visible late and get later places. `seal`
-skips none of them, since it keeps no position: it reads all rows that are in `audit_pending`.
+`seal` moves committed records from `audit_pending` to `audit_records`. One process does so at a time: the one that
+holds the lock on the single row of `audit_state`. Records of a transaction that commits late become visible late and
+get later places. `seal` skips none of them, since it keeps no position: it reads all rows that are in `audit_pending`.
 """
 
 import uuid
@@ -45,7 +45,8 @@ _ROWS: Final = select(audit_records).order_by(audit_records.c.sequence)
 
 @dataclass(frozen=True, slots=True)
 class ChainEnd:
-    """The last record of the chain. `sequence` 0: the chain is empty. `signed`: the last record signed by a checkpoint here."""
+    """The last record of the chain. `sequence` 0: the chain is empty. `signed`: the last record signed by a checkpoint
+    here."""
 
     store: str
     sequence: int
@@ -115,8 +116,8 @@ class AuditRecords:
     # ── Checkpoints.
 
     async def checkpoint(self, *, now: datetime, after: int = 0) -> Checkpoint | None:
-        """Sign the end of the chain and keep the checkpoint. Returns None if no record is new since the last checkpoint, or if
-        another process has signed a record after number `after`.
+        """Sign the end of the chain and keep the checkpoint. Returns None if no record is new since the last
+        checkpoint, or if another process has signed a record after number `after`.
 
         Raises VaultError if the signing key cannot be opened.
         """
@@ -141,15 +142,16 @@ class AuditRecords:
         return await self._transactions.write(work)
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """Return the checkpoints in this store, oldest first. They do not detect changes by somebody who can write to the
-        store."""
+        """Return the checkpoints in this store, oldest first. They do not detect changes by somebody who can write to
+        the store."""
         async with self._transactions.read() as db:
             store = await _store_id(db)
             rows = (await db.execute(select(audit_checkpoints).order_by(audit_checkpoints.c.sequence))).all()
         return [_checkpoint(store, row) for row in rows]
 
     async def start(self) -> tuple[int, str, Checkpoint | None]:
-        """Return the sequence number and hash before the chain's first record, and, after a pruning, the checkpoint there."""
+        """Return the sequence number and hash before the chain's first record, and, after a pruning, the checkpoint
+        there."""
         started = select(audit_checkpoints).where(audit_checkpoints.c.starts)
         async with self._transactions.read() as db:
             store = await _store_id(db)
@@ -159,7 +161,8 @@ class AuditRecords:
         return row.sequence, row.hash, _checkpoint(store, row)
 
     async def public_key(self, *, now: datetime) -> str:
-        """Return the public key in base64; create the signing key if there is none. Raises VaultError if it cannot be opened."""
+        """Return the public key in base64; create the signing key if there is none. Raises VaultError if it cannot be
+        opened."""
 
         async def work(db: AsyncConnection) -> str:
             return public_text(await self._signing_key(db, await locked_state(db), now))
@@ -248,8 +251,8 @@ class AuditRecords:
     async def prune(self, before: datetime, *, now: datetime) -> int:
         """Remove the records older than `before`, from the first record on and without a gap. Returns how many.
 
-        The store keeps a checkpoint where the chain now begins. A record in the chain names this checkpoint before any record is
-        removed. Raises VaultError if the signing key cannot be opened.
+        The store keeps a checkpoint where the chain now begins. A record in the chain names this checkpoint before any
+        record is removed. Raises VaultError if the signing key cannot be opened.
         """
         entry = AuditEntry.of(AuditAction.AUDIT_PRUNED, at=now)
 
@@ -283,8 +286,8 @@ class AuditRecords:
 
     async def finish_pruning(self) -> int:
         """Remove the records that an interrupted pruning has left. Returns how many."""
-        begun, _, start = await self.start()
-        return 0 if start is None else await self._remove(begun)
+        pruned_to, _, start = await self.start()
+        return 0 if start is None else await self._remove(pruned_to)
 
     async def _remove(self, to: int) -> int:
         total = 0
@@ -300,8 +303,8 @@ class AuditRecords:
     # ── The configuration that was recorded last.
 
     async def record_configuration(self, digest: str, entry: AuditEntry) -> bool:
-        """Write `entry` unless `digest` was recorded last: if several processes load a file, only one writes. Returns whether
-        it was written."""
+        """Write `entry` unless `digest` was recorded last: if several processes load a file, only one writes. Returns
+        whether it was written."""
 
         async def work(db: AsyncConnection) -> bool:
             state = await locked_state(db)

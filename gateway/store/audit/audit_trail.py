@@ -1,4 +1,5 @@
-"""Writes a record in the transaction of the change that it describes. A record names an end user by a keyed digest only.
+"""Writes a record in the transaction of the change that it describes. A record names an end user by a keyed digest
+only.
 
 A new record is not in the chain yet: joining the chain would make every change wait for the previous one, on all nodes.
 `AuditRecords.seal` moves committed records into the chain.
@@ -39,14 +40,16 @@ class AuditTrail:
         self.noted = asyncio.Event()
 
     async def record(self, db: AsyncConnection, entry: AuditEntry, *, end_user_id: str | None = None) -> None:
-        """Write `entry` in the caller's transaction. `end_user_id`: the end user concerned, stored as a keyed digest."""
+        """Write `entry` in the caller's transaction. `end_user_id`: the end user concerned, stored as a keyed
+        digest."""
         if end_user_id:
             entry = replace(entry, end_user=await self._digest(db, entry.environment, end_user_id))
         await db.execute(NOTED, {"body": entry.body()})
         self.noted.set()
 
     def entry_if_all_recorded(self, entry: AuditEntry) -> AuditEntry | None:
-        """Return `entry`, of a refresh, if every refresh is recorded; the caller's statement writes it. Otherwise None."""
+        """Return `entry`, of a refresh, if every refresh is recorded; the caller's statement writes it. Otherwise
+        None."""
         if not self.all_refreshes:
             return None
         self.noted.set()
@@ -58,7 +61,8 @@ class AuditTrail:
             await self.record(db, entry)
 
     async def write(self, *entries: AuditEntry, end_user_ids: tuple[str | None, ...] = ()) -> None:
-        """Record entries in a transaction of their own, for actions that change nothing else in the store. Raises Unavailable."""
+        """Record entries in a transaction of their own, for actions that change nothing else in the store. Raises
+        Unavailable."""
 
         async def work(db: AsyncConnection) -> None:
             for number, entry in enumerate(entries):
@@ -81,7 +85,8 @@ class AuditTrail:
         await db.execute(delete(audit_persons).where(*mine, ~others))
 
     async def forget(self, environment: str, end_user_id: str, entry: AuditEntry) -> bool:
-        """Delete the end user's secret, and write `entry`, which names only the digest. Returns False if there is no secret."""
+        """Delete the end user's secret, and write `entry`, which names only the digest. Returns False if there is no
+        secret."""
         mine = (audit_persons.c.environment == environment, audit_persons.c.end_user_id == end_user_id)
 
         async def work(db: AsyncConnection) -> bool:
@@ -95,7 +100,8 @@ class AuditTrail:
         return await self._transactions.write(work)
 
     async def known_digest(self, db: AsyncConnection, environment: str, end_user_id: str) -> str | None:
-        """Return the digest that records use for this end user; None if there is none, or the end user was forgotten."""
+        """Return the digest that records use for this end user; None if there is none, or the end user was
+        forgotten."""
         secret = await _secret(db, environment, end_user_id)
         return None if secret is None else digest_of(secret, environment, end_user_id)
 
@@ -113,7 +119,8 @@ class AuditTrail:
 
 
 def digest_of(secret: str, environment: str, end_user_id: str) -> str:
-    """Return HMAC-SHA-256 of the id under the person's own secret, cut to 128 bits. Without that secret, it identifies nobody."""
+    """Return HMAC-SHA-256 of the id under the person's own secret, cut to 128 bits. Without that secret, it identifies
+    nobody."""
     what = f"{environment}\0{end_user_id}".encode()
     return hmac.new(bytes.fromhex(secret), what, hashlib.sha256).hexdigest()[:DIGEST_CHARACTERS]
 

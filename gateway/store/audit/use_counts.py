@@ -1,7 +1,7 @@
 """How often each key used each connection's credential, by the hour. A call costs one addition in memory.
 
-The sums are written every few seconds (`gateway/observe/call_queue.py`), so a killed process loses the counts of a few seconds.
-The counts are not in the audit chain: they are too many, and a single count proves nothing.
+The sums are written every few seconds (`gateway/observe/call_queue.py`), so a killed process loses the counts of a few
+seconds. The counts are not in the audit chain: they are too many, and a single count proves nothing.
 """
 
 from collections.abc import Mapping, Sequence

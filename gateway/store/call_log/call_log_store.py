@@ -15,8 +15,8 @@ DAY_S: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class CallLogBounds:
-    """How much of the call log is kept: rows older than `keep_days` are removed, and the oldest rows while the log exceeds
-    `max_bytes` or `max_rows` (None: no limit on rows)."""
+    """How much of the call log is kept: rows older than `keep_days` are removed, and the oldest rows while the log
+    exceeds `max_bytes` or `max_rows` (None: no limit on rows)."""
 
     keep_days: float = 7.0
     max_bytes: int = 1 << 30

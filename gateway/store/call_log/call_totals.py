@@ -1,7 +1,8 @@
-"""Sums over the call log, updated with each batch, so that a page about a day reads some hundred rows instead of millions.
+"""Sums over the call log, updated with each batch, so that a page about a day reads some hundred rows instead of
+millions.
 
-The table is the same in both databases and has two kinds of rows: an environment's calls of a quarter of an hour, and an hour's
-operations by kind, integration and result. Calls that `call_log.sample` leaves out are not counted.
+The table is the same in both databases and has two kinds of rows: an environment's calls of a quarter of an hour, and
+an hour's operations by kind, integration and result. Calls that `call_log.sample` leaves out are not counted.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,8 @@
 """The call log in a PostgreSQL table partitioned by day: `call_log`, which operators may query as well.
 
-The node that writes the first row of a day creates that day's partition; a partition is dropped with its day. The bound on size
-is kept as a number of rows, at `ROW_BYTES` each: PostgreSQL reuses the space of deleted rows but does not return it.
+The node that writes the first row of a day creates that day's partition; a partition is dropped with its day. The bound
+on size is kept as a number of rows, at `ROW_BYTES` each: PostgreSQL reuses the space of deleted rows but does not
+return it.
 """
 
 import asyncio
@@ -109,7 +110,7 @@ class PostgresCallLog:
         since = self.bounds.oldest(clock.now())
         since = since if wanted.since is None else max(since, wanted.since)
         where, values = _conditions(wanted, since)
-        begun, page = clock.monotonic(), list[StoredOperation]()
+        started, page = clock.monotonic(), list[StoredOperation]()
         async with self._transactions.read() as db:
             days = [_day_of(row[0]) for row in await db.execute(PARTITIONS)]
             for day in days:
@@ -123,7 +124,7 @@ class PostgresCallLog:
                     page += [_operation(row) for row in await db.execute(statement, values)]
                     if len(page) > wanted.limit:
                         return OperationPage(page[: wanted.limit], more=True)
-                    if clock.monotonic() - begun > SEARCH_S:
+                    if clock.monotonic() - started > SEARCH_S:
                         oldest = text(f"SELECT at FROM {day.strftime(NAME)} WHERE id >= :low_id ORDER BY id LIMIT 1")
                         reached = (await db.execute(oldest, {"low_id": low})).scalar_one_or_none()
                         return OperationPage(page, True, low, reached or _midnight(day))
@@ -131,12 +132,12 @@ class PostgresCallLog:
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
         """Return sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
-        asked = {"p1": environment, "p2": slot_of(since)}
+        parameters = {"p1": environment, "p2": slot_of(since)}
         async with self._transactions.read() as db:
             if (await db.execute(text(f"SELECT to_regclass('{TABLE}')"))).scalar() is None:
                 return Traffic()
-            slots = (await db.execute(text(by_slot(lambda n: f":p{n}")), asked)).all()
-            places = (await db.execute(text(by_place(lambda n: f":p{n}")), asked)).all()
+            slots = (await db.execute(text(by_slot(lambda n: f":p{n}")), parameters)).all()
+            places = (await db.execute(text(by_place(lambda n: f":p{n}")), parameters)).all()
         return traffic(slots, places)
 
     async def prune(self, now: datetime) -> int:
@@ -192,8 +193,8 @@ def _midnight(day: date) -> datetime:
 
 
 async def _slices(db: AsyncConnection, day: date, wanted: OperationFilter) -> list[tuple[int, int]]:
-    """Return the ranges of ids (both ends included), newest first, that a search reads in a day. A search that must read every
-    row gets short ranges, so that it can stop between two of them."""
+    """Return the ranges of ids (both ends included), newest first, that a search reads in a day. A search that must
+    read every row gets short ranges, so that it can stop between two of them."""
     ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
     if ends[0] is None:
         return []
@@ -269,7 +270,8 @@ def _operation(row: Any) -> StoredOperation:
 
 
 def _one_of(column: str, kind: str, values: frozenset[Any]) -> tuple[str, str, Any]:
-    """Return a parameter's name, its condition and value (None: any). With one value, an index returns the rows in order."""
+    """Return a parameter's name, its condition and value (None: any). With one value, an index returns the rows in
+    order."""
     if len(values) == 1:
         return column, f"{column} = :{column}", next(iter(values))
     return column, f"{column} = ANY(CAST(:{column} AS {kind}[]))", sorted(values) or None

@@ -1,8 +1,9 @@
-"""The call log in a SQLite file of its own, in segments: a table is written without an index, and indexed once it is full.
+"""The call log in a SQLite file of its own, in segments: a table is written without an index, and indexed once it is
+full.
 
-Indexes are the largest cost of a write: one random page for each row. A full segment gets its indexes in one sorted pass, at a
-tenth of that cost; the open segment is small enough to be scanned. A bound is kept by dropping the oldest segment, and the next
-segment reuses its pages: the file does not grow, and no row is deleted by itself.
+Indexes are the largest cost of a write: one random page for each row. A full segment gets its indexes in one sorted
+pass, at a tenth of that cost; the open segment is small enough to be scanned. A bound is kept by dropping the oldest
+segment, and the next segment reuses its pages: the file does not grow, and no row is deleted by itself.
 """
 
 import asyncio
@@ -44,8 +45,8 @@ from gateway.store.call_log.sqlite_segments import (
 
 SEGMENTS: Final = 24  # minimum number of segments in the log: dropping one removes at most this part of the log
 ROW_BYTES: Final = 160  # estimated size of a row with its share of the indexes
-# Rows a statement. Each statement releases the interpreter lock and must get it back from the event loop's thread, which under
-# load costs more than writing a hundred rows.
+# Rows a statement. Each statement releases the interpreter lock and must get it back from the event loop's thread,
+# which under load costs more than writing a hundred rows.
 AT_ONCE: Final = (500, 100, 10, 1)
 BUSY_S: Final = 5.0
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -65,7 +66,8 @@ def call_log_beside(database: Path) -> Path:
 
 
 class SqliteCallLog:
-    """The call log in a SQLite file, opened at first use; several processes may share the file. One thread writes, one reads."""
+    """The call log in a SQLite file, opened at first use; several processes may share the file. One thread writes, one
+    reads."""
 
     def __init__(self, path: Path, bounds: CallLogBounds | None = None) -> None:
         self.path = path
@@ -153,8 +155,8 @@ class SqliteCallLog:
         )
 
     def _subject_number(self, db: sqlite3.Connection, segment: int) -> Callable[[ExchangeRecord | Operation], int]:
-        """Return a function that numbers an operation's subject. A subject new to this process gets a row, even if another
-        process has written the same subject."""
+        """Return a function that numbers an operation's subject. A subject new to this process gets a row, even if
+        another process has written the same subject."""
         if segment != self._segment:
             self._subjects.clear()
             self._segment = segment
@@ -276,7 +278,8 @@ def _connected(path: Path, *, write: bool) -> sqlite3.Connection:
 
 
 def _put_aside(path: Path, why: str) -> None:
-    """Rename a damaged log, so that the next write begins a new one. Its rows can no longer be searched; calls continue."""
+    """Rename a damaged log, so that the next write begins a new one. Its rows can no longer be searched; calls
+    continue."""
     aside = path.with_name(f"{path.name}.damaged")
     with suppress(OSError):
         path.replace(aside)
@@ -329,8 +332,8 @@ def _dropped(db: sqlite3.Connection, segment: int) -> int:
 def _totals(db: sqlite3.Connection, environment: str, slot: int) -> Traffic:
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (TABLE,)).fetchone() is None:
         return Traffic()  # a log of an earlier release, not written since the upgrade
-    asked = (environment, slot)
-    return traffic(db.execute(by_slot(lambda _: "?"), asked), db.execute(by_place(lambda _: "?"), asked))
+    parameters = (environment, slot)
+    return traffic(db.execute(by_slot(lambda _: "?"), parameters), db.execute(by_place(lambda _: "?"), parameters))
 
 
 def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]]) -> None:

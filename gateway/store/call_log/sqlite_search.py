@@ -1,4 +1,5 @@
-"""Searches the SQLite call log segment by segment, newest first, until the page is full or the time limit is reached."""
+"""Searches the SQLite call log segment by segment, newest first, until the page is full or the time limit is
+reached."""
 
 import json
 import sqlite3
@@ -19,7 +20,8 @@ FEW_SUBJECTS: Final = 300  # at most this many subjects are looked up; for more,
 
 
 class _Segment(NamedTuple):
-    """A segment. `counted`, if sealed: how many rows have the wanted status class, error code or kind (the smallest count)."""
+    """A segment. `counted`, if sealed: how many rows have the wanted status class, error code or kind (the smallest
+    count)."""
 
     id: int
     sealed: bool
@@ -31,7 +33,7 @@ class _Segment(NamedTuple):
 def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: datetime) -> OperationPage:
     since = microseconds(max(oldest, wanted.since) if wanted.since is not None else oldest)
     until = None if wanted.until is None else microseconds(wanted.until)
-    begun = clock.monotonic()
+    started = clock.monotonic()
     page: list[StoredOperation] = []
     db.execute("BEGIN")  # one consistent snapshot of the segments and their rows
     try:
@@ -42,7 +44,7 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
             page += _in_segment(db, segment, wanted, since, until, left)
             if len(page) > wanted.limit:
                 return OperationPage(page[: wanted.limit], more=True)
-            if clock.monotonic() - begun > SEARCH_S:
+            if clock.monotonic() - started > SEARCH_S:
                 until_at = EPOCH + timedelta(microseconds=segment.since_at)
                 return OperationPage(page, True, segment.id << ID_BITS, until_at)
         return OperationPage(page)
@@ -51,7 +53,8 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
 
 
 def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None) -> list[_Segment]:
-    """Return the segments that can contain a match, judged by their times and by the counts stored when they were sealed."""
+    """Return the segments that can contain a match, judged by their times and by the counts stored when they were
+    sealed."""
     rows = [
         _Segment(*row)
         for row in db.execute(
@@ -125,13 +128,14 @@ def _fewer(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -
 def _row_conditions(
     wanted: OperationFilter, segment: _Segment, since: int, until: int | None
 ) -> tuple[list[str], list[Any], str | None]:
-    """Return the conditions on a row, their values, and the best index (None: no index helps): the last one that applies."""
+    """Return the conditions on a row, their values, and the best index (None: no index helps): the last one that
+    applies."""
     kind = None if wanted.kind is None else KINDS.index(wanted.kind)
     low, high = wanted.status or (None, None)
     of_trouble = low is not None and low >= 400
     words = None if wanted.text is None else wanted.text.lower()
     hashed = None if wanted.request_id is None else crc32(wanted.request_id.encode())
-    asked: list[tuple[str, tuple[Any, ...], str | None]] = [
+    conditions: list[tuple[str, tuple[Any, ...], str | None]] = [
         ("c.id < ?", (wanted.before,), None),
         ("c.id > ?", (wanted.after,), None),
         ("c.at >= ?", (since if since > segment.since_at else None,), None),
@@ -152,16 +156,17 @@ def _row_conditions(
         (f"instr(lower({SEARCHED}), ?)", (words,), None),
         ("c.detail IS NOT NULL AND json_extract(c.detail, '$.tool') = ?", (wanted.tool,), None),
     ]
-    asked = [one for one in asked if None not in one[1]]
-    indexes = [index for _, _, index in asked if index is not None]
-    values = [value for _, some, _ in asked for value in some]
-    return ["1", *(condition for condition, _, _ in asked)], values, indexes[-1] if indexes else None
+    conditions = [one for one in conditions if None not in one[1]]
+    indexes = [index for _, _, index in conditions if index is not None]
+    values = [value for _, some, _ in conditions for value in some]
+    return ["1", *(condition for condition, _, _ in conditions)], values, indexes[-1] if indexes else None
 
 
 def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
     where = ["s.environment = ?"]
     values: list[Any] = [wanted.environment]
-    # A connection's index finds few rows. SQLite, without statistics of a segment, may choose another index; `+` prevents that.
+    # A connection's index finds few rows. SQLite, without statistics of a segment, may choose another index; `+`
+    # prevents that.
     plus = "" if wanted.connection_id is None else "+"
     for name, value in (
         (f"{plus}s.integration_id", wanted.integration_id),

@@ -1,7 +1,7 @@
 """The tables of the SQLite call log. A segment has two: its rows, and the subjects that many rows share.
 
-A subject is an environment, integration, connection, key, method, host and rule; each row names one by number. Each process adds
-its own subjects, so the same subject may have several rows.
+A subject is an environment, integration, connection, key, method, host and rule; each row names one by number. Each
+process adds its own subjects, so the same subject may have several rows.
 """
 
 import sqlite3

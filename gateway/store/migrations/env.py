@@ -7,7 +7,7 @@ from gateway.store.tables import metadata
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    transactional_ddl=True,  # SQLite supports it after an explicit BEGIN; all revisions and the version row are one transaction
+    transactional_ddl=True,  # all revisions and the version row are one transaction; SQLite needs an explicit BEGIN
     render_as_batch=True,
 )
 with context.begin_transaction():

@@ -2,8 +2,8 @@
 
 One connection LISTENs; as its heartbeat, it also reads where the change log ends.
 
-A notification only says that the change log has grown; the log says what changed. So a notification that is lost, with the
-connection or behind a pooler without LISTEN, costs time and nothing else.
+A notification only says that the change log has grown; the log says what changed. So a notification that is lost, with
+the connection or behind a pooler without LISTEN, costs time and nothing else.
 """
 
 import asyncio
@@ -74,8 +74,8 @@ def _engine(url: str, pool: PoolConfig, *, size: int, read_only: bool, **options
 
 
 def _refuse_closed(connection: Any, _record: Any, _proxy: Any) -> None:
-    """Reject a closed connection, and with it the pool: a restarted server has closed them all. The driver knows this without
-    a ping, which every call would pay for."""
+    """Reject a closed connection, and with it the pool: a restarted server has closed them all. The driver knows this
+    without a ping, which every call would pay for."""
     if connection.driver_connection.is_closed():
         raise InvalidatePoolError
 
@@ -112,7 +112,8 @@ class PostgresWatch:
                 await asyncio.sleep(TOGETHER_S)
 
     async def version(self) -> Hashable:
-        """Return the last id of the change log, at the cost of one index lookup. Listens again if the connection was lost.
+        """Return the last id of the change log, at the cost of one index lookup. Listens again if the connection was
+        lost.
 
         Also measures the offset of the database's clock (`gateway.clock.offset`).
         """
@@ -184,8 +185,8 @@ NOTIFY: Final = select(func.pg_notify(CHANNEL, ""))
 async def notify(transactions: Transactions) -> None:
     """Wake the processes that listen to the change log.
 
-    This is a statement of its own, after the commit: PostgreSQL commits one notifying transaction at a time in the whole cluster,
-    including its wait for a synchronous standby.
+    This is a statement of its own, after the commit: PostgreSQL commits one notifying transaction at a time in the
+    whole cluster, including its wait for a synchronous standby.
     """
     async with transactions.read() as db:
         await db.execute(NOTIFY)

@@ -1,4 +1,5 @@
-"""Opens a connection to PostgreSQL, or describes why it cannot. Needs neither SQLAlchemy nor an event loop of its own."""
+"""Opens a connection to PostgreSQL, or describes why it cannot. Needs neither SQLAlchemy nor an event loop of its
+own."""
 
 import socket
 import ssl
@@ -10,11 +11,11 @@ import asyncpg
 from gateway.store.postgres.sqlstates import postgres_cause
 from gateway.text import unconnected
 
-# TCP options that detect a vanished peer: seconds to the first probe, seconds between probes, number of probes, and milliseconds
-# that sent data may stay unacknowledged.
+# TCP options that detect a vanished peer: seconds to the first probe, seconds between probes, number of probes, and
+# milliseconds that sent data may stay unacknowledged.
 PROBES: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
-# These settings override the server's defaults: statements and idle transactions time out, and a commit waits for the disk.
-# A read-only connection does not wait for a standby, which its NOTIFY otherwise would.
+# These settings override the server's defaults: statements and idle transactions time out, and a commit waits for the
+# disk. A read-only connection does not wait for a standby, which its NOTIFY otherwise would.
 SETTINGS_OF: Final = """
 SELECT set_config('statement_timeout', '{0}', false),
        set_config('idle_in_transaction_session_timeout', '{0}', false),
@@ -61,11 +62,11 @@ async def connect(
 
 
 def cause_in_words(fault: BaseException, connect_s: float) -> str:
-    """Describe why the database cannot be used, without its address, which may contain a password."""
+    """Describe why the database cannot be used, without its URL, which may contain a password."""
     if isinstance(fault, asyncpg.PostgresError):
         return postgres_cause(fault.sqlstate) or str(fault)
     if isinstance(fault, TimeoutError):
-        return f"it does not answer within {connect_s:g} s"
+        return f"it does not respond within {connect_s:g} s"
     if isinstance(fault, ConnectionRefusedError):
         return "nothing listens there"
     if isinstance(fault, socket.gaierror):
@@ -80,7 +81,8 @@ def cause_in_words(fault: BaseException, connect_s: float) -> str:
 
 
 def _probe(db: "asyncpg.Connection[Any]") -> None:
-    """Set the keepalive options. asyncpg sets none and does not expose its socket, so this uses its private transport."""
+    """Set the keepalive options. asyncpg sets none and does not expose its socket, so this uses its private
+    transport."""
     end = db._transport.get_extra_info("socket")
     if end is None or end.family == socket.AF_UNIX:
         return

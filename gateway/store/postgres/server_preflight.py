@@ -42,7 +42,7 @@ def check_server(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
 def query_read_only(url: str, statement: str, *, connect_s: float) -> Sequence[Any]:
     """Return the rows of a read-only statement. Raises StoreRefused. Blocks."""
 
-    async def asked() -> Sequence[Any]:
+    async def query() -> Sequence[Any]:
         db = await connect(url, connect_s=connect_s, statement_s=connect_s, read_only=True)
         try:
             rows: Sequence[Any] = await db.fetch(statement)
@@ -51,16 +51,17 @@ def query_read_only(url: str, statement: str, *, connect_s: float) -> Sequence[A
             db.terminate()
 
     try:
-        return asyncio.run(asked())
+        return asyncio.run(query())
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as fault:
         raise StoreRefused(f"{place_of(url)} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
 
 
 async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
-    """Check that the gateway may open the database: it is empty, or a gateway's with a known schema version and a known key.
+    """Check that the gateway may open the database: it is empty, or a gateway's with a known schema version and a known
+    key.
 
-    Waits at most `connect_s` for a connection and as long for each answer. Returns the schema's revision; None if the database
-    is empty. Raises StoreRefused.
+    Waits at most `connect_s` for a connection and as long for each response. Returns the schema's revision; None if the
+    database is empty. Raises StoreRefused.
     """
     place = place_of(url)
     try:

@@ -7,5 +7,6 @@
     sqlite_backup    makes a consistent copy while gateways serve, and verifies the copy
     sqlite_restore   replaces the database with a backup, and keeps the former file beside it
 
-Always true: one process writes at a time; a write that returned is on the disk; the file is readable by its owner alone.
+Always true: one process writes at a time; a write that returned is on the disk; the file is readable by its owner
+alone.
 """

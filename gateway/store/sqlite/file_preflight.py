@@ -1,7 +1,7 @@
 """Checks the database file without changing a byte, before any engine uses it.
 
-This module imports neither SQLAlchemy nor an event loop: `gateway serve` runs this check before it loads the rest, so that
-a wrong key is reported within two seconds even if Python cannot cache bytecode.
+This module imports neither SQLAlchemy nor an event loop: `gateway serve` runs this check before it loads the rest, so
+that a wrong key is reported within two seconds even if Python cannot cache bytecode.
 """
 
 import os
@@ -43,7 +43,7 @@ def sqlite_path(url: str) -> Path:
     """
     scheme, colon, rest = url.partition(":")
     if not colon or not rest.startswith("//"):
-        raise StoreRefused(f"store.url is not an address: write {EXAMPLE}.")
+        raise StoreRefused(f"store.url is not a URL. Write {EXAMPLE}.")
     if scheme != "sqlite":
         raise StoreRefused(f"store.url names {scheme}: write {EXAMPLE}, or postgresql://user:password@host/database.")
     name = rest.removeprefix("///")
@@ -53,10 +53,11 @@ def sqlite_path(url: str) -> Path:
 
 
 def check_file(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
-    """Check that the gateway may open `path`: absent, empty, or a gateway's database with a known schema version and key.
+    """Check that the gateway may open `path`: absent, empty, or a gateway's database with a known schema version and
+    key.
 
-    Reads only, so that a refused start changes no byte. Returns the schema's revision, None for an absent or empty file.
-    `instead`: the advice in the message for another file. Raises StoreRefused. Blocks.
+    Reads only, so that a refused start changes no byte. Returns the schema's revision, None for an absent or empty
+    file. `instead`: the advice in the message for another file. Raises StoreRefused. Blocks.
     """
     for last_try in (False,) * LOOKS + (True,):
         before = _stamp(path)
@@ -105,7 +106,8 @@ def _check_once(path: Path, keyring: Keyring, instead: str) -> str | None:
 def quick_check(path: Path, *, at_most_s: float) -> bool:
     """Look for damaged pages. Returns True if there are none, False if `at_most_s` was too short. Blocks.
 
-    Raises StoreDamaged. Does not compare indexes with their tables: SQLite's full check does, and takes several times as long.
+    Raises StoreDamaged. Does not compare indexes with their tables: SQLite's full check does, and takes several times
+    as long.
     """
     end = time.monotonic() + at_most_s
     while True:
@@ -187,8 +189,8 @@ def _check_file_access(path: Path) -> None:
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a read-only connection that leaves no file behind.
 
-    Without a WAL, no process uses the file and nothing needs recovery; `immutable` keeps SQLite from creating a WAL. With
-    a WAL, its committed part belongs to the database, so it is read in place.
+    Without a WAL, no process uses the file and nothing needs recovery; `immutable` keeps SQLite from creating a WAL.
+    With a WAL, its committed part belongs to the database, so it is read in place.
     """
     mode = "mode=ro" if _wal(path) else "mode=ro&immutable=1"
     with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=LOOK_S)) as db:

@@ -41,22 +41,23 @@ class WaitingWrite:
     name: str
     alone: bool = False
 
-    def finish(self, made: object) -> None:
+    def finish(self, result: object) -> None:
         """Finish the write with its result, or with the exception that it raised."""
         if self.outcome.done():
             return
-        if isinstance(made, asyncio.CancelledError):
+        if isinstance(result, asyncio.CancelledError):
             self.outcome.cancel()
-        elif isinstance(made, BaseException):
-            self.outcome.set_exception(made)
+        elif isinstance(result, BaseException):
+            self.outcome.set_exception(result)
         else:
-            self.outcome.set_result(made)
+            self.outcome.set_result(result)
 
 
 class BatchLost(Exception):
     """The failure of one write ended the whole transaction, not only that write's savepoint.
 
-    `first`: the failed write was the first to run (another process held the lock, say), so no other write can be the cause.
+    `first`: the failed write was the first to run (another process held the lock, say), so no other write can be the
+    cause.
     """
 
     def __init__(self, by: WaitingWrite, *, first: bool) -> None:
@@ -75,74 +76,74 @@ class GroupCommit(Transactions):
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         asked_at = loop.time()
         late_at = asked_at + self._queue_s
-        one = WaitingWrite(work, before, loop.create_future(), asked_at, late_at, task.get_name() if task else "")
+        write = WaitingWrite(work, before, loop.create_future(), asked_at, late_at, task.get_name() if task else "")
         if self._leading is None:
             self._waiting = deque()
             self._leading = asyncio.create_task(self._lead())
-        self._waiting.append(one)
-        late = loop.call_at(late_at, self._late, one)
+        self._waiting.append(write)
+        late = loop.call_at(late_at, self._late, write)
         try:
-            made: T = await one.outcome
-            return made
+            result: T = await write.outcome
+            return result
         finally:
             late.cancel()
 
     async def _lead(self) -> None:
         """Run the waiting writes until none is left."""
-        taken: Sequence[WaitingWrite] = ()
+        batch: Sequence[WaitingWrite] = ()
         try:
             while self._waiting:
-                taken = self._next()
-                if len(taken) > 1:
-                    await self._together(taken)
+                batch = self._next()
+                if len(batch) > 1:
+                    await self._together(batch)
                 else:
-                    await self._by_itself(taken[0])
+                    await self._by_itself(batch[0])
         finally:
-            for one in (*taken, *self._waiting):  # none, unless this task was cancelled
-                one.outcome.cancel()
+            for write in (*batch, *self._waiting):  # none, unless this task was cancelled
+                write.outcome.cancel()
             self._leading = None
 
     def _next(self) -> list[WaitingWrite]:
-        taken = [self._waiting.popleft()]
-        while self._waiting and len(taken) < AT_ONCE and not (taken[0].alone or self._waiting[0].alone):
-            taken.append(self._waiting.popleft())
+        batch = [self._waiting.popleft()]
+        while self._waiting and len(batch) < AT_ONCE and not (batch[0].alone or self._waiting[0].alone):
+            batch.append(self._waiting.popleft())
         now = asyncio.get_running_loop().time()
-        for one in taken:
-            self.waits.record("write", now - one.asked_at)
-        return taken
+        for write in batch:
+            self.waits.record("write", now - write.asked_at)
+        return batch
 
-    async def _by_itself(self, one: WaitingWrite) -> None:
-        _set_task_name(one.name)
+    async def _by_itself(self, write: WaitingWrite) -> None:
+        _set_task_name(write.name)
         try:
-            made = await self._alone(one.work, one.before)
+            result = await self._alone(write.work, write.before)
         except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
             _unless_cancelled(fault)
-            one.finish(fault)
+            write.finish(fault)
         else:
-            one.finish(made)
+            write.finish(result)
 
-    async def _together(self, some: Sequence[WaitingWrite]) -> None:
+    async def _together(self, writes: Sequence[WaitingWrite]) -> None:
         """Run the writes in one transaction. Afterwards each has its outcome or waits again."""
         ended: dict[WaitingWrite, object] = {}
         again: list[WaitingWrite] = []
         failed: frozenset[WaitingWrite] = frozenset()
         try:
             self.check()
-            works = [(one, work) for one in some if (work := await _prepared(one, ended)) is not None]
+            works = [(write, work) for write in writes if (work := await _prepared(write, ended)) is not None]
             failed = frozenset(ended)
             with raised_as_unavailable(self.damage):
                 async with self._engines.writer.begin() as db, _shared(db) as driver:
                     await self._parts(db, driver, works, ended, again)
-            if not any(isinstance(made, Unavailable) for made in ended.values()):
+            if not any(isinstance(result, Unavailable) for result in ended.values()):
                 self.damage.record_commit()
         except Exception as fault:  # noqa: BLE001 (nothing was written; each finds out by itself whether it is to blame)
             settled = {*failed, fault.by} if isinstance(fault, BatchLost) else failed
-            again = [one for one in some if one not in settled]
-            ended = {one: made for one, made in ended.items() if one in settled}
-            for one in again:
-                one.alone = not (isinstance(fault, BatchLost) and fault.first)
-        for one, made in ended.items():
-            one.finish(made)
+            again = [write for write in writes if write not in settled]
+            ended = {write: result for write, result in ended.items() if write in settled}
+            for write in again:
+                write.alone = not (isinstance(fault, BatchLost) and fault.first)
+        for write, result in ended.items():
+            write.finish(result)
         self._wait_again(again)
 
     async def _parts(
@@ -156,51 +157,51 @@ class GroupCommit(Transactions):
         """Run each write in its savepoint and store its result in `ended`. Raises BatchLost."""
         loop = asyncio.get_running_loop()
         enough_at = math.inf
-        for number, (one, work) in enumerate(works):
+        for number, (write, work) in enumerate(works):
             if number == 1:
                 enough_at = loop.time() + HOLDS_S  # not from the first: it may have waited long for the lock
             elif loop.time() > enough_at:
-                again.append(one)
+                again.append(write)
                 continue
-            _set_task_name(one.name)
+            _set_task_name(write.name)
             try:
-                ended[one] = await _part(db, driver, work, self.damage)
+                ended[write] = await _part(db, driver, work, self.damage)
             except (Exception, asyncio.CancelledError) as fault:
                 _unless_cancelled(fault)
                 if isinstance(fault, FenceFailed):
-                    one.alone = True
-                    again.append(one)
+                    write.alone = True
+                    again.append(write)
                 else:
-                    ended[one] = fault
+                    ended[write] = fault
                 stuck = await _undo(db, driver)
                 if stuck is not None:
-                    ended.setdefault(one, stuck)
-                    raise BatchLost(one, first=number == 0) from fault
+                    ended.setdefault(write, stuck)
+                    raise BatchLost(write, first=number == 0) from fault
 
-    def _wait_again(self, some: Sequence[WaitingWrite]) -> None:
+    def _wait_again(self, writes: Sequence[WaitingWrite]) -> None:
         """Put the writes back at their old places in the queue. Writes that have timed out fail."""
         now = asyncio.get_running_loop().time()
-        for one in reversed(some):
-            if now < one.late_at:
-                self._waiting.appendleft(one)
+        for write in reversed(writes):
+            if now < write.late_at:
+                self._waiting.appendleft(write)
             else:
-                one.finish(unavailable(CROWDED))
+                write.finish(unavailable(CROWDED))
 
-    def _late(self, one: WaitingWrite) -> None:
-        if one in self._waiting:  # otherwise the write is running
-            self._waiting.remove(one)
-            one.finish(unavailable(CROWDED))
+    def _late(self, write: WaitingWrite) -> None:
+        if write in self._waiting:  # otherwise the write is running
+            self._waiting.remove(write)
+            write.finish(unavailable(CROWDED))
 
 
-async def _prepared(one: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
+async def _prepared(write: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
     """Run the write's `before`, then return the work for the transaction; None if `before` failed."""
     try:
-        fence = await one.before() if one.before is not None else None
+        fence = await write.before() if write.before is not None else None
     except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
         _unless_cancelled(fault)
-        ended[one] = fault
+        ended[write] = fault
         return None
-    return one.work if fence is None else with_fence(fence, one.work)
+    return write.work if fence is None else with_fence(fence, write.work)
 
 
 @asynccontextmanager
@@ -218,9 +219,9 @@ async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any],
     """Run `work` in a savepoint and return its result."""
     driver.ahead(f"SAVEPOINT {PART}")
     with raised_as_unavailable(damage):
-        made: object = await work(db)
+        result: object = await work(db)
     driver.ahead(f"RELEASE {PART}")
-    return made
+    return result
 
 
 async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | None:
@@ -238,7 +239,8 @@ async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | N
 
 
 def _unless_cancelled(fault: BaseException) -> None:
-    """Raise `fault` if the task that writes is itself cancelled. Any other CancelledError concerns a single write only."""
+    """Raise `fault` if the task that writes is itself cancelled. Any other CancelledError concerns a single write
+    only."""
     task = asyncio.current_task()
     if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
         raise fault

@@ -30,8 +30,8 @@ from gateway.vault import Keyring
 
 # ── The engines for SQLite: one connection writes, several read; nothing else opens the file.
 #
-# The writer's transactions begin with BEGIN IMMEDIATE, so that none fails half-way because another process has the write lock.
-# The readers have their own engine: with the same BEGIN, each read would take the write lock too.
+# The writer's transactions begin with BEGIN IMMEDIATE, so that none fails half-way because another process has the
+# write lock. The readers have their own engine: with the same BEGIN, each read would take the write lock too.
 
 READERS: Final = 4
 READING: Final = 3  # a read waits 3 × `busy_s` for a connection: reads wait for no lock, so their queue moves
@@ -97,8 +97,8 @@ def _begin_immediate(connection: Connection) -> None:
 def prepare(path: Path, *, busy_s: float) -> None:
     """Create the file, readable by its owner alone (0600; -wal and -shm get its mode), and set WAL mode. Blocks.
 
-    Raises StoreRefused. Two processes may do this at the same time. Unlike other statements, changing the journal mode does not
-    wait for a lock, hence the loop.
+    Raises StoreRefused. Two processes may do this at the same time. Unlike other statements, changing the journal mode
+    does not wait for a lock, hence the loop.
     """
     try:
         _create(path)
@@ -112,7 +112,8 @@ def prepare(path: Path, *, busy_s: float) -> None:
 
 
 def _create(path: Path) -> None:
-    """Create the file. An existing file is not opened: closing it would drop this process's locks (`_check_file_access`)."""
+    """Create the file. An existing file is not opened: closing it would drop this process's locks
+    (`_check_file_access`)."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
@@ -151,7 +152,8 @@ GLANCE_S: Final = 0.05
 
 
 class SqliteWatch:
-    """Notices commits. `engine` has a single connection, because values of data_version compare on one connection only."""
+    """Notices commits. `engine` has a single connection, because values of data_version compare on one connection
+    only."""
 
     timeline: str | None = None
     timeline_sql: str | None = None
@@ -163,8 +165,8 @@ class SqliteWatch:
         self._seen = self._stamp()
 
     async def wait_for_change(self, at_most_s: float) -> None:
-        """Wait until size or time of the WAL file changes, at most `at_most_s`. A commit may change neither; the caller then
-        notices it after `at_most_s`."""
+        """Wait until size or time of the WAL file changes, at most `at_most_s`. A commit may change neither; the caller
+        then notices it after `at_most_s`."""
         end = clock.monotonic() + at_most_s
         while (left := end - clock.monotonic()) > 0:
             await asyncio.sleep(min(left, GLANCE_S))
@@ -207,13 +209,12 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     await asyncio.to_thread(prepare, path, busy_s=busy_s)
     transactions = GroupCommit(sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=still_there(path))
     watch = SqliteWatch(*sqlite_watcher(path, busy_s=busy_s), path)
-    # The writer's lock makes other processes wait during an upgrade.
     call_log = SqliteCallLog(call_log_beside(path))
     return Backend(
         str(path),
         transactions,
         watch,
-        transactions.write,
+        transactions.write,  # the write lock makes other processes wait during an upgrade
         call_log,
         journal_beside(path),
         ONLY,

@@ -39,8 +39,8 @@ class Backup:
 def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: Step) -> Backup:
     """Copy the database at `source` to `target`, readable by its owner alone. Blocks.
 
-    `target` appears only when the copy is complete and undamaged, and opens with `keyring`. `over`: an existing `target` is
-    replaced atomically. Raises StoreRefused.
+    `target` appears only when the copy is complete and undamaged, and opens with `keyring`. `over`: an existing
+    `target` is replaced atomically. Raises StoreRefused.
     """
     if target.exists() and not over:
         raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
@@ -68,7 +68,8 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
 
 
 def _record(source: Path, entry: AuditEntry) -> bool:
-    """Record the backup in the audit trail of the source. Returns False if that fails; the copy is complete nevertheless."""
+    """Record the backup in the audit trail of the source. Returns False if that fails; the copy is complete
+    nevertheless."""
     try:
         with closing(
             sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)

@@ -1,8 +1,9 @@
 """A SQLite driver that makes one trip to the connection's thread per statement, where aiosqlite makes up to four.
 
-A trip wakes a thread and then the event loop, and each waits for the interpreter lock: under load, that costs several times
-as much as SQLite itself. So one trip runs a statement, fetches all rows and closes the cursor. Statements such as BEGIN share
-the trip of the next statement, and a commit shares the trip of the last statement if that is known to be the last.
+A trip wakes a thread and then the event loop, and each waits for the interpreter lock: under load, that costs several
+times as much as SQLite itself. So one trip runs a statement, fetches all rows and closes the cursor. Statements such as
+BEGIN share the trip of the next statement, and a commit shares the trip of the last statement if that is known to be
+the last.
 """
 
 import asyncio
@@ -55,7 +56,8 @@ class OneTripCursor:
 
 
 class OneTripConnection(aiosqlite.Connection):
-    """A connection that creates cursors without a trip to its thread, and whose thread does not keep the process alive."""
+    """A connection that creates cursors without a trip to its thread, and whose thread does not keep the process
+    alive."""
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, CHUNK_ROWS)
@@ -76,7 +78,8 @@ class OneTripConnection(aiosqlite.Connection):
         self._ahead.append(statement)
 
     def commit_with_next(self) -> None:
-        """Commit in the trip of the next statement, the last of its transaction. A failed commit raises from that statement."""
+        """Commit in the trip of the next statement, the last of its transaction. A failed commit raises from that
+        statement."""
         self._last = not self.shared
 
     async def trip(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
@@ -111,8 +114,8 @@ class OneTripConnection(aiosqlite.Connection):
 class Connector:
     """Opens `path` only if it exists: SQLite would otherwise create an empty file in place of a removed one.
 
-    If the caller is cancelled, the connection is still opened and then closed: otherwise its thread would answer to an event
-    loop that may have ended.
+    If the caller is cancelled, the connection is still opened and then closed: otherwise its thread would report to an
+    event loop that may have ended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,8 +132,8 @@ class Connector:
             raise
 
     async def close_left(self) -> None:
-        """Close connections that the disposed engine has left open: a connection in use at that time returns to a pool that
-        nothing closes."""
+        """Close connections that the disposed engine has left open: a connection in use at that time returns to a pool
+        that nothing closes."""
         for connection in list(self._opened):
             with suppress(sqlite3.Error, ValueError):  # ValueError: it is being closed already
                 await connection.close()

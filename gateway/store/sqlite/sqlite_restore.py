@@ -1,8 +1,8 @@
 """Replaces the SQLite database with a backup, and keeps the replaced database beside it.
 
-Rotating refresh tokens make a plain copy dangerous: a token that was refreshed since the backup is used up, and a provider
-that sees it again may revoke the whole grant (RFC 9700 §4.14.2). So if the replaced database can still be read, its newer
-credentials of the same connections are kept.
+Rotating refresh tokens make a plain copy dangerous: a token that was refreshed since the backup is used up, and a
+provider that sees it again may revoke the whole grant (RFC 9700 §4.14.2). So if the replaced database can still be
+read, its newer credentials of the same connections are kept.
 """
 
 import asyncio
@@ -114,8 +114,9 @@ def _write_wal_into_file(path: Path) -> None:
 def _exclusive_file_lock(path: Path) -> Iterator[int | None]:
     """Keep all other processes from opening the database. Raises StoreRefused if one has it open.
 
-    Takes SQLite's file lock directly, since SQLite cannot lock a damaged file. Closing any descriptor of the file would release
-    the lock (fcntl(2)), so read the file through the descriptor that is yielded. Yields None if there is no file.
+    Takes SQLite's file lock directly, since SQLite cannot lock a damaged file. Closing any descriptor of the file would
+    release the lock (fcntl(2)), so read the file through the descriptor that is yielded. Yields None if there is no
+    file.
     """
     if not path.exists():
         yield None
@@ -168,7 +169,8 @@ def _read_out(descriptor: int, target: Path) -> None:
 
 
 def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, int, int]:
-    """Take over, in one transaction, the credentials whose version is not older, with their data keys. Returns the counts."""
+    """Take over, in one transaction, the credentials whose version is not older, with their data keys. Returns the
+    counts."""
     gone = _count(db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)")
     back = _count(db, "SELECT count(*) FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)")
     if exactly:
@@ -196,7 +198,8 @@ def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, i
 
 
 def _end_keys(db: sqlite3.Connection) -> None:
-    """Keep revocations and used budgets. A key missing from the replaced database was pruned long after its end: revoke it."""
+    """Keep revocations and used budgets. A key missing from the replaced database was pruned long after its end: revoke
+    it."""
     ends = "revoked_at, expires_at, calls, last_used_at"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     db.execute(

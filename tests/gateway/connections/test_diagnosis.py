@@ -119,7 +119,7 @@ async def test_the_end_of_a_refresh_token_is_in_the_timeline_only_if_there_is_on
     assert [what for what in timeline if "refresh token" in what] == []
 
 
-async def test_the_command_line_tells_the_same_story(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_command_shows_the_same_history(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant", "error_description": "gone for good"}, status=400)
     await running.json("GET", FORCED, expect=424)
@@ -133,7 +133,7 @@ async def test_the_command_line_tells_the_same_story(running: RunningGateway, tr
     code, text = await command("c1")
     assert code == 0, text
     assert "c1 (tracker) is needs_reauth since" in text
-    assert "1. The end user or an administrator took the access back" in text
+    assert "1. The end user or an administrator revoked the access" in text
     assert "gone for good" in text
     assert "POST /connect/sessions/reconnect" in text
     code, text = await command("c1", "--json")
@@ -184,7 +184,7 @@ async def told(running: RunningGateway, *more: Change) -> ConnectionDiagnosis:
 
 
 @pytest.mark.parametrize("ended_before", [False, True])
-async def test_a_backup_is_blamed_only_for_what_was_alive_in_it(
+async def test_restore_is_a_cause_only_if_the_connection_was_active_in_the_backup(
     ended_before: bool, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())

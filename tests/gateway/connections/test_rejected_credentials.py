@@ -80,9 +80,7 @@ async def events(running: RunningGateway) -> list[str]:
     return [one.event for one in reversed(written)]
 
 
-async def test_a_key_that_every_call_is_refused_with_is_degraded_then_needs_its_end_user(
-    keyed: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_rejected_key_is_degraded_then_needs_reauth(keyed: RunningGateway, tracker: Tracker, later: Any) -> None:
     assert await called(keyed) == {200}
     withdraw(tracker)
     with capture_logs() as logs:
@@ -107,7 +105,7 @@ async def test_a_key_that_every_call_is_refused_with_is_degraded_then_needs_its_
         ("needs_reauth", "rejected_by_api"),
     ]
     assert shown["diagnosis"]["causes"][0]["cause"] == "credential_rejected"
-    assert "answered 401 to" in shown["diagnosis"]["causes"][0]["why"]
+    assert "returned 401 for" in shown["diagnosis"]["causes"][0]["why"]
     assert shown["diagnosis"]["action"]["do"] == "reconnect"
     assert await events(keyed) == [Event.CREATED, Event.DEGRADED, Event.NEEDS_REAUTH]
 
@@ -136,9 +134,7 @@ async def test_one_2xx_makes_it_active_again_and_the_count_begins_again(
     assert [one.partition(".")[2] for one in await events(keyed)] == ["created", *after]
 
 
-async def test_a_new_key_under_the_same_id_is_not_blamed_for_the_old_one(
-    keyed: RunningGateway, tracker: Tracker
-) -> None:
+async def test_new_key_under_the_same_id_starts_without_rejections(keyed: RunningGateway, tracker: Tracker) -> None:
     withdraw(tracker)
     await called(keyed, 2)
     await connect(keyed, tracker)
@@ -154,7 +150,7 @@ async def test_a_new_key_under_the_same_id_is_not_blamed_for_the_old_one(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_token_without_a_refresh_token_is_judged_likewise(
+async def test_token_without_a_refresh_token_is_counted_too(
     method: str, keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     grant = tracker.grant()
@@ -168,9 +164,7 @@ async def test_a_token_without_a_refresh_token_is_judged_likewise(
     assert await state(keyed) == "needs_reauth"
 
 
-async def test_a_renewal_does_not_clear_a_token_that_the_api_goes_on_rejecting(
-    keyed: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_refresh_does_not_clear_a_rejection(keyed: RunningGateway, tracker: Tracker, later: Any) -> None:
     await keyed.imported(tracker.grant(), "c1")
     tracker.forbidden = {"/x"}
     for _ in range(6):
@@ -184,7 +178,7 @@ async def test_a_renewal_does_not_clear_a_token_that_the_api_goes_on_rejecting(
     assert [one.partition(".")[2] for one in await events(keyed)][-3:] == ["degraded", "needs_reauth", "recovered"]
 
 
-async def test_a_grant_that_the_token_endpoint_calls_gone_is_reported_as_that(
+async def test_refusal_by_the_token_endpoint_takes_precedence(
     keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await keyed.imported(tracker.grant(), "c1")
@@ -216,7 +210,7 @@ async def test_403_on_every_path_for_a_day_needs_the_end_user_and_on_one_path_do
     assert await state(keyed) == "needs_reauth"
 
 
-async def test_a_path_that_is_forbidden_does_not_harm_a_connection_that_works_on_others(
+async def test_403_on_one_path_does_not_degrade_a_working_connection(
     keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     tracker.refusal, tracker.forbidden = 403, {"/x", "/y"}
@@ -228,9 +222,7 @@ async def test_a_path_that_is_forbidden_does_not_harm_a_connection_that_works_on
     assert await events(keyed) == [Event.CREATED]
 
 
-async def test_a_connection_that_works_stays_on_the_fast_path_and_one_that_is_counted_comes_back_to_it(
-    keyed: RunningGateway, tracker: Tracker
-) -> None:
+async def test_counted_connection_leaves_the_fast_path_and_returns(keyed: RunningGateway, tracker: Tracker) -> None:
     tracker.refusal, tracker.forbidden = 403, {"/forbidden"}
     fast_path, suspected = keyed.fast_path, keyed.runtime.live.rejections.suspected
 
@@ -240,7 +232,7 @@ async def test_a_connection_that_works_stays_on_the_fast_path_and_one_that_is_co
         return fast_path.taken - fast_path.handed_over - before
 
     async def fast_again() -> None:
-        """The answer to a call through the chain arrives before its connection to the provider is kept for the next call."""
+        """The response to a call through the chain arrives before its connection to the provider is kept for the next call."""
         async with asyncio.timeout(PATIENCE_S):
             while await taken("/x") == 0:
                 pass
@@ -269,9 +261,7 @@ async def test_another_host_of_base_url_override_says_nothing_about_the_credenti
     assert keyed.runtime.live.rejections.suspected
 
 
-async def test_a_connection_without_a_credential_has_none_that_could_be_rejected(
-    keyed: RunningGateway, tracker: Tracker
-) -> None:
+async def test_connection_without_a_credential_is_not_counted(keyed: RunningGateway, tracker: Tracker) -> None:
     body = {"provider_config_key": "open", "connection_id": "c1", "credentials": {"type": "NONE"}}
     await keyed.json("POST", "/connections", json=body, expect=201)
     assert await called(keyed, 5, integration="open") == {401}

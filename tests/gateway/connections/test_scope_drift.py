@@ -1,4 +1,4 @@
-"""Granted and needed scopes: what token answers contain, and which scopes count as missing."""
+"""Granted and needed scopes: what token responses contain, and which scopes count as missing."""
 
 from datetime import UTC, datetime
 from typing import Any

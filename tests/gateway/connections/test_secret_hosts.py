@@ -258,16 +258,16 @@ async def test_a_typed_host_that_looks_like_another_is_refused_in_plain_words(
 ) -> None:
     """In every field for hosts: with the format `hostname` or `uri`, without a format, and in allowed_hosts."""
     host = {"title": "Host", "any_host": True}
-    addresses = {
+    urls = {
         "revocation_url": "https://${connectionConfig.host}/revoke",
         "authorization_url": "https://${connectionConfig.host}/authorize",
         "token_url": "https://${connectionConfig.host}/token",
         "proxy": {"base_url": "https://${connectionConfig.host}/api"},
     }
     write_entry(
-        tmp_path, "hosts", {**SELF_HOSTED, **addresses, "connection_config": {"host": {**host, "format": "hostname"}}}
+        tmp_path, "hosts", {**SELF_HOSTED, **urls, "connection_config": {"host": {**host, "format": "hostname"}}}
     )
-    labels = {name: text.replace("}", "}.example.com") for name, text in addresses.items() if isinstance(text, str)}
+    labels = {name: text.replace("}", "}.example.com") for name, text in urls.items() if isinstance(text, str)}
     labels["proxy"] = {"base_url": "https://${connectionConfig.host}.example.com/api"}  # type: ignore[assignment]
     write_entry(tmp_path, "labels", {**SELF_HOSTED, **labels, "connection_config": {"host": {"title": "Host"}}})
     write_entry(tmp_path, "forge", SELF_HOSTED)

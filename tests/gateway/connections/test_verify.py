@@ -37,7 +37,7 @@ class FakeAccountSource:
         assert self.provider.account is not None
         assert self.provider.account.endpoint == "/me"
         if self._response is None:
-            raise ProviderUnreadable("/me answered 403", refused=True)
+            raise ProviderUnreadable("/me returned 403", refused=True)
         return self._response
 
 
@@ -82,7 +82,7 @@ async def test_the_account_that_authorized_is_found_where_it_is_reported(
     assert await account_of(asking, {"raw": raw}) == account
 
 
-async def test_a_credential_without_a_response_tells_nothing() -> None:
+async def test_credential_without_a_token_response_names_no_account() -> None:
     assert await account_of(FakeAccountSource(), {"type": "API_KEY"}) == Account()
 
 
@@ -127,5 +127,5 @@ def test_the_same_account_and_an_unknown_one_pass(before: Account, now: Account)
         ({"0.state": "on"}, b'[{"state": "on"}]', True),
     ],
 )
-def test_what_a_2xx_must_hold(expect: dict[str, Any] | None, body: bytes, holds: bool) -> None:
+def test_expected_members_of_a_2xx(expect: dict[str, Any] | None, body: bytes, holds: bool) -> None:
     assert is_expected(Verification(endpoints=["/me"], expect=expect), body) is holds

@@ -595,7 +595,7 @@ async def _(stage: Stage) -> None:
     database = stage.gateway.folder / "gateway.db"
     database.rename(stage.gateway.folder / "away.db")
     result = await stage.refused("store_unavailable", 503, "GET", "/connections")
-    assert "Try again" in result["message"]
+    assert "Retry in" in result["message"]
     (stage.gateway.folder / "away.db").rename(database)
     await stage.fine("GET", "/connections")
 

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from gateway.journal import ProcessMarker
-from gateway.journal.marker import lives
+from gateway.journal.marker import is_alive
 
 OTHER = """
 import asyncio, os, sys
@@ -22,14 +22,14 @@ os.kill(os.getpid(), 9)
 
 async def test_a_process_lives_until_it_is_killed(tmp_path: Path) -> None:
     marker = ProcessMarker(tmp_path / "journal")
-    assert lives(tmp_path / "journal", await marker.name())
+    assert is_alive(tmp_path / "journal", await marker.name())
     command = [sys.executable, "-c", OTHER, str(tmp_path / "journal")]
     dead = await asyncio.to_thread(subprocess.run, command, stdout=subprocess.PIPE, timeout=60)
-    assert lives(tmp_path / "journal", dead.stdout.decode().strip()) is False
+    assert is_alive(tmp_path / "journal", dead.stdout.decode().strip()) is False
     marker.close()
 
 
-async def test_attempts_that_begin_together_have_one_and_it_goes_at_the_end(tmp_path: Path) -> None:
+async def test_concurrent_attempts_share_one_marker(tmp_path: Path) -> None:
     marker = ProcessMarker(tmp_path)
     assert len(set(await asyncio.gather(*(marker.name() for _ in range(20))))) == 1
     assert len(list(tmp_path.iterdir())) == 1
@@ -46,10 +46,10 @@ async def test_removed_marker_is_created_again(tmp_path: Path) -> None:
 
 
 async def test_missing_marker_means_unknown(tmp_path: Path) -> None:
-    assert lives(tmp_path, "elsewhere") is None
+    assert is_alive(tmp_path, "elsewhere") is None
 
 
-async def test_without_a_folder_there_is_none_and_that_is_logged_once(tmp_path: Path) -> None:
+async def test_missing_folder_means_no_marker_and_is_logged_once(tmp_path: Path) -> None:
     marker = ProcessMarker(tmp_path / "not" / "there")
     with structlog.testing.capture_logs() as logged:
         assert [await marker.name(), await marker.name()] == ["", ""]

@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / f"integration-gateway-{os.geteuid()}"
 
 
-def test_nodes_on_one_database_have_one_place_and_others_another(tmp_path: Path) -> None:
+def test_folder_depends_on_the_database(tmp_path: Path) -> None:
     place = journal_of_node("a")
     assert place is not None
     assert place.parent == folder(tmp_path)
@@ -27,7 +27,7 @@ def test_nodes_on_one_database_have_one_place_and_others_another(tmp_path: Path)
     assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
 
 
-def test_a_service_managers_folder_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_directory_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").mkdir()
     monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}/state:{tmp_path}/more")
     place = journal_of_node("a")
@@ -36,7 +36,7 @@ def test_a_service_managers_folder_comes_first(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("how", ["open to others", "a link", "a file", "another's"])
-def test_a_folder_that_another_made_is_not_used(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_another_user_is_not_used(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if how == "open to others":
         folder(tmp_path).mkdir()
         folder(tmp_path).chmod(0o770)

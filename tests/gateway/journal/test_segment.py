@@ -26,7 +26,7 @@ def test_records_are_read_back_from_the_file_of_a_dead_process(tmp_path: Path) -
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_system_without_fdatasync_and_fallocate_has_another_way(tmp_path: Path) -> None:
+def test_journal_works_without_fdatasync_and_fallocate(tmp_path: Path) -> None:
     """For example macOS, on which people try the gateway first."""
     code = "import os\ndel os.fdatasync, os.posix_fallocate\n" + OTHER
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
@@ -42,7 +42,7 @@ def test_living_process_is_not_considered_dead(tmp_path: Path) -> None:
     assert not is_dead(tmp_path / "none")
 
 
-def test_its_room_is_on_the_disk_before_it_is_written_to(tmp_path: Path) -> None:
+def test_space_is_allocated_when_the_file_is_created(tmp_path: Path) -> None:
     segment = Segment(tmp_path, "one", size=1 << 20)
     assert segment.path.stat().st_blocks * 512 >= 1 << 20
     segment.append(BEGUN, b"x" * 1000)
@@ -80,7 +80,7 @@ def test_reading_ends_where_the_file_was_cut_off(tmp_path: Path) -> None:
     assert list(records(segment.path)) == [(BEGUN, b"first")]
 
 
-def test_where_it_cannot_be_made_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_creation_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: int) -> None:
         raise OSError(28, "No space left on device")
 

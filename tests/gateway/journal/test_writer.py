@@ -13,7 +13,7 @@ import pytest
 import structlog
 from multidict import CIMultiDict
 
-from gateway.journal import Entry, Writer, new_key, opened
+from gateway.journal import Entry, Writer, new_key, open_reply
 from gateway.journal.reader import unfinished_files
 from gateway.journal.segment import SEGMENT_BYTES
 from gateway.journal.writer import RESERVED_BYTES
@@ -53,17 +53,17 @@ async def test_a_call_is_recorded_as_begun_then_with_its_reply_sealed(tmp_path: 
     assert [sealed for _, sealed in left(tmp_path)] == [b""]
     assert await writer.reply(one, 0, begun, CALL, reply())
     ((about, sealed),) = left(tmp_path)
-    found = opened(one.key, about, sealed)
+    found = open_reply(one.key, about, sealed)
     assert found is not None
     assert (found.reply, found.call, found.attempt, found.step) == (reply(), "POST https://a.example/token", "a1", 0)
     assert b"fresh" not in begun.path.read_bytes()
-    assert opened(new_key(), about, sealed) is None
-    assert opened(one.key, {**about, "version": 2}, sealed) is None
+    assert open_reply(new_key(), about, sealed) is None
+    assert open_reply(one.key, {**about, "version": 2}, sealed) is None
     await writer.close()
     assert len(left(tmp_path)) == 1, "nobody has released it"
 
 
-async def test_what_is_released_is_found_by_nobody_and_its_file_goes_at_the_end(tmp_path: Path) -> None:
+async def test_released_record_is_not_found_and_close_removes_its_file(tmp_path: Path) -> None:
     writer, one, other = Writer(tmp_path), entry(tmp_path), entry(tmp_path, "a2")
     await recorded(writer, one, 0)
     await recorded(writer, one, 1)
@@ -77,7 +77,7 @@ async def test_what_is_released_is_found_by_nobody_and_its_file_goes_at_the_end(
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_call_without_a_reply_to_keep_leaves_the_others_of_its_attempt(tmp_path: Path) -> None:
+async def test_dropped_call_keeps_other_calls_of_its_attempt(tmp_path: Path) -> None:
     writer, one = Writer(tmp_path), entry(tmp_path)
     await recorded(writer, one, 0)
     begun = await writer.begin(one, 1)
@@ -88,7 +88,7 @@ async def test_a_call_without_a_reply_to_keep_leaves_the_others_of_its_attempt(t
     await writer.close()
 
 
-async def test_a_full_file_is_followed_by_another_and_goes_when_nothing_in_it_is_open(tmp_path: Path) -> None:
+async def test_full_file_is_removed_after_its_last_release(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     first = entry(tmp_path, "first")
     await recorded(writer, first)
@@ -105,13 +105,13 @@ async def test_a_full_file_is_followed_by_another_and_goes_when_nothing_in_it_is
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_reply_longer_than_its_room_is_recorded_whole(tmp_path: Path) -> None:
+async def test_reply_longer_than_its_reservation_is_recorded(tmp_path: Path) -> None:
     writer, body = Writer(tmp_path), os.urandom(3 << 20)
     others = [await writer.begin(entry(tmp_path, f"o{n}"), 0) for n in range(100)]
     one = entry(tmp_path)
     await recorded(writer, one, body=body)
     ((about, sealed),) = [found for found in left(tmp_path) if found[0]["attempt"] == "a1"]
-    found = opened(one.key, about, sealed)
+    found = open_reply(one.key, about, sealed)
     assert found is not None
     assert found.reply.body == body
     assert all(other is not None and other.reserved for other in others)
@@ -128,9 +128,7 @@ async def test_calls_that_begin_together_share_one_file(tmp_path: Path) -> None:
     await writer.close()
 
 
-async def test_a_reply_goes_to_the_disk_soon_unless_it_is_released_by_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reply_is_synced_unless_released_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs = list[int]()
     monkeypatch.setattr("gateway.journal.segment.SYNC", syncs.append)
     monkeypatch.setattr("gateway.journal.writer.SYNC_AFTER_S", 0.01)
@@ -144,7 +142,7 @@ async def test_a_reply_goes_to_the_disk_soon_unless_it_is_released_by_then(
     await writer.close()
 
 
-async def test_a_file_that_somebody_removes_is_replaced(tmp_path: Path) -> None:
+async def test_removed_file_is_replaced(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     await recorded(writer, entry(tmp_path))
     for path in tmp_path.iterdir():
@@ -156,10 +154,10 @@ async def test_a_file_that_somebody_removes_is_replaced(tmp_path: Path) -> None:
     await writer.close()
 
 
-async def test_a_folder_that_cannot_be_written_is_an_error_until_it_can(
+async def test_unwritable_folder_is_a_fault_until_it_is_writable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.journal.writer.AGAIN_S", 0.0)
+    monkeypatch.setattr("gateway.journal.writer.RETRY_S", 0.0)
     folder = tmp_path / "not" / "there"
     writer, one = Writer(folder), entry(folder)
     with structlog.testing.capture_logs() as logged:
@@ -213,7 +211,7 @@ async def test_a_file_that_cannot_be_synced_is_an_error_and_replaced(
     await writer.close()
 
 
-def test_what_a_process_left_that_was_killed_while_it_made_its_file_is_found_later(tmp_path: Path) -> None:
+def test_unfinished_file_of_a_killed_process_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "x-refresh-journal"
     folder.mkdir()
     (folder / "0123-1.new").touch()

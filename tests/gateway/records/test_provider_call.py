@@ -23,6 +23,10 @@ def test_a_longer_secret_is_masked_before_one_that_it_contains() -> None:
     assert scrubbed("abcdefgh abcd", ("abcd", "abcdefgh")) == f"{MASK} {MASK}"
 
 
+def test_a_secret_with_a_lone_surrogate_is_masked() -> None:
+    assert scrubbed("bad pass\ud800word", ("pass\ud800word",)) == f"bad {MASK}"
+
+
 def test_a_short_text_is_not_masked() -> None:
     assert scrubbed("a cat", ("a", "cat")) == "a cat"
 

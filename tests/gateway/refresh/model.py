@@ -63,7 +63,7 @@ class Exchange(StrEnum):
     NONE = "none"
     SENT = "sent"
     """The request is on its way to the provider."""
-    RESPONSEED = "answered"
+    RESPONDED = "responded"
     """The provider has replaced the token, and the reply is on its way."""
     REFUSED = "refused"
 
@@ -210,7 +210,7 @@ class Model:
                 yield f"worker of {number} is killed", _with(dead, number, fresh), None
                 gone = fresh._replace(phase=Phase.DOWN, exchange=Exchange.NONE, exchanged=0)
                 yield f"{number} is killed", _with(dead, number, gone), None
-            if state.cuts and machine.exchange in (Exchange.SENT, Exchange.RESPONSEED):
+            if state.cuts and machine.exchange in (Exchange.SENT, Exchange.RESPONDED):
                 cut = state._replace(cuts=state.cuts - 1)
                 yield f"{number} gets no reply", self._failed(cut, number), None
         if state.failovers and state.copy is None:
@@ -221,7 +221,7 @@ class Model:
     def _after_failover(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
         machine, row = state.machines[number], state.row
         at_work = machine.phase is not Phase.DOWN and not machine.paused
-        asks = machine.exchange in (Exchange.SENT, Exchange.RESPONSEED)  # an exchange takes less time than that
+        asks = machine.exchange in (Exchange.SENT, Exchange.RESPONDED)  # an exchange takes less time than that
         if state.settled is False and not (at_work or asks or machine.given_up):
             yield f"{number} is silent for too long", _with(state, number, machine._replace(given_up=True)), None
         if not at_work or machine.reconciling is Reconciling.DONE:
@@ -252,7 +252,7 @@ class Model:
             if machine.token != row.token:
                 return row  # the worker writes back its token itself
             return Row(row.token, True, number, Process.CURRENT, LeaseState.HELD)
-        on_its_way = machine.exchange in (Exchange.SENT, Exchange.RESPONSEED) and machine.exchanged == row.token
+        on_its_way = machine.exchange in (Exchange.SENT, Exchange.RESPONDED) and machine.exchanged == row.token
         recorded = row.token in machine.journal
         known = self._restores is Restores.ALL and self._journal and (on_its_way or recorded)
         if known and not row.lost and row.machine != number:
@@ -372,7 +372,7 @@ class Model:
         match machine.exchange:
             case Exchange.SENT:
                 if token == state.current and state.alive:
-                    responded = _with(state, number, machine._replace(exchange=Exchange.RESPONSEED))
+                    responded = _with(state, number, machine._replace(exchange=Exchange.RESPONDED))
                     yield f"provider replaces token {token}", responded._replace(current=token + 1), None
                 else:
                     refused = _with(state, number, machine._replace(exchange=Exchange.REFUSED))
@@ -382,7 +382,7 @@ class Model:
                         else None
                     )
                     yield f"provider refuses token {token}", refused._replace(alive=False), spent
-            case Exchange.RESPONSEED:
+            case Exchange.RESPONDED:
                 over = machine._replace(exchange=Exchange.NONE, exchanged=0)
                 if self._journal:
                     over = over._replace(journal=over.journal | {token})
@@ -448,7 +448,7 @@ def saved(state: State, token: int, *, living: bool = True) -> bool:
         token in machine.journal
         or machine.memory > token
         or (machine.phase is Phase.RECEIVED and machine.token == token)
-        or (machine.exchange is Exchange.RESPONSEED and machine.exchanged == token)
+        or (machine.exchange is Exchange.RESPONDED and machine.exchanged == token)
         for machine in state.machines
         if not (living and machine.given_up)
     )
@@ -461,7 +461,7 @@ def _may_write_back(machine: Machine) -> bool:
 
 def _newest_record(machine: Machine) -> int:
     """Return the newest token whose reply is recorded or on its way; -1 without any."""
-    on_its_way = machine.exchange in (Exchange.SENT, Exchange.RESPONSEED)
+    on_its_way = machine.exchange in (Exchange.SENT, Exchange.RESPONDED)
     return max(*machine.journal, machine.exchanged if on_its_way else -1, -1, -1)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +12,8 @@ import pytest
 from multidict import CIMultiDict
 
 from gateway import clock
+from gateway.auth.oauth2 import OAuth2
+from gateway.errors import InvalidRequest
 from gateway.journal import Entry, ProcessMarker
 from gateway.records.connection import Connection, ConnectionRef, Lease
 from gateway.records.provider_call import ProviderCall, Reply
@@ -134,9 +136,7 @@ async def test_recorded_reply_without_a_token_does_not_prevent_a_new_request(
     file.die()
 
 
-async def test_the_response_to_each_of_several_attempts_is_found(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_replies_of_several_attempts_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     """When two processes died one after the other, either may have come further."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)
@@ -151,7 +151,7 @@ async def test_the_response_to_each_of_several_attempts_is_found(
     file.die()
 
 
-async def test_an_exchange_that_is_lost_leaves_what_it_recorded(
+async def test_lost_exchange_keeps_its_record(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.backoff.FIRST", timedelta(seconds=0))
@@ -159,21 +159,51 @@ async def test_an_exchange_that_is_lost_leaves_what_it_recorded(
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
-    ask = running.runtime.exchange.ask
+    send = running.runtime.exchange.send
 
     async def lost(*args: Any, **options: Any) -> Reply:
         """Record the reply in the journal, but lose it before the caller gets it."""
-        await ask(*args, **options)
+        await send(*args, **options)
         raise ExchangeLost("unreachable", "the parent has ended.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalExchange, "ask", lambda _self, *args, **options: lost(*args, **options))
+        patch.setattr(LocalExchange, "send", lambda _self, *args, **options: lost(*args, **options))
         assert (await called(running))[0] == 503
     assert len([sealed for _, sealed in left(folder(running)) if sealed]) == 1
     assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     assert not tracker.grants[0].revoked
-    assert left(folder(running)) == [], "who took it up has it released"
+    assert left(folder(running)) == [], "the attempt that finished the refresh released the record"
+
+
+async def test_journalled_reply_is_kept_while_a_setting_is_missing(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed catalog entry needs a setting that the connection lacks, and the journal has the only copy of the token."""
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST", timedelta(seconds=0))
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S
+    send = running.runtime.exchange.send
+
+    async def lost(*args: Any, **options: Any) -> Reply:
+        await send(*args, **options)
+        raise ExchangeLost("unreachable", "the parent has ended.")
+
+    def incomplete(*_: Any) -> Iterator[Any]:
+        raise InvalidRequest("unresolved_setting", "Setting 'region' is missing.")
+        yield
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalExchange, "send", lambda _self, *args, **options: lost(*args, **options))
+        assert (await called(running))[0] == 503
+    with monkeypatch.context() as patch:
+        patch.setattr(OAuth2, "renew", incomplete)
+        assert (await called(running))[0] == 400
+    assert (await called(running))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
 
 
 async def test_reply_to_another_call_is_not_used(running: RunningGateway, tracker: Tracker, later: Any) -> None:
@@ -219,7 +249,7 @@ async def test_exchange_of_a_dead_process_is_not_waited_for(
 
 
 @pytest.mark.parametrize("node", ["", "local."])  # without a node name, as in earlier versions
-async def test_the_lease_of_a_dead_process_of_this_machine_is_claimed_from_it_at_once(
+async def test_lease_of_a_dead_local_process_is_claimed_immediately(
     node: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())

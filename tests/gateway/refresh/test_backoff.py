@@ -42,7 +42,7 @@ def test_a_limit_is_reached_by_number_and_time_together(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", API_ENDED)
-def test_an_api_s_refusals_lead_to_doubt_first_and_to_the_end_later(status: int) -> None:
+def test_api_refusals_degrade_a_connection_before_they_end_it(status: int) -> None:
     doubt, end = API_DEGRADED[status], API_ENDED[status]
     assert api_verdict(status, doubt.count - 1, end.over, 2) is None
     assert api_verdict(status, doubt.count, doubt.over, 1) is False
@@ -77,7 +77,7 @@ def test_a_403_on_one_path_alone_never_ends_a_connection() -> None:
     assert api_verdict(404, 10**6, timedelta(days=365), 2) is None
 
 
-def test_an_outage_in_between_begins_the_count_again_and_never_shortens_the_wait() -> None:
+def test_outage_resets_the_count_and_never_shortens_the_wait() -> None:
     unknown, outage = TokenUnavailable("no", refused_with=400), TokenUnavailable("down")
     noted: RefreshFailure | None = None
     for _ in range(4):
@@ -95,7 +95,7 @@ def test_an_outage_in_between_begins_the_count_again_and_never_shortens_the_wait
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_a_refusal_without_a_reason_that_repeats_needs_the_end_user(
+async def test_repeated_refusal_without_a_reason_becomes_needs_reauth(
     shape: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -124,7 +124,7 @@ async def test_a_refusal_without_a_reason_that_repeats_needs_the_end_user(
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
-async def test_an_outage_never_needs_the_end_user(
+async def test_outage_never_becomes_needs_reauth(
     status: int, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -136,7 +136,7 @@ async def test_an_outage_never_needs_the_end_user(
     assert row["state"] == "degraded"
 
 
-def test_a_refusal_without_a_reason_after_an_exchange_whose_response_was_lost_is_a_lost_rotation() -> None:
+def test_refusal_without_a_reason_after_a_lost_reply_is_rotation_lost() -> None:
     unknown = TokenUnavailable("no", refused_with=400)
     before = RefreshFailure(backoff.REFUSED, "no", False, NOW, 4, NOW)
     noted = backoff.refresh_failure(

@@ -33,7 +33,7 @@ async def used(running: RunningGateway, name: str) -> float | None:
     return kept(running, name).refresh_at
 
 
-async def test_each_has_a_moment_of_its_own_and_keeps_it(
+async def test_each_connection_keeps_its_slot(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.schedule.JITTER", 0.0)
@@ -46,7 +46,7 @@ async def test_each_has_a_moment_of_its_own_and_keeps_it(
     assert [await used(running, name) for name in ("c1", "c2", "c3")] == moments
 
 
-async def test_a_new_token_has_a_moment_of_its_own(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_new_token_gets_its_own_slot(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant(), "c1")
     former = await used(running, "c1")
     later(120)

@@ -39,14 +39,14 @@ def test_each_row_decides_something(rule: object) -> None:
     assert any(next(row for row in TABLE if matches(row, facts)) is rule for facts in POSSIBLE)
 
 
-def test_a_lease_that_is_held_is_claimed_from_a_dead_process_of_this_machine_only() -> None:
+def test_held_lease_is_claimed_only_from_a_dead_local_process() -> None:
     for facts in POSSIBLE:
         if facts.lease is LeaseState.HELD and next_step(facts) in CLAIMS:
             assert facts.holder is Holder.HERE_DEAD
             assert facts.intent
 
 
-def test_a_node_that_is_not_ready_claims_nothing() -> None:
+def test_node_that_is_not_ready_claims_nothing() -> None:
     assert not CLAIMS & {next_step(facts) for facts in ALL if facts.node is not Node.READY}
 
 

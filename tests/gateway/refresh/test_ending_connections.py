@@ -56,7 +56,7 @@ async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
     return row.life
 
 
-async def test_an_idle_connection_needs_its_end_user_from_its_end_on_and_is_reported_of_once(
+async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     response = await telling.imported(without(tracker.grant()))
@@ -104,7 +104,7 @@ async def test_call_at_expiry_and_scan_send_one_event(
     ]
 
 
-async def test_an_import_that_has_ended_already_needs_its_end_user_at_once(
+async def test_import_of_an_ended_connection_is_needs_reauth(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.ttl_s = None
@@ -149,7 +149,7 @@ async def test_damaged_row_does_not_block_others(running: RunningGateway, tracke
     assert await states(running) == {"damaged": "active", "c1": "needs_reauth"}
 
 
-async def test_what_is_being_renewed_is_left_alone(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_connection_in_refresh_is_not_ended(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(without(tracker.grant()))
     keep_alive, refreshes = await keeper(running), running.runtime.store.refreshes
     later(3601)
@@ -162,7 +162,7 @@ async def test_what_is_being_renewed_is_left_alone(running: RunningGateway, trac
     assert await states(running) == {"c1": "needs_reauth"}
 
 
-async def test_what_has_no_known_end_stays_active(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_connection_without_expiry_stays_active(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     grant = without(tracker.grant())
     del grant["expires_in"]
     await running.imported(grant)
@@ -182,7 +182,7 @@ LASTING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("mode", LASTING)
-def test_what_is_renewed_from_stored_inputs_is_not_dead(mode: str) -> None:
+def test_connection_refreshed_from_stored_inputs_is_not_ended(mode: str) -> None:
     held, more = LASTING[mode]
     now = clock.now()
     entry = tracker_entry("https://far.test", auth_mode=mode, **more)
@@ -192,7 +192,7 @@ def test_what_is_renewed_from_stored_inputs_is_not_dead(mode: str) -> None:
     assert life == Lifespan(settled=True)
 
 
-def test_a_token_that_renews_itself_is_kept_alive_and_ends_with_its_life() -> None:
+def test_token_exchanged_for_itself_is_kept_alive_and_ends_when_it_expires() -> None:
     now, hour = datetime(2026, 1, 1, tzinfo=UTC), timedelta(hours=1)
     entry = tracker_entry("https://far.test", refresh={"by_access_token": True})
     provider = Provider.model_validate({**entry, "name": "tracker"})
@@ -203,7 +203,7 @@ def test_a_token_that_renews_itself_is_kept_alive_and_ends_with_its_life() -> No
     assert hour / 2 <= life.keep_alive_at - now <= hour * 3 / 4
 
 
-async def test_a_token_that_renews_itself_is_exchanged_while_it_lives(
+async def test_token_exchanged_for_itself_is_refreshed_while_valid(
     tracker: Tracker, tmp_path: Path, later: Any
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"by_access_token": True}))
@@ -244,8 +244,8 @@ async def test_a_consent_without_a_refresh_token_warns_at_once(
     assert event["warning"]["type"] == "no_refresh_token"
     assert event["diesAt"]
     listed = (await telling.json("GET", "/connections"))["connections"][0]
-    address = WHY.replace("/c1?", f"/{listed['connection_id']}?")
-    found = (await telling.json("GET", address, expect=200))["diagnosis"]
+    url = WHY.replace("/c1?", f"/{listed['connection_id']}?")
+    found = (await telling.json("GET", url, expect=200))["diagnosis"]
     assert (found["causes"][0]["cause"], found["action"]["do"]) == ("no_refresh_token", "reconnect")
     for text in (line["detail"], event["warning"]["description"], found["causes"][0]["why"]):
         assert "gave no refresh token" in text

@@ -23,7 +23,7 @@ ROUTE = EgressRoute((("10.0.0.0/8", None), ("127.0.0.1/32", 80)), "http://user:s
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 
-def test_a_request_is_whole_with_its_identity_and_any_bytes() -> None:
+def test_request_is_decoded_completely() -> None:
     identity = ClientIdentity("certificate", Secret("private key"))
     call = ProviderCall("https://a.example/token?x=é", {"X-A": "ü"}, bytes(range(256)), method="PUT", identity=identity)
     request = Request(call, ROUTE, ENTRY, 2, 28.0, 1 << 20, AT)
@@ -32,7 +32,7 @@ def test_a_request_is_whole_with_its_identity_and_any_bytes() -> None:
     assert Request.of_json(json.loads(json.dumps(bare.as_json()))) == bare
 
 
-def test_no_secret_of_it_shows() -> None:
+def test_request_prints_no_secret() -> None:
     identity = ClientIdentity("certificate", Secret("private key"))
     call = ProviderCall(
         "https://a.example/token", {"Authorization": "Basic spent"}, b"refresh_token=spent", identity=identity
@@ -50,7 +50,7 @@ def test_outcome_is_decoded_completely() -> None:
     assert (raised.value.kind, raised.value.message, raised.value.sent) == ("tls", "no", False)
 
 
-async def test_a_message_that_is_cut_off_is_the_end() -> None:
+async def test_truncated_message_ends_the_channel() -> None:
     ours, its = socket.socketpair()
     received, lost = list[dict[str, Any]](), asyncio.Event()
     channel = Channel(received.append, lost.set)
@@ -63,7 +63,7 @@ async def test_a_message_that_is_cut_off_is_the_end() -> None:
     await channel.close()
 
 
-def test_open_files_go_with_a_message(tmp_path: Path) -> None:
+def test_message_carries_open_files(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("open")
     ours, its = socket.socketpair()
     with ours, (tmp_path / "file").open() as file:

@@ -90,7 +90,7 @@ async def events(store: Store, connection_id: str) -> list[str]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("data_key_is_lost", [False, True])
-async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
+async def test_newer_tokens_are_written_back_before_any_refresh(
     data_key_is_lost: bool, cluster: Cluster, start: Start, tracker: Tracker
 ) -> None:
     one, other = await start(), await start()
@@ -117,7 +117,7 @@ async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
 
 
 async def _until_responded(node: RunningGateway, connection_id: str) -> Any:
-    """Refresh as an application does that respects a 503, until there is another answer."""
+    """Refresh as an application does that respects a 503, until there is another response."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             result = await refreshed(node, connection_id)
@@ -127,7 +127,7 @@ async def _until_responded(node: RunningGateway, connection_id: str) -> Any:
 
 
 @pytest.mark.timeout(300)
-async def test_a_refresh_that_is_under_way_is_claimed_again(
+async def test_refresh_in_flight_is_claimed_again(
     cluster: Cluster, start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The standby does not contain the claim. It is not waited for either, since the row shows that it is in progress."""
@@ -162,7 +162,7 @@ async def _until(condition: Callable[[], bool], of: RunningGateway | None = None
 
 
 @pytest.mark.timeout(300)
-async def test_where_no_node_had_the_newer_token_the_failover_is_named_and_not_the_end_user(
+async def test_lost_token_after_a_failover_names_the_failover_as_cause(
     cluster: Cluster, start: Start, tracker: Tracker
 ) -> None:
     first = await start()
@@ -182,7 +182,7 @@ async def test_where_no_node_had_the_newer_token_the_failover_is_named_and_not_t
     assert found["action"]["do"] == "reconnect"
 
 
-async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
+async def test_row_older_than_in_memory_is_noticed_without_a_failover(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     """This happens after a crash of a server that had not written its last commits, or with a restored copy."""
@@ -208,7 +208,7 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
     assert await called(running, "c1") == 200
 
 
-async def test_a_token_that_no_call_has_used_is_written_back_if_it_was_refreshed_here_a_moment_ago(
+async def test_recently_refreshed_token_is_written_back_even_if_unused(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example a keep-alive refresh: no call loads its connection into memory."""
@@ -239,7 +239,7 @@ async def test_a_token_that_no_call_has_used_is_written_back_if_it_was_refreshed
     assert running.runtime.refresher.recent == []
 
 
-async def test_a_row_that_was_read_just_before_a_refresh_is_no_sign_of_lost_commits(
+async def test_row_read_just_before_a_refresh_does_not_count_as_lost_commits(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.imported(tracker.grant())

@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 from pytest_aiohttp.plugin import AiohttpServer
 
 from gateway.egress.egress_errors import EgressError
-from gateway.journal import Entry, new_key, opened
+from gateway.journal import Entry, new_key, open_reply
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.refresh.exchange_message import EgressRoute, Request
 from gateway.refresh.for_workers import ExchangesForWorkers
@@ -31,7 +31,7 @@ AHEAD = timedelta(days=3)  # how far the worker's clock is ahead of the parent's
 
 
 class Endpoint:
-    """A token endpoint that answers with `response` once `free` is set."""
+    """A token endpoint that responds with `response` once `free` is set."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
@@ -113,7 +113,7 @@ def found(entry: Entry) -> list[tuple[dict[str, Any], bytes]]:
 
 def body_of(entry: Entry) -> Any:
     ((about, sealed),) = found(entry)
-    recorded = opened(entry.key, about, sealed)
+    recorded = open_reply(entry.key, about, sealed)
     assert recorded is not None
     return json.loads(recorded.reply.body)
 
@@ -127,12 +127,12 @@ async def until(condition: Callable[[], Any]) -> None:
 async def test_a_reply_comes_back_and_is_journalled_sealed(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
-    reply = await pair.parent.ask(request_)
+    reply = await pair.parent.send(request_)
     assert (reply.status, json.loads(reply.body), reply.headers["x-told"]) == (200, endpoint.response, "yes")
     headers, body = endpoint.seen[0]
     assert (headers["X-Asked"], body) == ("so", b"refresh_token=old")
     ((about, sealed),) = found(entry)
-    recorded = opened(entry.key, about, sealed)
+    recorded = open_reply(entry.key, about, sealed)
     assert recorded is not None
     assert (recorded.reply.body, recorded.reply.asked_at) == (reply.body, reply.asked_at)
     (file,) = entry.folder.iterdir()
@@ -140,7 +140,7 @@ async def test_a_reply_comes_back_and_is_journalled_sealed(
 
 
 async def test_a_reply_is_dated_by_the_worker_that_asked(pair: Pair, request_: Request) -> None:
-    reply = await pair.parent.ask(request_)
+    reply = await pair.parent.send(request_)
     assert timedelta(0) <= reply.asked_at - request_.asked_at < timedelta(seconds=PATIENCE_S)
 
 
@@ -148,7 +148,7 @@ async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
     endpoint.free.clear()
-    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    asking = asyncio.ensure_future(pair.parent.send(request_))
     await until(lambda: endpoint.seen)
     assert [one.sealed for one in living(entry.folder)] == [b""], "who looks sees that it is under way"
     pair.kill_worker()
@@ -160,8 +160,8 @@ async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
     assert body_of(entry) == endpoint.response
 
 
-async def test_what_is_released_is_found_by_nobody(pair: Pair, request_: Request, entry: Entry) -> None:
-    await pair.parent.ask(request_)
+async def test_released_record_is_not_found(pair: Pair, request_: Request, entry: Entry) -> None:
+    await pair.parent.send(request_)
     pair.parent.released("a1")
     assert found(entry) == []
     await pair.close()
@@ -173,54 +173,56 @@ async def test_a_refusal_comes_back_and_is_not_journalled(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry, status: int
 ) -> None:
     endpoint.status = status
-    reply = await pair.parent.ask(request_)
+    reply = await pair.parent.send(request_)
     assert (reply.status, found(entry)) == (status, [])
 
 
-async def test_it_dials_only_what_the_configuration_opens(pair: Pair, request_: Request, entry: Entry) -> None:
+async def test_only_allowed_networks_are_connected(pair: Pair, request_: Request, entry: Entry) -> None:
     with pytest.raises(EgressError) as raised:
-        await pair.parent.ask(replace(request_, route=replace(request_.route, allow=())))
+        await pair.parent.send(replace(request_, route=replace(request_.route, allow=())))
     assert raised.value.kind == "refused"
     assert found(entry) == []
-    assert (await pair.parent.ask(request_)).status == 200
+    assert (await pair.parent.send(request_)).status == 200
 
 
 async def test_lost_parent_is_reported_and_the_exchange_may_have_happened(
     pair: Pair, endpoint: Endpoint, request_: Request
 ) -> None:
     endpoint.free.clear()
-    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    asking = asyncio.ensure_future(pair.parent.send(request_))
     await until(lambda: endpoint.seen)
     pair.parent.lost()
     with pytest.raises(ExchangeLost, match="has ended") as raised:
         await asking
     assert raised.value.sent
     with pytest.raises(ExchangeLost) as raised:
-        await pair.parent.ask(request_)
+        await pair.parent.send(request_)
     assert not raised.value.sent
     endpoint.free.set()
 
 
-async def test_a_parent_that_stands_still_is_not_waited_for(
+async def test_stalled_parent_is_not_waited_for(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.through_parent.LATE_S", 0.05)
     messages = list[Mapping[str, Any]]()
     still = ParentLink(messages.append)
-    with pytest.raises(ExchangeLost, match="no answer") as raised:
-        await still.ask(replace(request_, timeout_s=0.05))
+    with pytest.raises(ExchangeLost, match="no response") as raised:
+        await still.send(replace(request_, timeout_s=0.05))
     assert raised.value.sent, "what was asked may have been done"
     still.exchanged({"id": messages[0]["id"], "result": {}})  # too late
 
 
-async def test_a_route_that_changes_leaves_what_is_under_way(pair: Pair, endpoint: Endpoint, request_: Request) -> None:
+async def test_changed_route_does_not_end_exchanges_in_flight(
+    pair: Pair, endpoint: Endpoint, request_: Request
+) -> None:
     endpoint.free.clear()
-    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    asking = asyncio.ensure_future(pair.parent.send(request_))
     await until(lambda: endpoint.seen)
     for connections in (11, 10, 12):
         route = replace(request_.route, connections=connections)
         get = replace(request_.call, method="GET")
-        assert (await pair.parent.ask(replace(request_, route=route, call=get, step=connections))).status == 200
+        assert (await pair.parent.send(replace(request_, route=route, call=get, step=connections))).status == 200
     endpoint.free.set()
     assert (await asking).status == 200
 
@@ -230,21 +232,21 @@ async def test_internal_error_is_reported(pair: Pair, request_: Request, entry: 
     call = replace(request_.call, url="https://127.0.0.1:1/token", identity=identity)
     route = replace(request_.route, allow=(("127.0.0.1/32", None),))
     with pytest.raises(EgressError) as raised:
-        await pair.parent.ask(replace(request_, call=call, route=route))
+        await pair.parent.send(replace(request_, call=call, route=route))
     assert raised.value.kind == "tls"
     with pytest.raises(EgressError, match="ValueError"):
-        await pair.parent.ask(replace(request_, route=replace(request_.route, allow=(("no network", None),))))
+        await pair.parent.send(replace(request_, route=replace(request_.route, allow=(("no network", None),))))
     assert found(entry) == []
-    assert (await pair.parent.ask(request_)).status == 200, "and it is still there"
+    assert (await pair.parent.send(request_)).status == 200, "and it is still there"
 
 
-async def test_it_asks_nobody_for_a_worker_that_is_gone(
+async def test_call_of_a_dead_worker_is_not_sent(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
     """The process that takes over the refresh may have read the journal before the parent recorded the start of the call."""
     pair.kill_worker()
     with pytest.raises(EgressError, match="has ended") as raised:
-        await pair.parent.ask(request_)
+        await pair.parent.send(request_)
     assert not raised.value.sent
     assert (endpoint.seen, found(entry)) == ([], [])
 
@@ -261,29 +263,29 @@ async def test_a_token_is_not_sent_again_while_its_first_response_is_awaited(
 ) -> None:
     """This happens if the parent was blocked for longer than a worker waits."""
     endpoint.free.clear()
-    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    asking = asyncio.ensure_future(pair.parent.send(request_))
     await until(lambda: endpoint.seen)
     with pytest.raises(ExchangeLost, match="earlier request") as raised:
-        await pair.parent.ask(second(request_))
+        await pair.parent.send(second(request_))
     assert raised.value.sent, "what was asked before may have been done"
     endpoint.free.set()
     assert (await asking).status == 200
     assert (len(endpoint.seen), body_of(entry)) == (1, endpoint.response)
 
 
-async def test_a_token_is_not_sent_again_by_who_asked_before_its_first_response_was_journalled(
+async def test_token_is_not_sent_again_for_a_request_made_before_the_first_reply_was_journalled(
     pair: Pair, endpoint: Endpoint, request_: Request
 ) -> None:
     messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
-    behind = asyncio.ensure_future(ParentLink(messages.append).ask(second(request_)))
+    behind = asyncio.ensure_future(ParentLink(messages.append).send(second(request_)))
     await until(lambda: messages)
-    assert (await pair.parent.ask(request_)).status == 200
+    assert (await pair.parent.send(request_)).status == 200
     pair.exchanges.begin(messages[0], pair.its, results.append)
     await until(lambda: results)
     assert results[0]["result"]["lost"]
     assert len(endpoint.seen) == 1
     behind.cancel()
-    assert (await pair.parent.ask(second(request_))).status == 200, "who asks now has read the journal"
+    assert (await pair.parent.send(second(request_))).status == 200, "who asks now has read the journal"
 
 
 @pytest.mark.parametrize("status", [400, 503])
@@ -292,29 +294,29 @@ async def test_a_token_whose_call_was_refused_is_sent_again(
 ) -> None:
     endpoint.status = status
     messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
-    behind = asyncio.ensure_future(ParentLink(messages.append).ask(second(request_)))
+    behind = asyncio.ensure_future(ParentLink(messages.append).send(second(request_)))
     await until(lambda: messages)
-    await pair.parent.ask(request_)
+    await pair.parent.send(request_)
     pair.exchanges.begin(messages[0], pair.its, results.append)
     await until(lambda: results)
     assert results[0]["result"]["status"] == status
     behind.cancel()
 
 
-async def test_where_nothing_can_be_journalled_the_exchange_goes_on(
+async def test_exchange_works_without_a_writable_journal(
     pair: Pair, request_: Request, entry: Entry, tmp_path: Path
 ) -> None:
     nowhere = replace(entry, folder=tmp_path / "none" / "journal")
-    assert (await pair.parent.ask(replace(request_, entry=nowhere))).status == 200
+    assert (await pair.parent.send(replace(request_, entry=nowhere))).status == 200
     assert pair.exchanges.journals.fault is not None
-    assert (await pair.parent.ask(replace(request_, entry=None))).status == 200
+    assert (await pair.parent.send(replace(request_, entry=None))).status == 200
 
 
-async def test_the_end_waits_for_what_has_begun(
+async def test_close_waits_for_exchanges_in_flight(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
     endpoint.free.clear()
-    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    asking = asyncio.ensure_future(pair.parent.send(request_))
     await until(lambda: endpoint.seen)
     pair.kill_worker()
     closing = asyncio.ensure_future(pair.exchanges.close())
@@ -331,13 +333,13 @@ async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch
     at, asked = datetime(2031, 1, 1, tzinfo=UTC), list[Request]()
     monkeypatch.setattr("gateway.clock.now", lambda: at)
 
-    async def ask(request: Request) -> Reply:
+    async def send(request: Request) -> Reply:
         asked.append(request)
         return Reply(200, {}, b"", at)
 
     parent = ParentLink(lambda _: None)
-    monkeypatch.setattr(parent, "ask", ask)
+    monkeypatch.setattr(parent, "send", send)
     route = EgressRoute((), None, 5.0, 10)
     call = ProviderCall("https://a.example/token")
-    await ParentExchange(parent, lambda: route).ask(call, entry, 2, timeout_s=3.0, limit_bytes=4)
+    await ParentExchange(parent, lambda: route).send(call, entry, 2, timeout_s=3.0, limit_bytes=4)
     assert asked == [Request(call, route, entry, 2, 3.0, 4, at)]

@@ -47,9 +47,7 @@ async def row_of(running: RunningGateway, name: str = "c1") -> Connection:
     return row
 
 
-async def test_a_connection_shows_when_it_dies_and_when_that_is_prevented(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_connection_has_its_expiry_and_its_keep_alive_time(running: RunningGateway, tracker: Tracker) -> None:
     response = await running.imported(tracker.grant())
     row = await row_of(running)
     assert row.life.dies_at is not None
@@ -60,9 +58,7 @@ async def test_a_connection_shows_when_it_dies_and_when_that_is_prevented(
     assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] == response["dies_at"]
 
 
-async def test_a_connection_in_disuse_is_refreshed_in_time_again_and_again(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_idle_connection_is_refreshed_repeatedly(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     keep_alive = await keeper(running)
     assert await keep_alive.once() == 0
@@ -79,9 +75,7 @@ async def test_a_connection_in_disuse_is_refreshed_in_time_again_and_again(
         assert response.status == 200
 
 
-async def test_one_node_does_it_and_another_takes_over_when_it_is_gone(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_another_node_takes_over_keep_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     first, runtime = await keeper(running), running.runtime
     second = KeepAlive(runtime.store, runtime.refresher, runtime.current)
@@ -112,7 +106,7 @@ async def test_connection_that_cannot_be_refreshed_does_not_block_others(
     assert await keep_alive.once() == 3
 
 
-async def test_a_dead_connection_is_not_kept_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_ended_connection_is_not_kept_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     keep_alive = await keeper(running)
     await running.imported(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
@@ -123,7 +117,7 @@ async def test_a_dead_connection_is_not_kept_alive(running: RunningGateway, trac
     assert (await row_of(running)).life.keep_alive_at is None
 
 
-async def test_connections_from_before_the_limit_was_known_get_their_time(
+async def test_connections_stored_before_the_limit_was_known_are_scheduled(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
@@ -134,9 +128,7 @@ async def test_connections_from_before_the_limit_was_known_get_their_time(
     assert (await row_of(running)).life.dies_at == row.last_refreshed_at + timedelta(days=90)  # type: ignore[operator]
 
 
-async def test_the_list_can_be_narrowed_to_those_that_die_soon(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_list_is_filtered_by_expiry(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     from gateway.store import ListFilter
 
     await running.imported(tracker.grant(), "old")
@@ -151,7 +143,7 @@ def provider(**policy: Any) -> Provider:
     return Provider.model_validate({**entry, "name": "tracker", "refresh": RefreshPolicy(**policy)})
 
 
-def test_a_mass_import_is_not_a_mass_refresh() -> None:
+def test_keep_alive_of_a_mass_import_is_spread() -> None:
     now, held = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
     lives = [
         lifespan(provider(**UNUSED), held, key=str(number), granted_at=now, refreshed_at=now) for number in range(1000)

@@ -19,12 +19,12 @@ def test_no_spent_token_is_sent_while_its_successor_is_saved_and_no_loss_is_sile
     assert states > 10_000
 
 
-def test_a_second_refresh_is_as_safe_as_the_first() -> None:
+def test_second_refresh_is_as_safe_as_the_first() -> None:
     _, findings = explore(Model(last=2), machines=2, kills=1, pauses=1, cuts=1)
     assert not findings, listed(findings)
 
 
-def test_no_loss_is_silent_where_nobody_knows_that_the_provider_replaces_tokens() -> None:
+def test_no_loss_is_silent_if_rotation_is_unknown() -> None:
     """A token that may be spent is sent once the fence is over: most providers do not rotate tokens, so it may work."""
     _, findings = explore(Model(rotates=False), machines=2, kills=2, pauses=1, cuts=1)
     assert {finding.what for finding in findings} == {SPENT}

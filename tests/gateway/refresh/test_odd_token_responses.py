@@ -1,4 +1,4 @@
-"""Token answers with unexpected values: a new token pair that was received is always stored."""
+"""Token responses with unexpected values: a new token pair that was received is always stored."""
 
 import json
 from typing import Any
@@ -65,7 +65,7 @@ FIELDS = [
 ]
 # Fields of one group do not prevent each other from being read, unlike `expires_in` and `expires_at`.
 GROUPS = [FIELDS[::2], FIELDS[1::2]]
-LONG = 10_000  # characters of a value that fits into an answer only once
+LONG = 10_000  # characters of a value that fits into a response only once
 
 numbers = st.one_of(
     st.integers(), st.integers(min_value=10**300, max_value=10**310), st.floats(allow_nan=True, allow_infinity=True)
@@ -80,7 +80,7 @@ responses = st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=
 
 
 async def refreshed(running: RunningGateway, tracker: Tracker, number: int, beside: str) -> Connection:
-    """Refresh with an answer of a new token pair and `beside`, members as JSON text. Return the row."""
+    """Refresh with a response that has a new token pair and `beside`, members as JSON text. Return the row."""
     row = await running.runtime.store.connections.get(REF)
     if row is None:
         await running.imported(tracker.grant())
@@ -110,7 +110,7 @@ async def assert_stored(running: RunningGateway, tracker: Tracker, row: Connecti
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_odd_value_in_any_field_does_not_cost_a_rotated_pair(
+async def test_rotated_token_is_stored_with_an_unexpected_value_in_any_field(
     shared: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
     for number, name in enumerate(FIELDS):
@@ -118,7 +118,7 @@ async def test_an_odd_value_in_any_field_does_not_cost_a_rotated_pair(
         await assert_stored(shared, shared_tracker, row, number)
 
 
-async def test_bytes_that_are_no_utf_8_do_not_cost_a_rotated_pair(running: RunningGateway, tracker: Tracker) -> None:
+async def test_rotated_token_is_stored_with_bytes_that_are_not_utf_8(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     row = await running.runtime.store.connections.get(REF)
     assert row is not None
@@ -136,7 +136,7 @@ async def test_bytes_that_are_no_utf_8_do_not_cost_a_rotated_pair(running: Runni
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(beside=responses, number=st.integers(0, 10**9))
-async def test_a_rotated_pair_is_stored_whatever_stands_beside_it(
+async def test_rotated_token_is_stored_with_any_other_members(
     running: RunningGateway, tracker: Tracker, beside: dict[str, Any], number: int
 ) -> None:
     beside = {name: value for name, value in beside.items() if name not in {"access_token", "refresh_token"}}
@@ -149,10 +149,10 @@ async def test_a_rotated_pair_is_stored_whatever_stands_beside_it(
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_odd_value_does_not_cost_the_grant_of_a_code(
+async def test_unexpected_value_does_not_fail_a_code_exchange(
     shared: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
-    """The answer to a code is parsed like a refresh's, which is tested field by field above. Only the use of its fields
+    """The response to a code is parsed like a refresh's, which is tested field by field above. Only the use of its fields
     differs.
     """
     for number, names in enumerate(GROUPS if len(value) < LONG else [[name] for name in FIELDS]):
@@ -166,7 +166,7 @@ async def test_an_odd_value_does_not_cost_the_grant_of_a_code(
 
 
 @pytest.mark.parametrize("refresh", ["7", '"r\\n"', '["r"]', "true", '"\\ud800"', "{}"])
-def test_an_unusable_refresh_token_does_not_cost_the_access_token(refresh: str) -> None:
+def test_access_token_is_stored_without_an_unusable_refresh_token(refresh: str) -> None:
     body = f'{{"access_token":"a","refresh_token":{refresh}}}'.encode()
     response = read_response(provider(), 200, {"Content-Type": "application/json"}, body)
     assert response["access_token"] == "a"

@@ -10,6 +10,8 @@ import structlog
 from aiohttp import web
 
 from gateway import clock
+from gateway.catalog.load_catalog import Catalog
+from gateway.errors import NotFound
 from gateway.observe.metrics import REFRESH_WAITS
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
@@ -84,7 +86,7 @@ async def reasons(running: RunningGateway) -> list[tuple[str, str]]:
     return [(change.state.value, change.reason) for change in await running.runtime.store.history.of(row.id)]
 
 
-def test_the_token_call_ends_before_the_lease_and_the_lease_is_renewed_well_before_that() -> None:
+def test_token_call_ends_before_the_lease_and_the_lease_is_renewed_earlier() -> None:
     assert 25 < TOKEN_CALL_S < LEASE.total_seconds()
     assert LEASE.total_seconds() > BEAT_S * 2
 
@@ -105,7 +107,7 @@ async def test_the_intent_is_on_the_disk_before_the_token_leaves(
     assert (await row_of(running)).intent is None
 
 
-async def test_what_is_known_of_a_row_is_leased_without_another_look(
+async def test_row_in_memory_is_leased_without_a_read(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.imported(tracker.grant())
@@ -126,19 +128,19 @@ async def test_what_is_known_of_a_row_is_leased_without_another_look(
     assert 0 not in calls_at_looks
 
 
-async def test_an_intent_that_was_not_known_is_seen_before_the_token_is_sent(
+async def test_unknown_intent_is_noticed_before_the_token_is_sent(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
     assert await status_of(running) == 200  # from here on the row is in memory, without an intent
     await left_open(running)
     later(EXPIRED_S)
-    tracker.refreshed("refresh-0")  # the provider rotated, and the answer was lost
+    tracker.refreshed("refresh-0")  # the provider rotated, and the response was lost
     assert await status_of(running) == 424
     assert (await row_of(running)).state_reason == "rotation_lost"
 
 
-async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed_meanwhile(
+async def test_renewed_lease_prevents_a_second_request_to_a_slow_token_endpoint(
     running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, beats: "list[asyncio.Future[None]]"
 ) -> None:
     await running.imported(tracker.grant())
@@ -166,7 +168,7 @@ def waited(running: RunningGateway) -> float:
 
 
 def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Block saves until the returned event is set. Each one already has the provider's answer."""
+    """Block saves until the returned event is set. Each one already has the provider's response."""
     wake, save = asyncio.Event(), running.runtime.store.refreshes.save_refreshed
 
     async def stall(*args: Any, **kwargs: Any) -> Any:
@@ -200,12 +202,12 @@ async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
 
 @pytest.fixture
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
-    """Remove the journal's folder from both gateways, so that an answer is only in memory until it is in the database."""
+    """Remove the journal's folder from both gateways, so that a response is only in memory until it is in the database."""
     for one in (running, other):
         one.runtime.store.journal.folder = one.runtime.store.journal.marker = None
 
 
-async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile(
+async def test_stalled_holder_cannot_overwrite_a_newer_token(
     running: RunningGateway,
     other: RunningGateway,
     unnoted: None,
@@ -230,7 +232,7 @@ async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile
     assert tracker.calls["refresh_token"] == 2
 
 
-async def test_a_stalled_holder_saves_a_pair_that_nobody_else_could_get(
+async def test_stalled_holder_saves_the_only_valid_token(
     running: RunningGateway,
     other: RunningGateway,
     unnoted: None,
@@ -255,7 +257,7 @@ async def test_a_stalled_holder_saves_a_pair_that_nobody_else_could_get(
     assert (after.version, after.state) == (2, State.ACTIVE)
 
 
-async def test_an_open_intent_of_a_dead_process_is_taken_up_at_the_next_start(
+async def test_open_intent_of_a_dead_process_is_finished_at_the_next_start(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -269,7 +271,26 @@ async def test_an_open_intent_of_a_dead_process_is_taken_up_at_the_next_start(
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_an_intent_under_a_lease_that_has_not_run_out_is_left_to_its_holder(
+async def test_interrupted_refresh_stays_open_while_the_catalog_has_no_entry(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry of an integration that was made through the API may be removed, and restored later."""
+    await running.imported(tracker.grant())
+    await left_open(running)
+    store, refresher, row = running.runtime.store, running.runtime.refresher, await row_of(running)
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "get", lambda _self, _name: None)
+        later(EXPIRED_S)
+        with pytest.raises(NotFound, match="no longer in the catalog"):
+            await refresher.start(row, force=True)
+        assert await unfinished(store, refresher, print) == []
+        async with running.proxied("c1") as response:
+            assert (await response.json())["error"]["code"] == "unknown_provider_template"
+    after = await row_of(running)
+    assert (after.state, after.failure, after.intent) == (State.ACTIVE, None, row.intent)
+
+
+async def test_intent_under_a_valid_lease_is_left_to_its_holder(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -280,7 +301,7 @@ async def test_an_intent_under_a_lease_that_has_not_run_out_is_left_to_its_holde
     assert [row.ref for row in await unfinished(store, refresher, print)] == [REF]
 
 
-async def test_a_journal_that_cannot_be_swept_does_not_end_the_recovery(
+async def test_recovery_continues_after_a_failed_sweep(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.01)
@@ -300,12 +321,12 @@ async def test_a_journal_that_cannot_be_swept_does_not_end_the_recovery(
     recovering.cancel()
 
 
-async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_requested_again(
+async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
     await left_open(running)
-    tracker.refreshed("refresh-0")  # the provider rotated, and the answer was lost
+    tracker.refreshed("refresh-0")  # the provider rotated, and the response was lost
     later(EXPIRED_S)
     for _ in range(3):
         async with running.proxied("c1") as response:
@@ -320,7 +341,7 @@ async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_
 
 
 @pytest.mark.parametrize(("day", "reason"), [(502, "rotation_lost"), (429, "invalid_grant")])
-async def test_a_refusal_after_a_response_that_got_lost_is_reported_from_one_by_the_end_user(
+async def test_refusal_after_a_lost_response_differs_from_a_revocation(
     day: int, reason: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -334,9 +355,7 @@ async def test_a_refusal_after_a_response_that_got_lost_is_reported_from_one_by_
     assert (await row_of(running)).intent is None
 
 
-async def test_a_refusal_carries_the_time_at_which_to_ask_again(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_refusal_has_a_retry_time(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     tracker.response = GONE
@@ -347,7 +366,7 @@ async def test_a_refusal_carries_the_time_at_which_to_ask_again(
         assert body["error"]["payload"]["retry_at"] > body["error"]["payload"]["failed_at"]
 
 
-async def test_the_refresh_token_before_is_tried_while_the_provider_takes_it_and_is_then_forgotten(
+async def test_previous_refresh_token_is_tried_during_its_grace_period(
     tracker: Tracker, tmp_path: Path, later: Any
 ) -> None:
     entry = tracker_entry(tracker.url, refresh={"rotating": True, "reuse_grace_s": 600})
@@ -356,15 +375,15 @@ async def test_the_refresh_token_before_is_tried_while_the_provider_takes_it_and
     await running.start()
     try:
         await running.imported(tracker.grant())
-        address = "/connections/c1?provider_config_key=tracker&force_refresh=true"
-        await running.json("GET", address, expect=200)
+        url = "/connections/c1?provider_config_key=tracker&force_refresh=true"
+        await running.json("GET", url, expect=200)
         row = await row_of(running)
         assert row.previous is not None
         assert b"refresh-0" not in row.previous.ciphertext
         grant = tracker.grants[0]
         grant.refresh_token = "refresh-0"  # the provider forgot the rotation
         grant.spent.clear()
-        await running.json("GET", address, expect=200)
+        await running.json("GET", url, expect=200)
         assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0", "refresh-2", "refresh-0"]
         await running.runtime.store.prune(clock.now())
         assert (await row_of(running)).previous is not None

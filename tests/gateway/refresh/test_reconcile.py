@@ -76,7 +76,7 @@ async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
         return response.status, await response.json(), response.headers.get("Retry-After")
 
 
-async def test_a_process_that_lives_and_has_not_confirmed_is_waited_for(
+async def test_living_process_without_confirmation_is_waited_for(
     start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
 ) -> None:
     await connected(start, tracker)
@@ -100,7 +100,7 @@ async def test_a_process_that_lives_and_has_not_confirmed_is_waited_for(
 @pytest.mark.parametrize(
     ("ago_s", "silent_s"), [(SILENT_S + 1, SILENT_S + 1), (MOST_S + 1, 0.0)], ids=["silent", "for too long"]
 )
-async def test_a_process_that_is_silent_or_takes_too_long_is_not_waited_for(
+async def test_silent_or_slow_process_is_not_waited_for(
     ago_s: float, silent_s: float, start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
 ) -> None:
     await connected(start, tracker)
@@ -110,9 +110,7 @@ async def test_a_process_that_is_silent_or_takes_too_long_is_not_waited_for(
     assert (await called(node))[0] == 200
 
 
-async def test_a_process_that_was_silent_before_the_failover_has_as_long_as_any_other_to_be_heard(
-    start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
-) -> None:
+async def test_silence_counts_from_the_failover(start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]") -> None:
     """The standby may lack the process's last sign of life."""
     await connected(start, tracker)
     await failed_over(db)
@@ -122,7 +120,7 @@ async def test_a_process_that_was_silent_before_the_failover_has_as_long_as_any_
     assert tracker.calls["refresh_token"] == 0
 
 
-async def test_a_process_says_that_it_lives_and_takes_leave(
+async def test_process_sends_heartbeats_and_leaves(
     start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.store.failover.BEAT_S", 0.02)
@@ -138,15 +136,13 @@ async def test_a_process_says_that_it_lives_and_takes_leave(
     assert await db.fetchval("SELECT count(*) FROM processes") == 0
 
 
-async def test_what_a_dead_process_left_is_forgotten_in_the_end(
-    start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
-) -> None:
+async def test_row_of_a_dead_process_is_removed(start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]") -> None:
     await elsewhere(db, 3600.0)
     await start()
     assert await db.fetchval("SELECT count(*) FROM processes WHERE process = 'other:1'") == 0
 
 
-async def test_a_row_older_than_what_is_in_hand_is_written_back_before_the_new_token_is_stored(
+async def test_older_row_is_written_back_before_the_new_token_is_stored(
     start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
 ) -> None:
     """The exchange of a newer version was in progress when the database lost that version."""
@@ -175,7 +171,7 @@ async def test_a_row_older_than_what_is_in_hand_is_written_back_before_the_new_t
     assert clock.now() < (row.expires_at or clock.now())
 
 
-async def test_a_process_that_was_paused_for_longer_than_its_lease_sends_nothing_from_it(
+async def test_process_paused_longer_than_its_lease_sends_nothing(
     start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failover, others may have continued without it and taken over its claims."""

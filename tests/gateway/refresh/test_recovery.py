@@ -147,7 +147,7 @@ async def settled(node: RunningGateway, tracker: Tracker) -> Connection:
     return row
 
 
-async def test_another_machine_that_waits_gets_what_the_returning_one_has_on_its_disk(
+async def test_waiting_machine_gets_the_token_from_the_journal_of_the_returning_machine(
     killed: Killed, start: Start, tracker: Tracker
 ) -> None:
     """Only its own machine claims the lease of the dead process; other machines never get it."""
@@ -163,7 +163,7 @@ async def test_another_machine_that_waits_gets_what_the_returning_one_has_on_its
     assert not tracker.grants[0].revoked
 
 
-async def test_on_its_own_machine_a_token_without_a_reply_is_sent_once_more(
+async def test_same_machine_sends_a_token_without_a_reply_once_more(
     killed: Killed, start: Start, tracker: Tracker
 ) -> None:
     killed.dies()
@@ -173,7 +173,7 @@ async def test_on_its_own_machine_a_token_without_a_reply_is_sent_once_more(
     assert row.rotates, "the provider gave another refresh token"
 
 
-async def test_another_machine_waits_for_a_time_and_says_so(
+async def test_another_machine_refuses_until_the_fence_is_over(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     other = await start("b")
@@ -186,7 +186,7 @@ async def test_another_machine_waits_for_a_time_and_says_so(
     assert tracker.calls["refresh_token"] == 0
 
 
-async def test_a_rotating_token_is_not_sent_again_by_another_machine_and_heals_when_the_first_returns(
+async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_the_first_returns(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     await killed.record_reply(killed.rotated(tracker))
@@ -217,7 +217,7 @@ async def test_a_rotating_token_is_not_sent_again_by_another_machine_and_heals_w
     assert events == ["authorized", "rotation_lost", "renewed"]
 
 
-async def test_what_the_catalog_calls_rotating_is_not_sent_again_either(
+async def test_token_that_the_entry_declares_rotating_is_not_sent_again(
     killed: Killed, start: Start, tracker: Tracker, tmp_path: Path, database: str
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"rotating": True}))
@@ -227,7 +227,7 @@ async def test_what_the_catalog_calls_rotating_is_not_sent_again_either(
     assert tracker.calls["refresh_token"] == 0
 
 
-async def test_where_nothing_is_known_of_rotation_another_machine_sends_it_once_in_the_end(
+async def test_another_machine_sends_a_token_once_if_rotation_is_unknown(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     other = await start("b")
@@ -236,7 +236,7 @@ async def test_where_nothing_is_known_of_rotation_another_machine_sends_it_once_
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_a_paused_process_that_returns_after_the_loss_was_reported_stores_what_it_has(
+async def test_paused_process_stores_its_token_after_rotation_lost_was_reported(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     fresh = killed.rotated(tracker)
@@ -255,7 +255,7 @@ async def test_a_paused_process_that_returns_after_the_loss_was_reported_stores_
     assert tracker.calls["refresh_token"] == 0
 
 
-async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_not_send_the_token(
+async def test_another_machine_does_not_send_a_token_whose_exchange_is_lost(
     start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine's parent process is blocked or dead; the reply is in its journal."""
@@ -264,14 +264,14 @@ async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_
     machine, other = await start("a"), await start("b")
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
     await machine.imported({**tokens, "expires_at": LONG_AGO})
-    ask = machine.runtime.exchange.ask
+    send = machine.runtime.exchange.send
 
     async def lost(*args: Any, **options: Any) -> Reply:
-        await ask(*args, **options)
-        raise ExchangeLost("timeout", "no answer within 28 s.")
+        await send(*args, **options)
+        raise ExchangeLost("timeout", "no response within 28 s.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalExchange, "ask", lambda _self, *args, **options: lost(*args, **options))
+        patch.setattr(LocalExchange, "send", lambda _self, *args, **options: lost(*args, **options))
         assert (await called(machine))[0] == 503
     status, shown, _ = await called(other)
     assert (status, shown["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
@@ -291,7 +291,7 @@ async def failed_over_without_the_claim(database: str) -> None:
     await db.close()
 
 
-async def test_a_record_of_a_version_that_the_database_never_gets_back_holds_up_no_start(
+async def test_record_of_a_version_missing_in_the_database_does_not_delay_the_start(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     killed.row = replace(killed.row, version=7)
@@ -303,7 +303,7 @@ async def test_a_record_of_a_version_that_the_database_never_gets_back_holds_up_
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_a_reply_in_the_journal_is_used_though_a_failover_lost_the_intent(
+async def test_journalled_reply_is_used_after_a_failover_lost_the_intent(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     """The standby lacks the claim, so its row looks as if the token was never sent."""

@@ -27,7 +27,7 @@ async def call(running: RunningGateway, expect: int = 200) -> Any:
         return body
 
 
-async def test_an_expired_token_is_renewed_before_the_request_leaves(
+async def test_expired_token_is_refreshed_before_the_request_is_sent(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -38,7 +38,7 @@ async def test_an_expired_token_is_renewed_before_the_request_leaves(
     assert tracker.token_requests[0]["refresh_token"] == "refresh-0"
 
 
-async def test_a_clock_that_token_endpoints_contradict_is_logged_once_and_moves_no_expiry(
+async def test_clock_that_differs_from_token_endpoints_is_logged_once(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clock, "provider_dates", clock.ProviderDates())
@@ -96,7 +96,7 @@ async def test_in_the_refresh_window_the_old_token_is_used_and_refreshed_in_the_
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_a_connection_made_anew_meanwhile_keeps_its_own_credential(
+async def test_recreated_connection_keeps_its_own_credential(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -118,7 +118,7 @@ async def test_a_connection_made_anew_meanwhile_keeps_its_own_credential(
     assert shown["credentials"]["access_token"] == again["access_token"]
 
 
-async def test_on_the_last_stretch_a_request_waits_for_the_renewal(
+async def test_request_waits_for_the_refresh_in_the_last_stretch(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -127,7 +127,7 @@ async def test_on_the_last_stretch_a_request_waits_for_the_renewal(
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_a_token_that_cannot_be_renewed_serves_to_its_end(
+async def test_unrefreshable_token_is_used_until_it_expires(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -137,7 +137,7 @@ async def test_a_token_that_cannot_be_renewed_serves_to_its_end(
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_a_slow_renewal_holds_no_request_up_past_its_tokens_end(
+async def test_request_waits_for_a_slow_refresh_until_its_token_expires(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -170,7 +170,7 @@ async def test_valid_token_is_used_whatever_error_its_refresh_raises(
         assert shown["credentials"]["access_token"] == "access-1"
 
 
-async def test_a_token_that_expires_while_its_renewal_fails_is_not_shown_as_valid(
+async def test_token_that_expires_during_a_failed_refresh_is_not_returned(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -235,7 +235,7 @@ BAD_DAYS = {
 }
 
 
-async def test_a_token_that_is_still_valid_serves_while_the_store_takes_no_write(
+async def test_valid_token_is_used_while_the_store_refuses_writes(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.imported(tracker.grant())
@@ -264,7 +264,7 @@ async def test_a_token_that_is_still_valid_serves_while_the_store_takes_no_write
 
 
 @pytest.mark.parametrize("day", BAD_DAYS)
-async def test_a_token_that_is_still_valid_serves_while_the_endpoint_is_down(
+async def test_valid_token_is_used_while_the_token_endpoint_is_down(
     day: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -280,7 +280,7 @@ async def test_a_token_that_is_still_valid_serves_while_the_endpoint_is_down(
 
 
 @pytest.mark.parametrize("day", BAD_DAYS)
-async def test_an_outage_with_an_expired_token_is_503_and_heals_by_itself(
+async def test_outage_with_an_expired_token_is_503_until_it_ends(
     day: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -298,9 +298,7 @@ async def test_an_outage_with_an_expired_token_is_503_and_heals_by_itself(
     assert (await call(running))["token"] == "Bearer access-3"
 
 
-async def test_a_final_refusal_is_424_and_is_not_asked_again(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_final_refusal_is_424_and_is_not_retried(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_grant", "error_description": "Token revoked"}, status=400)
@@ -315,9 +313,7 @@ async def test_a_final_refusal_is_424_and_is_not_asked_again(
     assert listed["connections"][0]["errors"][0]["type"] == "auth"
 
 
-async def test_a_refused_client_is_tried_again_once_the_operator_may_have_mended_it(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_refused_client_is_retried_later(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
@@ -329,7 +325,7 @@ async def test_a_refused_client_is_tried_again_once_the_operator_may_have_mended
 
 
 @pytest.mark.parametrize("changed", [True, False])
-async def test_a_reload_with_another_client_is_tried_at_once(
+async def test_changed_client_is_tried_immediately(
     running: RunningGateway, tracker: Tracker, later: Any, changed: bool
 ) -> None:
     await running.imported(tracker.grant())
@@ -349,7 +345,7 @@ async def test_a_reload_with_another_client_is_tried_at_once(
         await call(running, expect=424)
 
 
-async def test_a_new_import_heals_a_dead_connection(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_import_makes_an_ended_connection_active(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
@@ -371,9 +367,7 @@ async def test_a_token_without_a_refresh_token_ends_with_424_and_says_why(
     assert response["error"]["payload"]["reason"] == "no_refresh_token"
 
 
-async def test_a_token_of_no_known_end_is_never_renewed_by_itself(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_token_without_expiry_is_not_refreshed(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     tracker.ttl_s = None
     await running.imported(tracker.grant())
     later(10_000_000)
@@ -381,12 +375,12 @@ async def test_a_token_of_no_known_end_is_never_renewed_by_itself(
     assert tracker.calls["refresh_token"] == 0
 
 
-async def test_reading_a_connection_renews_it(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_reading_a_connection_refreshes_it(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
-    address = "/connections/c1?provider_config_key=tracker&force_refresh=false&refresh_token=false"
-    assert (await running.json("GET", address))["credentials"]["access_token"] == "access-1"
+    url = "/connections/c1?provider_config_key=tracker&force_refresh=false&refresh_token=false"
+    assert (await running.json("GET", url))["credentials"]["access_token"] == "access-1"
     later(3600 - 30)
-    body = await running.json("GET", address)
+    body = await running.json("GET", url)
     assert body["credentials"]["access_token"] == "access-3"
     assert "refresh_token" not in body["credentials"]
     assert "refresh_token" not in body["credentials"]["raw"]
@@ -395,13 +389,13 @@ async def test_reading_a_connection_renews_it(running: RunningGateway, tracker: 
 
 async def test_a_read_can_force_a_refresh_and_show_the_refresh_token(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    address = "/connections/c1?provider_config_key=tracker&force_refresh=true&refresh_token=true"
-    body = await running.json("GET", address)
+    url = "/connections/c1?provider_config_key=tracker&force_refresh=true&refresh_token=true"
+    body = await running.json("GET", url)
     assert (body["credentials"]["access_token"], body["credentials"]["refresh_token"]) == ("access-3", "refresh-2")
     assert (await call(running))["token"] == "Bearer access-3"
 
 
-async def test_a_read_that_cannot_renew_shows_the_connection_without_credentials(
+async def test_read_without_a_possible_refresh_returns_no_credentials(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -469,7 +463,7 @@ def _ref() -> Any:
     return ConnectionRef(*REF)
 
 
-async def test_a_store_that_stumbles_does_not_cost_the_rotated_pair(
+async def test_rotated_token_is_stored_after_storage_errors(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.imported(tracker.grant())
@@ -489,7 +483,7 @@ async def test_a_store_that_stumbles_does_not_cost_the_rotated_pair(
     assert not tracker.grants[0].revoked
 
 
-async def test_a_store_in_trouble_does_not_end_the_watch_over_changes(
+async def test_change_feed_continues_after_storage_errors(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = RunningGateway(running.folder, {**running.document, "server": {}})
@@ -550,9 +544,7 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     assert (await call(running))["token"]  # connections in memory still work
 
 
-async def test_a_lifetime_counts_from_the_asking_however_long_the_response_takes(
-    running: RunningGateway, tracker: Tracker, later: Any
-) -> None:
+async def test_lifetime_counts_from_the_request(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     later(3601)
     asked_at = clock.now()
@@ -570,20 +562,20 @@ async def test_a_lifetime_counts_from_the_asking_however_long_the_response_takes
     assert row.expires_at - asked_at < timedelta(seconds=3660)
 
 
-async def test_a_forced_refresh_that_fails_in_passing_is_reported_beside_the_valid_token(
+async def test_failed_forced_refresh_is_reported_with_the_valid_token(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
     tracker.response = web.Response(status=500)
-    address = f"{running.url}/connections/c1?provider_config_key=tracker&force_refresh=true"
-    async with running.http.get(address, headers=running.headers) as response:
+    url = f"{running.url}/connections/c1?provider_config_key=tracker&force_refresh=true"
+    async with running.http.get(url, headers=running.headers) as response:
         body = await response.json()
     assert (response.status, body["credentials"]["access_token"]) == (200, "access-1")
     assert response.headers["Gateway-Refresh-Failed"] == "token_endpoint_unavailable"
     assert body["state"] == "degraded"
     assert body["errors"][0]["log_id"].startswith("token_endpoint_unavailable ")
     tracker.response = None
-    async with running.http.get(address, headers=running.headers) as response:
+    async with running.http.get(url, headers=running.headers) as response:
         body = await response.json()
     assert "Gateway-Refresh-Failed" not in response.headers
     assert (body["state"], body["errors"]) == ("active", [])

@@ -1,11 +1,14 @@
 """When many tokens expire together, refreshes that a request waits for start immediately, the others only a few at a time."""
 
 import asyncio
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from gateway.records.connection import ConnectionRef
-from gateway.refresh.refresher import RefreshQueue, pause_s
+from gateway.records.connection import Connection, ConnectionRef, Sealed
+from gateway.refresh.protocol import RefreshProtocol
+from gateway.refresh.refresher import Refresher, RefreshQueue, pause_s
 
 
 def ref(number: int, integration: str = "tracker") -> ConnectionRef:
@@ -15,21 +18,21 @@ def ref(number: int, integration: str = "tracker") -> ConnectionRef:
 class Crowd:
     """Counts running refreshes. `most`: the maximum at the same time. `order`: the order in which they started."""
 
-    def __init__(self, turns: RefreshQueue) -> None:
-        self.turns = turns
+    def __init__(self, queue: RefreshQueue) -> None:
+        self.queue = queue
         self.now = self.most = 0
         self.order: list[ConnectionRef] = []
         self.go = asyncio.Event()
 
     async def renew(self, one: ConnectionRef, *, urgent: bool = False) -> None:
-        await self.turns.acquire(one, urgent=urgent)
+        await self.queue.acquire(one, urgent=urgent)
         self.order.append(one)
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         await self.go.wait()
         self.now -= 1
-        self.turns.release(one)
+        self.queue.release(one)
 
     def start(self, numbers: range, *, urgent: bool = False) -> "list[asyncio.Task[None]]":
         return [asyncio.create_task(self.renew(ref(number), urgent=urgent)) for number in numbers]
@@ -40,28 +43,28 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_ten_thousand_that_nobody_waits_for_are_renewed_few_at_once() -> None:
+async def test_background_refreshes_run_few_at_once() -> None:
     crowd = Crowd(RefreshQueue(behind=4, pace_s=0))
     crowd.go.set()
     await asyncio.gather(*crowd.start(range(10_000)))
     assert (crowd.most, len(crowd.order)) == (4, 10_000)
 
 
-async def test_a_refresh_that_a_call_waits_for_goes_ahead_of_the_crowd() -> None:
+async def test_urgent_refresh_starts_before_background_refreshes() -> None:
     crowd = Crowd(RefreshQueue(behind=2, urgent=8, pace_s=0))
     crowd.start(range(100))
     await settled()
     waiting = asyncio.create_task(crowd.renew(ref(1000), urgent=True))
     await settled()
     assert crowd.order == [ref(0), ref(1), ref(1000)]
-    crowd.turns.prioritize(ref(77))  # a queued refresh moves ahead too as soon as a request waits for it
+    crowd.queue.prioritize(ref(77))  # a queued refresh moves ahead too as soon as a request waits for it
     await settled()
     assert crowd.order[-1] == ref(77)
     crowd.go.set()
     await waiting
 
 
-async def test_refreshes_that_nobody_waits_for_begin_one_after_the_other() -> None:
+async def test_background_refreshes_are_spaced_out() -> None:
     crowd = Crowd(RefreshQueue(behind=100, pace_s=0.02))
     crowd.go.set()
     began = asyncio.get_running_loop().time()
@@ -80,20 +83,18 @@ async def test_refreshes_that_nobody_waits_for_begin_one_after_the_other() -> No
     ],
     ids=["one", "in time", "twice as many", "as fast as may be", "too late"],
 )
-def test_they_hurry_where_that_keeps_tokens_from_ending_in_the_queue(
-    waiting: int, left_s: float, expected_s: float
-) -> None:
+def test_pause_is_shorter_if_tokens_would_expire_in_the_queue(waiting: int, left_s: float, expected_s: float) -> None:
     assert pause_s(waiting, left_s, 0.1) == pytest.approx(expected_s)
 
 
-async def test_a_slow_provider_holds_up_its_own_only() -> None:
-    turns = RefreshQueue(urgent=2, pace_s=0)
+async def test_slow_provider_delays_only_its_own_refreshes() -> None:
+    queue = RefreshQueue(urgent=2, pace_s=0)
     for number in range(2):
-        await turns.acquire(ref(number), urgent=True)
-    third = asyncio.create_task(turns.acquire(ref(3), urgent=True))
-    await turns.acquire(ref(1, "other"), urgent=True)
+        await queue.acquire(ref(number), urgent=True)
+    third = asyncio.create_task(queue.acquire(ref(3), urgent=True))
+    await queue.acquire(ref(1, "other"), urgent=True)
     assert not third.done()
-    turns.release(ref(0))
+    queue.release(ref(0))
     await third
 
 
@@ -101,18 +102,48 @@ async def test_stop_cancels_queued_refreshes() -> None:
     crowd = Crowd(RefreshQueue(behind=1, pace_s=0))
     tasks = crowd.start(range(3))
     await settled()
-    crowd.turns.close()
+    crowd.queue.close()
     crowd.go.set()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, asyncio.CancelledError]
     with pytest.raises(asyncio.CancelledError):
-        await crowd.turns.acquire(ref(7), urgent=False)
-    await crowd.turns.acquire(ref(8), urgent=True)  # a request waits for it, and the drain waits for the request
+        await crowd.queue.acquire(ref(7), urgent=False)
+    await crowd.queue.acquire(ref(8), urgent=True)  # a request waits for it, and the drain waits for the request
+
+
+async def test_call_that_joins_a_refresh_before_it_is_queued_makes_it_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
+    acquired = list[bool]()
+
+    async def acquire(_queue: RefreshQueue, _ref: ConnectionRef, *, urgent: bool, ends_at: float) -> None:
+        acquired.append(urgent)
+
+    async def refresh(_protocol: RefreshProtocol, seen: Connection, *, force: bool) -> Connection:
+        return seen
+
+    monkeypatch.setattr(RefreshQueue, "acquire", acquire)
+    monkeypatch.setattr(RefreshProtocol, "refresh", refresh)
+    unused: Any = None
+    refresher, now = Refresher(unused, unused, unused, unused), datetime.now(UTC)
+    sealed = Sealed(b"", "dev", "connections", "u", "credential", 1)
+    row = Connection(
+        ref=ref(1),
+        id=1,
+        uid="u",
+        provider="tracker",
+        version=1,
+        credential=sealed,
+        expires_at=None,
+        created_at=now,
+        updated_at=now,
+    )
+    refresher.start(row)
+    assert await refresher.refreshed(row) is row
+    assert acquired == [True]
 
 
 @pytest.mark.parametrize("urgent", [True, False])
 async def test_empty_queue_of_a_provider_is_dropped(urgent: bool) -> None:
-    turns = RefreshQueue(pace_s=0)
-    await turns.acquire(ref(1), urgent=urgent)
-    turns.release(ref(1))
-    assert turns.idle
+    queue = RefreshQueue(pace_s=0)
+    await queue.acquire(ref(1), urgent=urgent)
+    queue.release(ref(1))
+    assert queue.idle

@@ -33,7 +33,7 @@ def margin(lifetime_s: float, uid: str = "u", **entry: object) -> float:
 
 
 @given(st.floats(0.001, 1e8), st.text(max_size=8))
-def test_the_margin_is_a_tenth_of_the_lifetime_from_2_s_to_5_minutes_less_up_to_a_fifth(
+def test_refresh_window_is_a_tenth_of_the_lifetime_between_2_s_and_5_minutes_with_jitter(
     lifetime: float, uid: str
 ) -> None:
     most = min(300, max(2, lifetime / 10), lifetime / 2)
@@ -41,9 +41,7 @@ def test_the_margin_is_a_tenth_of_the_lifetime_from_2_s_to_5_minutes_less_up_to_
 
 
 @given(st.floats(3, 1e8), st.text(max_size=8))
-def test_a_call_waits_for_the_renewal_while_a_server_that_rounds_down_may_count_the_token_as_dead(
-    lifetime: float, uid: str
-) -> None:
+def test_call_waits_for_the_refresh_in_the_last_second(lifetime: float, uid: str) -> None:
     held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
     last = last_from(held, provider())
     assert last is not None
@@ -53,23 +51,23 @@ def test_a_call_waits_for_the_renewal_while_a_server_that_rounds_down_may_count_
 
 
 @given(st.floats(1, 1e6), st.integers(1, 10**6))
-def test_an_entrys_buffer_overrides_it_up_to_half_the_lifetime(lifetime: float, buffer_s: int) -> None:
+def test_token_expiration_buffer_overrides_the_window_up_to_half_the_lifetime(lifetime: float, buffer_s: int) -> None:
     most = min(buffer_s, lifetime / 2)
     assert 0.8 * most - 1e-4 <= margin(lifetime, token_expiration_buffer=buffer_s) <= most + 1e-4
 
 
-def test_neighbours_are_renewed_at_different_times() -> None:
+def test_connections_are_refreshed_at_different_times() -> None:
     assert len({margin(3600, f"uid-{n}") for n in range(50)}) == 50
 
 
-def test_a_token_of_no_known_end_has_no_margin() -> None:
+def test_token_without_expiry_has_no_window() -> None:
     assert refresh_from(HELD, provider()) is None
     assert last_from(HELD, provider()) is None
     assert seconds_left(HELD, provider(), NOW, at_most=60) == 60
 
 
 @given(st.floats(0.001, 1e8), st.text(max_size=8))
-def test_the_last_stretch_lies_in_the_margin_and_lasts_about_a_second_at_most(lifetime: float, uid: str) -> None:
+def test_last_stretch_is_in_the_window_and_lasts_about_a_second_at_most(lifetime: float, uid: str) -> None:
     held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
     last, due = last_from(held, provider()), refresh_from(held, provider())
     assert last is not None
@@ -79,7 +77,7 @@ def test_the_last_stretch_lies_in_the_margin_and_lasts_about_a_second_at_most(li
     assert held.expires_at - last <= timedelta(seconds=1.1)
 
 
-def test_a_credential_is_looked_at_again_at_its_margin_at_its_last_stretch_and_at_its_end() -> None:
+def test_credential_is_checked_at_each_phase() -> None:
     held = replace(HELD, expires_at=NOW + timedelta(seconds=3600))
 
     def left(at_s: float) -> float:

@@ -41,7 +41,7 @@ async def called(running: RunningGateway, method: str = "GET") -> int:
 
 @pytest.mark.parametrize("refusal", [401, 403])
 @pytest.mark.parametrize("ttl_s", [3, 4, 5, 7])
-async def test_no_call_is_refused_while_tokens_of_a_few_seconds_expire(
+async def test_no_call_is_refused_with_tokens_of_a_few_seconds(
     ttl_s: int, refusal: int, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     tracker.ttl_s, tracker.expires, tracker.refusal = ttl_s, True, refusal
@@ -57,7 +57,7 @@ async def test_no_call_is_refused_while_tokens_of_a_few_seconds_expire(
     assert tracker.calls["api"] - before == CALLS, "no call met a dead token, so none was sent twice"
 
 
-async def test_a_token_that_was_just_renewed_by_the_clock_is_renewed_for_a_401(
+async def test_401_refreshes_a_token_that_was_just_refreshed(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     tracker.refusal = 401
@@ -69,7 +69,7 @@ async def test_a_token_that_was_just_renewed_by_the_clock_is_renewed_for_a_401(
     assert tracker.calls["refresh_token"] == 2
 
 
-async def test_a_401_for_a_token_of_a_few_seconds_is_cured_once_in_each_of_its_lives(
+async def test_401_refreshes_a_short_lived_token_once_per_lifetime(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     tracker.ttl_s, tracker.refusal = 5, 401

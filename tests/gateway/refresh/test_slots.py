@@ -12,12 +12,12 @@ def taken(slots: RefreshSlots, dues: list[float], *, earliest: float = 0.0, now:
     return [slots.take(due, earliest=earliest, now=now) for due in dues]
 
 
-def test_a_few_keep_their_own_moments() -> None:
+def test_refreshes_due_at_different_times_start_when_due() -> None:
     dues = [100.01, 250.3, 399.99]
     assert taken(RefreshSlots(WIDTH_S), dues) == dues
 
 
-def test_ten_thousand_of_one_minute_begin_at_the_same_distance_each() -> None:
+def test_refreshes_due_in_one_minute_are_spread_evenly() -> None:
     dues = [3300 + n * 60 / 10_000 for n in range(10_000)]
     moments = sorted(taken(RefreshSlots(WIDTH_S), dues))
     assert 3360 - 501 < moments[0] < 3360 - 499
@@ -25,7 +25,7 @@ def test_ten_thousand_of_one_minute_begin_at_the_same_distance_each() -> None:
 
 
 @given(st.lists(st.floats(0, 20), max_size=300), st.floats(0, 20))
-def test_none_is_later_than_due_nor_earlier_than_it_may(dues: list[float], earliest: float) -> None:
+def test_no_refresh_is_late_or_too_early(dues: list[float], earliest: float) -> None:
     for due, moment in zip(dues, taken(RefreshSlots(WIDTH_S), dues, earliest=earliest), strict=True):
         assert moment <= due
         assert moment == due or moment >= earliest
@@ -40,7 +40,7 @@ def test_a_refresh_without_a_free_slot_begins_when_it_is_due() -> None:
     assert slots.take(10.0, earliest=0.0, now=9.5) == 10.0, "what has passed is no room"
 
 
-def test_what_has_passed_is_forgotten() -> None:
+def test_passed_slots_are_forgotten() -> None:
     slots = RefreshSlots(WIDTH_S)
     for second in range(4 * SPARE):
         slots.take(second, earliest=0.0, now=float(second))

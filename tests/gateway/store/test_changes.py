@@ -78,7 +78,7 @@ async def test_a_process_knows_the_row_that_its_own_refresh_wrote(opener: Opener
     assert len(here.refreshes._own) == 0, "it is not requested again"
 
 
-async def test_a_renewal_after_a_change_that_was_not_read_yet_hides_nothing(store: Store) -> None:
+async def test_own_refresh_does_not_hide_an_unread_change(store: Store) -> None:
     at = await store.changes.end()
     row, _ = await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
@@ -130,7 +130,7 @@ def test_an_id_is_requested_as_long_as_its_transaction_can_still_commit(monkeypa
     assert missing_s(5) == MISSING_S
 
 
-def test_where_nobody_follows_the_log_little_is_remembered() -> None:
+def test_own_changes_are_bounded_without_a_reader() -> None:
     own = OwnChanges()
     for change_id in range(MOST + 5):
         own.record(change_id, (1, NOW))
@@ -150,7 +150,7 @@ async def test_the_version_moves_when_anyone_commits_and_not_otherwise(opener: O
     assert await there.changes.version() != after
 
 
-async def test_a_change_elsewhere_wakes_who_waits(opener: Opener) -> None:
+async def test_change_of_another_process_wakes_the_reader(opener: Opener) -> None:
     here, there = await opener(), await opener()
     await there.changes.version()
     waiting = asyncio.create_task(heard(there))

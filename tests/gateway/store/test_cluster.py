@@ -91,7 +91,7 @@ async def test_with_a_file_as_database_there_is_no_other_machine(place: Path, ow
     assert await of(holders(place, ONLY), owner) is Holder.HERE_ENDED
 
 
-def test_the_name_of_a_machine_stays(tmp_path: Path) -> None:
+def test_machine_name_is_stable(tmp_path: Path) -> None:
     name = node_id(tmp_path)
     assert name.isalnum()
     assert node_id(tmp_path) == name
@@ -100,7 +100,7 @@ def test_the_name_of_a_machine_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [b"", b"../x", b"\xff\xfe"])
-def test_a_name_that_was_cut_off_by_a_power_failure_is_made_again(tmp_path: Path, damaged: bytes) -> None:
+def test_truncated_machine_name_is_replaced(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / FILE).write_bytes(damaged)
     name = node_id(tmp_path)
     assert name.isalnum()

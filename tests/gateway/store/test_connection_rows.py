@@ -78,7 +78,11 @@ async def test_a_cursor_goes_on_where_the_page_ended_though_rows_come_and_go(fiv
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "x", "é", "W10", "WyIyMDI2LTAxLTAyIiwgMV0", "bnVsbA", "WyJ4IiwgMV0", "[" * 9000]
+    "cursor",
+    [
+        *("", "x", "é", "W10", "WyIyMDI2LTAxLTAyIiwgMV0", "bnVsbA", "WyJ4IiwgMV0", "[" * 9000),
+        "WyIwMDAxLTAxLTAxVDAwOjAwOjAwKzE0OjAwIiwgMV0",  # a time that is before year 1 in UTC
+    ],
 )
 async def test_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(InvalidRequest, match="cursor"):

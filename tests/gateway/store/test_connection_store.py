@@ -18,7 +18,7 @@ LATER = NOW + timedelta(seconds=5)
 FAILURE = RefreshFailure("invalid_grant", "revoked", True, LATER, 1, retry_at=LATER + TTL)
 
 
-async def test_what_is_put_comes_back_whole(store: Store) -> None:
+async def test_stored_connection_is_returned_completely(store: Store) -> None:
     asked = new(
         credential={"type": "OAUTH2", "access_token": "at", "refresh_token": "rt"},
         expires_at=LATER,
@@ -67,7 +67,7 @@ async def test_putting_again_replaces_the_credential_and_keeps_what_is_not_given
     assert store.vault.open_json(second.secret_config) == {"pin": "1"}
 
 
-async def test_an_earlier_credential_put_back_by_hand_does_not_open(store: Store) -> None:
+async def test_replayed_credential_does_not_open(store: Store) -> None:
     first, _ = await store.connections.put(new(), now=NOW)
     second, _ = await store.connections.put(new(), now=NOW)
     rolled_back = second.credential.__class__(
@@ -84,7 +84,7 @@ async def test_concurrent_puts_of_one_connection_create_it_once(opener: Opener) 
     assert sorted(connection.version for connection, _ in done) == list(range(1, 21))
 
 
-async def test_delete_removes_it_once_and_an_id_is_never_given_again(store: Store) -> None:
+async def test_row_ids_are_never_reused(store: Store) -> None:
     first, _ = await store.connections.put(new(tags={"a": "b"}), now=NOW)
     assert await store.connections.delete(REF, now=NOW)
     assert not await store.connections.delete(REF, now=NOW)
@@ -96,7 +96,7 @@ async def test_delete_removes_it_once_and_an_id_is_never_given_again(store: Stor
     assert again.tags == {}
 
 
-async def test_one_of_five_hundred_attempts_on_a_lease_wins(opener: Opener) -> None:
+async def test_one_of_500_claims_succeeds(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     await stores[0].connections.put(new(), now=NOW)
     won = await asyncio.gather(
@@ -192,7 +192,7 @@ async def test_the_lease_of_a_holder_that_is_known_to_be_dead_is_claimed_from_it
     assert not await claim(REF, owner="c", ttl=TTL, seen=row, from_holder=True)
 
 
-async def test_a_lease_goes_back_to_its_former_holder(store: Store) -> None:
+async def test_lease_is_restored_to_its_former_holder(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     claim = store.refreshes.lease_refresh
     assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")
@@ -205,7 +205,7 @@ async def test_a_lease_goes_back_to_its_former_holder(store: Store) -> None:
     assert (after.lease, after.intent and after.intent.digest) == (row.lease, "digest")
 
 
-async def test_a_failure_before_anything_was_asked_leaves_the_lease_to_its_former_holder(store: Store) -> None:
+async def test_failure_before_the_call_restores_the_former_lease(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     claim, fail = store.refreshes.lease_refresh, store.refreshes.record_failure
     assert await claim(REF, owner="dead", ttl=GONE, seen=seen, intent="digest")
@@ -244,7 +244,7 @@ async def test_a_late_writer_is_fenced_off(store: Store) -> None:
     assert store.vault.open_json(held.credential) == {"n": "quick"}
 
 
-async def test_an_import_beats_a_refresh_under_way(store: Store) -> None:
+async def test_import_fences_off_a_refresh_in_flight(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     await store.connections.put(new(), now=NOW)
@@ -262,7 +262,7 @@ async def test_recreated_row_gets_no_data_of_its_predecessor(store: Store) -> No
     assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=former.uid) is None
 
 
-async def test_a_holder_whose_lease_ran_out_unnoticed_still_saves(store: Store) -> None:
+async def test_holder_with_an_expired_lease_can_save(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=GONE)
     assert await store.refreshes.save_refreshed(

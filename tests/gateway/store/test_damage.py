@@ -138,7 +138,7 @@ def seal_settings(folder: Path) -> None:
     db.close()
 
 
-async def test_why_and_show_say_what_helps(running: RunningGateway, tracker: Tracker) -> None:
+async def test_why_and_show_name_the_fix(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     await meanwhile(running, changed)
     runtime = running.runtime

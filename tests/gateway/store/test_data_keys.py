@@ -38,7 +38,7 @@ async def test_seals_are_counted_before_they_are_made(opener: Opener) -> None:
     assert SEALS_PER_KEY < 2**32
 
 
-async def test_a_worn_out_key_is_replaced_and_what_it_sealed_still_opens(opener: Opener) -> None:
+async def test_used_up_key_is_replaced_and_its_values_still_open(opener: Opener) -> None:
     here, there = await opener(), await opener()
     most = max(limit(store, turns=2) for store in (here, there))
     seen = []

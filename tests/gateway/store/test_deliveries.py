@@ -71,7 +71,7 @@ async def test_each_change_of_the_state_is_reported_once(telling: Store) -> None
     assert [one.event for one in await listed(telling)] == [f"connection.{word}" for word in words]
 
 
-async def test_what_one_process_has_claimed_no_other_gets_until_the_lease_runs_out(opener: Opener) -> None:
+async def test_claimed_delivery_is_leased(opener: Opener) -> None:
     first, second = await opener(), await opener()
     first.outbox.targets_of = targets
     for n in range(20):
@@ -90,7 +90,7 @@ async def test_what_one_process_has_claimed_no_other_gets_until_the_lease_runs_o
     assert len(await claimed(first, after_s=61, limit=100)) == 19
 
 
-async def test_only_the_first_of_a_connection_can_be_claimed_and_those_behind_wait_with_it(telling: Store) -> None:
+async def test_only_the_first_delivery_of_a_connection_can_be_claimed(telling: Store) -> None:
     for _ in range(3):
         await telling.connections.put(new(), now=NOW)
     await telling.connections.put(new(REF._replace(connection_id="u2")), now=NOW)
@@ -112,7 +112,7 @@ async def test_only_the_first_of_a_connection_can_be_claimed_and_those_behind_wa
     assert await telling.deliveries.backlog() == []
 
 
-async def test_what_was_put_off_is_due_at_once_when_the_receiver_is_back(telling: Store) -> None:
+async def test_postponed_deliveries_become_due_now(telling: Store) -> None:
     await telling.connections.put(new(), now=NOW)
     (one,) = await claimed(telling)
     await telling.deliveries.settle(one, failed(900), owner="n1", now=NOW)
@@ -159,7 +159,7 @@ async def test_unavoidable_expiry_is_announced_once_per_number_of_days(telling: 
     assert await expiring_events(10) == 1, "it was authorized again"
 
 
-async def test_a_webhook_is_taken_once_and_queued_for_the_connections_of_its_site(telling: Store) -> None:
+async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_site(telling: Store) -> None:
     site = {"baseUrl": "https://Acme.example/"}
     await telling.connections.put(new(config=site), now=NOW)
     await telling.connections.put(
@@ -186,7 +186,7 @@ async def test_a_webhook_is_taken_once_and_queued_for_the_connections_of_its_sit
     )
 
 
-async def test_a_key_that_signs_is_made_once_and_rotated_with_an_overlap(opener: Opener) -> None:
+async def test_signing_key_is_created_once_and_rotated_with_an_overlap(opener: Opener) -> None:
     stores = [await opener() for _ in range(2)]
     minted = iter(range(100))
 

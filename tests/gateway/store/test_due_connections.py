@@ -31,7 +31,7 @@ async def names(store: Store, after: Any = None) -> list[str]:
     return [one.ref.connection_id for one in await store.expiring.token_ended(NOW, after=after, limit=9)]
 
 
-async def test_what_has_ended_comes_in_the_order_of_its_end_and_page_by_page(store: Store) -> None:
+async def test_ended_connections_are_ordered_and_paged(store: Store) -> None:
     for number, ends_in in enumerate((HOUR, -HOUR, -2 * HOUR, None, -HOUR)):
         await put(store, number, ends_in)
     await put(store, 5, -HOUR, settled=True)
@@ -42,7 +42,7 @@ async def test_what_has_ended_comes_in_the_order_of_its_end_and_page_by_page(sto
     assert await names(store) == ["u2", "u4"]
 
 
-async def test_an_end_is_noted_once_by_however_many_nodes(opener: Opener) -> None:
+async def test_end_is_recorded_once_by_several_nodes(opener: Opener) -> None:
     one, other = await opener(), await opener()
     for store in (one, other):
         store.outbox.targets_of = lambda _: ("https://app.test/events",)
@@ -79,7 +79,7 @@ async def test_connection_ended_by_a_refusal_is_settled_without_an_event(store: 
     assert await names(store) == []
 
 
-async def test_a_token_of_an_hour_is_not_announced_to_end_on_the_day_it_was_made(store: Store) -> None:
+async def test_connection_that_ends_with_its_token_is_not_reported_on_its_first_day(store: Store) -> None:
     store.outbox.targets_of = lambda _: ("https://app.test/events",)
     await put(store, 1, HOUR)
     assert await store.expiring.report("dev", 3, now=NOW, limit=9) == 0

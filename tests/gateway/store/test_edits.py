@@ -39,7 +39,7 @@ async def test_metadata_is_replaced_or_merged(store: Store) -> None:
     assert replaced.metadata == {}
 
 
-async def test_where_one_is_unknown_none_is_changed(store: Store) -> None:
+async def test_unknown_connection_prevents_all_changes(store: Store) -> None:
     await store.connections.put(new(metadata={"m": 1}), now=NOW)
     last = await store.changes.end()
     with pytest.raises(UnknownConnection) as missing:

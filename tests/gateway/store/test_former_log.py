@@ -33,7 +33,7 @@ async def test_all_older_rows_are_pruned(store: Store) -> None:
     assert await count(store) == 3
 
 
-async def test_other_writes_come_between_while_much_is_removed(store: Store) -> None:
+async def test_other_writes_run_between_prune_batches(store: Store) -> None:
     await fill(store, 0, 10 * AT_ONCE)
     pruning = asyncio.create_task(store.former_log.prune(NOW + timedelta(seconds=1)))
     between = 0
@@ -44,7 +44,7 @@ async def test_other_writes_come_between_while_much_is_removed(store: Store) -> 
     assert between >= 5
 
 
-async def test_what_cannot_be_pruned_keeps_nothing_else(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_prune_does_not_stop_others(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(_now: datetime) -> None:
         raise Unavailable("store_unavailable", "the statement took too long", retry_after_s=1)
 

@@ -10,7 +10,7 @@ from gateway.records.states import REJECTED, State
 from gateway.store import Store
 from tests.gateway.store.conftest import NOW, REF, new
 
-DOUBT = RefreshFailure(REJECTED, "the API answered 401", False, NOW + timedelta(seconds=1), 3)
+DOUBT = RefreshFailure(REJECTED, "the API returned 401", False, NOW + timedelta(seconds=1), 3)
 END = replace(DOUBT, final=True, attempts=5, at=NOW + timedelta(minutes=5))
 LATER = NOW + timedelta(hours=1)
 
@@ -46,7 +46,7 @@ async def test_rejection_of_another_grant_or_over_another_failure_is_not_recorde
 
 
 @pytest.mark.parametrize("failure", [DOUBT, END])
-async def test_a_renewal_replaces_the_token_and_not_the_verdict(store: Store, failure: RefreshFailure) -> None:
+async def test_refresh_keeps_the_verdict(store: Store, failure: RefreshFailure) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     noted = await store.rejections.record(seen, failure)
     assert noted is not None

@@ -64,7 +64,7 @@ async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(opener: 
     assert b"new-access" not in file.read_bytes()
 
 
-async def test_one_of_another_credential_is_not_taken_for_it(opener: Opener) -> None:
+async def test_reply_for_another_credential_is_not_used(opener: Opener) -> None:
     here = await opener()
     row = await held(here)
     await recorded(here, row)
@@ -73,7 +73,7 @@ async def test_one_of_another_credential_is_not_taken_for_it(opener: Opener) -> 
     assert (await here.journal.earlier_replies(row)).replies
 
 
-async def test_a_file_of_a_dead_process_is_swept_once_its_replies_are_of_no_use(opener: Opener, path: Path) -> None:
+async def test_unneeded_file_of_a_dead_process_is_removed(opener: Opener, path: Path) -> None:
     here = await opener()
     row = await claimed(here)
     (await recorded(here, row)).die()
@@ -84,7 +84,7 @@ async def test_a_file_of_a_dead_process_is_swept_once_its_replies_are_of_no_use(
     assert list(folder(path).glob("*.journal")) == []
 
 
-async def test_nothing_is_swept_by_a_row_whose_intent_a_failover_may_have_lost(opener: Opener, path: Path) -> None:
+async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(opener: Opener, path: Path) -> None:
     here = await opener()
     (await recorded(here, await held(here))).die()
 
@@ -99,7 +99,7 @@ async def test_nothing_is_swept_by_a_row_whose_intent_a_failover_may_have_lost(o
     assert not await here.failover.unchanged(), "others may still be at it"
 
 
-async def test_what_a_dead_worker_left_in_a_living_parents_file_is_released_when_it_is_of_no_use(
+async def test_unneeded_attempt_in_a_living_parents_file_is_released(
     opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await opener()
@@ -121,7 +121,7 @@ async def test_what_a_dead_worker_left_in_a_living_parents_file_is_released_when
     await writer.close()
 
 
-async def test_without_a_folder_a_refresh_goes_on(opener: Opener) -> None:
+async def test_refresh_works_without_a_folder(opener: Opener) -> None:
     store = await opener()
     row = await held(store)
     store.journal.folder = None
@@ -142,7 +142,7 @@ async def test_a_damaged_reply_is_no_reply(opener: Opener) -> None:
     assert await (await opener(KEY)).journal.earlier_replies(row) == EarlierReplies()
 
 
-async def test_what_a_release_before_the_journal_left_is_found_and_swept(opener: Opener, path: Path) -> None:
+async def test_slot_files_are_read_and_removed(opener: Opener, path: Path) -> None:
     store = await opener()
     row = await claimed(store)
     await store.journal.prepare("dev")
@@ -159,7 +159,7 @@ async def test_what_a_release_before_the_journal_left_is_found_and_swept(opener:
     assert not file.exists()
 
 
-async def test_a_whole_credential_that_a_release_before_the_journal_left_is_found(opener: Opener, path: Path) -> None:
+async def test_credential_in_a_slot_file_is_found(opener: Opener, path: Path) -> None:
     store = await opener()
     row = await held(store)
     await store.journal.prepare("dev")

@@ -26,7 +26,7 @@ async def test_task_belongs_to_one_node_until_it_releases_it_or_dies(opener: Ope
     assert await one.tasks.hold("keep_alive", owner="a", now=NOW + TTL, ttl=TTL)
 
 
-async def test_what_is_due_comes_in_the_order_of_its_time(store: Store) -> None:
+async def test_due_connections_are_ordered_by_time(store: Store) -> None:
     for number, due in enumerate((NOW + DAY, NOW - DAY, NOW - 2 * DAY, None)):
         ref = ConnectionRef("dev", "jira", f"u{number}")
         await store.connections.put(new(ref, life=Lifespan(NOW + 9 * DAY, due)), now=NOW)
@@ -37,7 +37,7 @@ async def test_what_is_due_comes_in_the_order_of_its_time(store: Store) -> None:
     assert await store.keep_alive.due("github", NOW, limit=10) == []
 
 
-async def test_a_plan_for_a_credential_that_is_another_by_now_is_void(store: Store) -> None:
+async def test_plan_for_a_replaced_credential_has_no_effect(store: Store) -> None:
     old, _ = await store.connections.put(new(), now=NOW)
     await store.connections.put(new(life=Lifespan(NOW + DAY, NOW)), now=NOW)
     await store.keep_alive.plan([(old, Lifespan(None, NOW + 5 * DAY))])
@@ -56,7 +56,7 @@ async def test_a_claim_fails_when_the_row_is_not_as_it_was_seen(opener: Opener) 
     assert await lease(REF, owner="a", ttl=TTL, seen=current, intent="d")
 
 
-async def test_a_lease_can_be_held_on_to_and_a_lost_one_cannot(opener: Opener) -> None:
+async def test_lease_can_be_extended_unless_lost(opener: Opener) -> None:
     one, other = await opener(), await opener()
     await one.connections.put(new(), now=NOW)
     assert await one.refreshes.lease_refresh(REF, owner="a", ttl=GONE)

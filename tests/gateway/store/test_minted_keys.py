@@ -27,7 +27,7 @@ AGENT = NewMintedKey(
 )
 
 
-async def test_a_key_comes_back_whole_by_its_digest(store: Store) -> None:
+async def test_key_is_found_by_its_digest(store: Store) -> None:
     key = await store.keys.add(AGENT, now=NOW)
     assert await store.keys.get("d1") == key
     assert (key.limits, key.scopes, key.rate, key.budget, key.calls) == (AGENT.limits, AGENT.scopes, 5, 100, 0)
@@ -55,6 +55,16 @@ async def test_a_name_is_free_again_once_its_key_has_ended(store: Store) -> None
     await store.keys.revoke("dev", key.id, now=NOW)
     await store.keys.add(replace(AGENT, digest="d2", expires_at=NOW + timedelta(seconds=1)), now=NOW)
     await store.keys.add(replace(AGENT, digest="d4"), now=NOW + timedelta(seconds=1))
+
+
+async def test_a_revoked_key_cannot_mint_another(store: Store) -> None:
+    """Another node may still accept the key for a moment after it was revoked."""
+    parent = await store.keys.add(AGENT, now=NOW)
+    await store.keys.revoke("dev", parent.id, now=NOW)
+    child = replace(AGENT, digest="d2", name="child", parent_id=parent.id)
+    with pytest.raises(Conflict, match="was revoked"):
+        await store.keys.add(child, now=NOW)
+    assert await store.keys.get("d2") is None
 
 
 async def test_a_family_is_the_key_and_all_below_it(store: Store) -> None:
@@ -85,7 +95,7 @@ async def test_revoking_ends_all_that_was_minted_with_it(store: Store) -> None:
     assert [key.digest for key in await store.keys.list("dev", alive_at=NOW, limit=10)] == ["d4"]
 
 
-async def test_what_a_replaced_key_minted_belongs_to_the_new_one(store: Store) -> None:
+async def test_children_of_a_replaced_key_belong_to_the_new_key(store: Store) -> None:
     old = await store.keys.add(AGENT, now=NOW)
     await store.keys.add(replace(AGENT, digest="c1", name="child", parent_id=old.id), now=NOW)
     until = NOW + timedelta(hours=1)
@@ -98,7 +108,7 @@ async def test_what_a_replaced_key_minted_belongs_to_the_new_one(store: Store) -
         await store.keys.add(replace(AGENT, digest="d3", replaces=999), now=NOW)
 
 
-async def test_a_budget_is_set_aside_in_ever_smaller_parts_and_never_overdrawn(opener: Opener) -> None:
+async def test_budget_is_reserved_in_shrinking_parts_and_never_exceeded(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     await stores[0].keys.add(AGENT, now=NOW)
     assert [await stores[0].keys.reserve_calls("d1", 100) for _ in range(3)] == [5, 4, 4]
@@ -132,7 +142,7 @@ async def test_what_ended_long_ago_is_forgotten(store: Store) -> None:
         (KeyLimits(integrations=("github",), tags={"team": "red"}), set()),
     ],
 )
-async def test_a_list_shows_what_the_limits_leave(store: Store, limits: KeyLimits, found: set[str]) -> None:
+async def test_list_applies_key_limits(store: Store, limits: KeyLimits, found: set[str]) -> None:
     for integration, name, tags in (("jira", "a", {}), ("jira", "b", {"team": "red"}), ("github", "c", {})):
         await store.connections.put(new(ConnectionRef("dev", integration, name), tags=tags), now=NOW)
     there = await store.connections.list("dev", ListFilter(within=(limits, KeyLimits())))

@@ -19,7 +19,7 @@ from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
 OTHER = os.urandom(32)
 
 
-async def test_what_was_sealed_meanwhile_opens_once_the_key_is_there(opener: Opener) -> None:
+async def test_value_under_a_missing_key_opens_after_the_reload(opener: Opener) -> None:
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     await there.connections.put(new(), now=NOW)
@@ -52,7 +52,7 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_requested_each_time(ope
     assert len(asked) == 1
 
 
-async def test_nobody_else_waits_while_a_key_is_requested(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_writes_run_while_a_key_is_requested(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 4 * PATIENCE_S)
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
@@ -69,9 +69,7 @@ async def test_nobody_else_waits_while_a_key_is_requested(opener: Opener, monkey
     assert (await waiting)[1]
 
 
-async def test_a_data_key_that_does_not_open_is_reported_of_once_a_minute(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unusable_data_key_is_logged_once_a_minute(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     await there.connections.put(new(), now=NOW)
@@ -85,7 +83,7 @@ async def test_a_data_key_that_does_not_open_is_reported_of_once_a_minute(
     assert sorted(Counter(result).values()) == [2, 2], "of each environment's key, in each minute"
 
 
-async def test_it_is_requested_ever_more_rarely_and_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reload_is_requested_with_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     now, asked = 1000.0, list[float]()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     missing = MissingKeys()
@@ -106,7 +104,7 @@ async def test_it_is_requested_ever_more_rarely_and_another_at_once(monkeypatch:
     assert len(asked) < 12
 
 
-async def test_a_request_that_comes_meanwhile_waits_for_the_same_response() -> None:
+async def test_concurrent_requests_share_one_reload() -> None:
     missing, asked = MissingKeys(), list[None]()
     missing.ask = lambda _ids: asked.append(None)
     waiting = [asyncio.create_task(missing.request_reload({name})) for name in ("a", "a", "b")]
@@ -135,7 +133,7 @@ async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.M
     assert len(asked) == 2
 
 
-async def test_a_response_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wait_for_a_reload_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 0.05)
     missing = MissingKeys()
     missing.ask = lambda _ids: None

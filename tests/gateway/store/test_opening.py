@@ -111,7 +111,7 @@ async def test_a_new_first_key_with_the_old_one_second_opens(opener: Opener, pat
     assert "store.encryption_keys" in await refused(path, key=OTHER), "two data keys still need the old one"
 
 
-async def test_a_changed_data_key_is_reported_from_a_wrong_key(opener: Opener, path: Path) -> None:
+async def test_changed_data_key_differs_from_a_wrong_key(opener: Opener, path: Path) -> None:
     await (await opener()).close()
     with sqlite3.connect(path) as db:
         db.execute("UPDATE data_keys SET wrapped = zeroblob(60) WHERE environment = 'dev'")
@@ -189,11 +189,11 @@ async def test_a_database_locked_for_long_is_refused(path: Path) -> None:
         ("sqlite://", "must name a file"),
         ("sqlite:///:memory:", "must name a file"),
         ("sqlite:///x.db?mode=ro", "must name a file"),
-        ("gateway.db", "not an address"),
-        ("", "not an address"),
+        ("gateway.db", "not a URL"),
+        ("", "not a URL"),
     ],
 )
-def test_an_address_that_is_no_file_is_refused_without_its_password(url: str, says: str) -> None:
+def test_url_that_names_no_file_is_refused_without_its_password(url: str, says: str) -> None:
     with pytest.raises(StoreRefused, match=says) as refusal:
         sqlite_path(url)
     assert "p4ss" not in str(refusal.value)

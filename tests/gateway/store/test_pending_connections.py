@@ -53,7 +53,7 @@ async def made(store: Store) -> int:
     return found.connections_made
 
 
-async def test_it_comes_back_whole_and_is_sealed(store: Store) -> None:
+async def test_pending_connection_is_sealed_and_returned_completely(store: Store) -> None:
     added = await add(store)
     assert added.new == FULL
     assert await store.pending.of_session("d1", now=NOW) == [added]
@@ -85,7 +85,7 @@ async def test_completing_stores_it_once(opener: Opener) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["new", "in the place of one"])
-async def test_what_another_browser_has_typed_in_is_not_kept(opener: Opener, waits: bool) -> None:
+async def test_typed_credential_of_another_browser_is_refused(opener: Opener, waits: bool) -> None:
     """Even if the claim happens immediately before, on any node."""
     stores = [await opener(), await opener()]
     await session(stores[0], most=5)
@@ -120,7 +120,7 @@ async def test_nothing_comes_between_a_claim_and_a_typed_credential_at_once(open
         assert kept.new.metadata == {"of": "alice"}
 
 
-async def test_a_session_that_has_ended_takes_nothing_typed_in(store: Store) -> None:
+async def test_ended_session_refuses_typed_credentials(store: Store) -> None:
     with pytest.raises(Forbidden, match="was ended"):
         await add(store, terms=replace(TERMS, browser_digest=""))
 
@@ -173,7 +173,7 @@ async def test_a_process_that_is_killed_within_a_completion_leaves_it_pending(st
     assert await store.pending.complete(added, now=NOW, check=anything)
 
 
-async def test_an_expired_one_is_neither_shown_nor_completed_and_one_node_removes_it(opener: Opener) -> None:
+async def test_expired_pending_connection_is_removed_by_one_node(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     await session(stores[0])
     added = await add(stores[0], terms=LIMITED)
@@ -205,7 +205,7 @@ async def test_a_session_makes_no_more_pending_connections_than_it_may(opener: O
     assert await made(stores[0]) == 2, "it was counted when it became pending"
 
 
-async def test_the_same_address_again_replaces_what_waits_there(store: Store) -> None:
+async def test_second_connection_with_the_same_reference_replaces_the_pending_one(store: Store) -> None:
     await session(store)
     first = await add(store, terms=LIMITED)
     second, former = await store.pending.add(FULL, LIMITED, expires_at=SOON, reconnects=True)
@@ -239,7 +239,7 @@ async def test_pending_connection_is_dropped_once(store: Store) -> None:
     assert [await store.pending.drop(added) for _ in range(2)] == [True, False]
 
 
-async def test_one_that_no_key_opens_is_left_out_and_removed_in_time(store: Store) -> None:
+async def test_unreadable_pending_connection_is_left_out(store: Store) -> None:
     added = await add(store)
     await store.transactions.write(lambda db: db.execute(text("UPDATE pending_connections SET uid = 'other'")))
     assert await store.pending.of_session("d1", now=NOW) == []

@@ -14,7 +14,7 @@ from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 
 
 @sqlite_only
-async def test_no_renewal_and_no_look_reads_a_whole_table(store: Store) -> None:
+async def test_no_refresh_statement_scans_a_table(store: Store) -> None:
     others = [ConnectionRef("dev", "github", f"o{n}") for n in range(3)]
     seen, _ = await store.connections.put(new(), now=NOW)
     for ref in others:

@@ -17,7 +17,7 @@ def test_every_binary_column_is_in_the_list_or_known_not_to_be_sealed() -> None:
     assert binary == {column.name for column in SEALED} | NOT_SEALED
 
 
-def test_what_the_list_names_is_there() -> None:
+def test_listed_columns_exist() -> None:
     for sealed in SEALED:
         columns = metadata.tables[sealed.table].columns
         named = {sealed.column, sealed.key, sealed.row, "environment"}

@@ -81,7 +81,7 @@ async def test_others_see_a_renewal_in_the_change_log(opener: Opener) -> None:
     assert own == {REF: row.mark}, "its own renewal need not be read back"
 
 
-async def test_what_was_overtaken_changes_nothing(store: Store) -> None:
+async def test_fenced_off_write_changes_nothing(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
     row = await renewed(store, row)
     assert await claimed(store, row, "slow")

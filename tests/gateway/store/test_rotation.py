@@ -134,7 +134,7 @@ async def test_every_value_opens_under_the_new_key_alone(opener: Opener) -> None
         await opener(KEY)
 
 
-async def test_what_is_done_is_not_done_again_unless_asked(opener: Opener) -> None:
+async def test_second_rotation_does_nothing_unless_fresh(opener: Opener) -> None:
     store = await opener()
     await fill(store, 3)
     idle = await store.rotation.rotate(quietly)
@@ -157,9 +157,7 @@ async def test_rewrapping_changes_no_value_and_releases_the_old_key(opener: Open
     assert await key_of(after, nth(1, "prod")) == "k1"
 
 
-async def test_a_store_that_is_open_meanwhile_reads_and_writes_on(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_open_store_works_during_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     # its pauses for others would take most of the time here
     monkeypatch.setattr("gateway.store.rotation.LONGEST_REST_S", 0.02)
     node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
@@ -193,9 +191,7 @@ async def test_a_store_that_is_open_meanwhile_reads_and_writes_on(
         assert found.version == count
 
 
-async def test_a_busy_neighbour_costs_no_step_of_it_nor_its_audit_record(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rotation_completes_while_the_database_is_busy(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.rotation.NEXT_PASS_S", 0)
     store = await opener()
     await fill(store, 2)
@@ -214,9 +210,7 @@ async def test_a_busy_neighbour_costs_no_step_of_it_nor_its_audit_record(
     assert len(await store.audit.find(AuditFilter(action=AuditAction.ENCRYPTION_KEYS_ROTATED.value))) == 1
 
 
-async def test_a_value_that_is_being_sealed_as_its_key_is_replaced_is_not_lost(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_value_sealed_during_a_key_change_is_not_lost(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
     await fill(node, 2)
     sealed, go_on = asyncio.Event(), asyncio.Event()
@@ -289,7 +283,7 @@ async def test_a_damaged_value_is_reported_and_keeps_its_key(opener: Opener) -> 
     assert await key_of(rotated, nth(1, "prod")) == "k1"
 
 
-async def test_a_node_without_the_new_key_serves_on_and_says_what_it_lacks(opener: Opener) -> None:
+async def test_node_without_the_new_key_works_and_reports_the_missing_key(opener: Opener) -> None:
     behind, operator = await opener(KEY), await opener(NEXT, KEY)
     await fill(behind, 3)
     held = await one(behind, nth(2))
@@ -324,7 +318,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("after", [0, BATCH + 1])
-async def test_killed_at_any_step_it_goes_on_where_it_was(opener: Opener, url: str, after: int) -> None:
+async def test_rotation_killed_at_any_step_continues(opener: Opener, url: str, after: int) -> None:
     older = await opener(KEY)
     await fill(older, 2 * BATCH + 3)
     store = await opener(NEXT, KEY)
@@ -349,7 +343,7 @@ async def test_a_key_that_is_still_needed_is_named_with_what_it_seals(opener: Op
     assert "\n" not in message
 
 
-def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_smaller_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rotation, "BATCH", 80)
     monkeypatch.setattr(rotation, "SHORTEST_BATCH", 5)
     batch = rotation.BatchSize()
@@ -362,9 +356,7 @@ def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(monkeypa
 
 
 @sqlite_only
-async def test_what_was_returned_to_a_refresh_that_was_cut_off_is_read_after_a_rotation(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_journalled_reply_opens_after_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reply is on disk, sealed with the previous data key, which is kept as long as the refresh is open."""
     monkeypatch.setattr(response_keys, "REFRESHES_S", 0.0)
     store = await opener(KEY)

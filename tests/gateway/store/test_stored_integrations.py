@@ -36,7 +36,7 @@ async def added(store: Store, one: Integration = ONE) -> Integration:
     return stored
 
 
-async def test_what_is_added_comes_back_whole_to_any_process(store: Store, opener: Opener) -> None:
+async def test_added_integration_is_returned_completely_to_any_process(store: Store, opener: Opener) -> None:
     stored = await added(store)
     assert replace(stored, made=None) == ONE
     other = await opener()
@@ -45,10 +45,23 @@ async def test_what_is_added_comes_back_whole_to_any_process(store: Store, opene
     assert await other.integrations.get("prod", "jira") is None
 
 
-async def test_a_key_is_given_once(store: Store) -> None:
+async def test_integration_key_is_unique(store: Store) -> None:
     await added(store)
     assert await store.integrations.add(replace(ONE, provider="other"), now=LATER) is None
     assert await store.integrations.add(replace(ONE, environment="prod"), now=LATER) is not None
+
+
+async def test_a_rename_to_a_key_that_was_just_taken_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process takes the key between the check and the write."""
+
+    async def not_barred(*_: object) -> bool:
+        return False
+
+    stored = await added(store)
+    assert await store.integrations.add(replace(ONE, integration_id="taken"), now=NOW) is not None
+    monkeypatch.setattr("gateway.store.stored_integrations._barred", not_barred)
+    assert await store.integrations.change(stored, replace(stored, integration_id="taken"), now=LATER) is None
+    assert await store.integrations.get("dev", "jira") == stored
 
 
 async def test_the_second_of_two_changes_to_the_same_integration_is_refused(store: Store) -> None:

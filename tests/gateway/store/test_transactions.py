@@ -157,7 +157,7 @@ async def test_a_write_waits_for_its_turn_only_so_long(opener: Opener) -> None:
     await first
 
 
-async def test_a_fault_of_ours_is_not_blamed_on_the_database(store: Store) -> None:
+async def test_error_of_our_own_is_not_reported_as_unavailable(store: Store) -> None:
     with pytest.raises(Exception, match=r"(?i)foreign key") as fault:
         await store.connections.put(new(REF._replace(environment="unheard-of"), credential={"s": "s3cret"}), now=NOW)
     assert not isinstance(fault.value, Unavailable)

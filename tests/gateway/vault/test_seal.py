@@ -109,7 +109,7 @@ def test_a_newer_key_seals_and_the_older_still_opens(vault: Vault) -> None:
     assert vault.open_json(before) == vault.open_json(after) == VALUE
 
 
-def test_an_unknown_key_is_reported_from_damage(vault: Vault) -> None:
+def test_unknown_key_differs_from_damage(vault: Vault) -> None:
     foreign = Vault()
     foreign.add_data_key(os.urandom(8).hex(), "dev", os.urandom(32)).allowance = 1
     sealed = foreign.seal_json(VALUE, **ADDRESS)
@@ -120,7 +120,7 @@ def test_an_unknown_key_is_reported_from_damage(vault: Vault) -> None:
         vault.seal_json(VALUE, **(ADDRESS | {"environment": "other"}))
 
 
-def test_nothing_that_prints_shows_what_is_sealed(vault: Vault) -> None:
+def test_no_secret_is_printed_by_the_vault(vault: Vault) -> None:
     sealed = vault.seal_json(VALUE, **ADDRESS)
     key = vault.sealing_key("dev")
     assert "cipher" not in repr(key)
@@ -147,7 +147,7 @@ def test_no_byte_may_have_any_other_value(vault: Vault) -> None:
     assert opened == 0
 
 
-def test_sealed_anew_a_value_is_bound_to_the_same_place_under_the_newer_key(vault: Vault) -> None:
+def test_value_sealed_again_keeps_its_place(vault: Vault) -> None:
     before = vault.seal_json(VALUE, **ADDRESS)
     newer = vault.add_data_key("ff" * 8, "dev", os.urandom(32))
     newer.allowance = 1

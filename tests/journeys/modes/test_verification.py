@@ -129,7 +129,7 @@ async def test_a_server_error_of_the_provider_is_reported_as_such(far: FakeProvi
     far.on("/api/me", down)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
     response = (await imported(gateway, credentials=KEY, expect=400))["error"]
-    assert (response["code"], "it answered 503. Nothing was stored; try again" in response["message"]) == (
+    assert (response["code"], "it returned 503. Nothing was stored; try again" in response["message"]) == (
         "connection_test_failed",
         True,
     )

@@ -176,7 +176,7 @@ def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_a
         done += 1
 
 
-def test_a_tail_behind_the_last_checkpoint_is_named_as_unproven() -> None:
+def test_records_after_the_last_checkpoint_are_unproven() -> None:
     cut = judged(CHAIN[:50], checkpoint(CHAIN[39]))
     assert cut.ok
     assert cut.unproven == 10

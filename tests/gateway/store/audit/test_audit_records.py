@@ -383,6 +383,14 @@ async def test_an_end_user_is_forgotten_with_their_last_connection(store: Store)
     assert all(one.columns.end_user for one in found)
 
 
+async def test_an_end_user_is_forgotten_when_another_connects_in_their_place(store: Store) -> None:
+    await store.connections.put(new(end_user=EndUser(id="ben")), now=NOW)
+    await store.connections.put(new(), now=NOW)
+    assert await _anywhere(store, "ben") == 1, "an import without an end user keeps the present one"
+    await store.connections.put(new(end_user=EndUser(id="carl")), now=NOW)
+    assert (await _anywhere(store, "ben"), await _anywhere(store, "carl")) == (0, 1)
+
+
 async def test_a_second_process_and_the_next_start_find_the_same_person(opener: Opener, store: Store) -> None:
     other = await opener()
     await asyncio.gather(

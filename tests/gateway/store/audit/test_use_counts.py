@@ -17,7 +17,7 @@ def wanted(since: int, until: int, **more: object) -> UseFilter:
     return UseFilter("dev", HOUR + timedelta(hours=since), HOUR + timedelta(hours=until), **more)  # type: ignore[arg-type]
 
 
-async def test_what_a_key_did_between_two_times(store: Store) -> None:
+async def test_uses_of_a_key_in_a_period(store: Store) -> None:
     await store.uses.add_many([count(0, "a", 1, 5, 1), count(1, "a", 1, 7), count(1, "b", 1, 2), count(1, "a", 2, 9)])
     await store.uses.add_many([count(1, "a", 1, 3, 2), count(4, "a", 1, 100)])
     page = await store.uses.find(wanted(0, 2, key_ids=single_or_any_set(1)))

@@ -59,7 +59,7 @@ async def found(store: Store, **wanted: Any) -> list[Operation]:
     return [one.operation for one in page.operations]
 
 
-async def test_what_is_stored_is_found_as_it_was(store: Store) -> None:
+async def test_stored_operation_is_found_completely(store: Store) -> None:
     full = operation(
         1, key_id=7, trace_id=TRACE, rule="GET /issues/*", error_code="cut", detail={"message": "Grüße", "final": True}
     )
@@ -186,7 +186,7 @@ def made_up() -> list[Operation]:
     return made
 
 
-async def test_each_filter_finds_what_fits_and_nothing_else(store: Store, small_segments: None) -> None:
+async def test_each_filter_finds_only_matches(store: Store, small_segments: None) -> None:
     made = made_up()
     for at in range(0, len(made), 5):
         await store.call_log.add_many(made[at : at + 5])
@@ -292,7 +292,7 @@ async def test_a_search_that_ends_goes_on_behind_a_day_without_rows(
     assert ids[-1] == "r0"
 
 
-async def test_what_is_too_old_is_neither_found_nor_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_old_operations_are_neither_found_nor_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.call_log.bounds = CallLogBounds(keep_days=2)
     old = operation(at=START - timedelta(days=3))
     await store.call_log.add_many([old])

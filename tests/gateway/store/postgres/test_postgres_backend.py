@@ -25,7 +25,7 @@ def backend() -> str:
     return "postgresql"
 
 
-async def test_a_rolled_back_change_wakes_nobody_and_is_in_no_log(opener: Opener) -> None:
+async def test_rolled_back_change_is_not_reported(opener: Opener) -> None:
     here, there = await opener(), await opener()
     await here.connections.put(new(REF._replace(connection_id="u0")), now=NOW)
     before = await there.changes.version()
@@ -66,7 +66,7 @@ class SlowCommit:
         await self.go_on.wait()
 
 
-async def test_a_slow_commit_holds_up_no_other_and_is_not_missed(opener: Opener) -> None:
+async def test_slow_commit_blocks_no_other_and_is_not_missed(opener: Opener) -> None:
     slow, quick, reader = await opener(), await opener(), await opener()
     at = await reader.changes.end()
     async with SlowCommit(slow, REF):
@@ -85,7 +85,7 @@ async def test_a_commit_that_was_under_way_when_the_reader_began_is_not_missed(o
     assert list((await reader.changes.since(at))[1]) == [REF]
 
 
-async def test_a_follower_hears_of_a_commit_with_an_earlier_id(opener: Opener) -> None:
+async def test_late_commit_with_an_earlier_id_is_reported(opener: Opener) -> None:
     """A follower relies on the version of the store, which the late commit does not change, and on the notification."""
     slow, quick, reader = await opener(), await opener(), await opener()
     at, version = await reader.changes.end(), await reader.changes.version()
@@ -161,7 +161,7 @@ async def test_a_standby_that_took_over_makes_readers_begin_again(
     assert await store.changes.version() == 1
 
 
-async def test_a_log_that_ends_before_what_was_read_is_one_that_was_put_back(store: Store) -> None:
+async def test_log_that_ends_before_the_position_was_restored(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     with pytest.raises(ChangesMissed):
         await store.changes.since(LogPosition(7))

@@ -23,7 +23,7 @@ async def by_tls(tmp_path: Path, postgres_server: PostgresServer, empty_database
         yield f"{head.rpartition('@')[0]}@localhost:{port}/{name}"
 
 
-async def test_what_is_stored_travels_by_tls_to_the_server_that_is_meant(by_tls: str, tmp_path: Path) -> None:
+async def test_connection_uses_tls_and_verifies_the_server(by_tls: str, tmp_path: Path) -> None:
     url = f"{by_tls}?sslmode=verify-full&sslrootcert={tmp_path / 'certificate.pem'}"
     store = await open_store(url, Keyring([KEY]), environments={"dev"})
     try:
@@ -35,7 +35,7 @@ async def test_what_is_stored_travels_by_tls_to_the_server_that_is_meant(by_tls:
 
 
 @pytest.mark.parametrize("why", ["another name", "another authority"])
-async def test_a_server_that_is_not_the_one_is_refused_in_one_line(by_tls: str, tmp_path: Path, why: str) -> None:
+async def test_server_with_a_wrong_certificate_is_refused(by_tls: str, tmp_path: Path, why: str) -> None:
     trusted = tmp_path / "certificate.pem"
     if why == "another name":
         by_tls = by_tls.replace("@localhost:", "@127.0.0.1:")

@@ -59,7 +59,7 @@ async def test_a_wrong_key_is_refused_at_once_and_nothing_changes(
     assert await everything(postgres_server, url) == before
 
 
-async def test_a_changed_data_key_is_reported_from_a_wrong_key(
+async def test_changed_data_key_differs_from_a_wrong_key(
     opener: Opener, url: str, postgres_server: PostgresServer
 ) -> None:
     await opener()
@@ -80,7 +80,7 @@ async def test_what_was_stored_is_there_after_a_restart_of_the_server(
     assert first.vault.open_json(found.credential)["apiKey"] == "k"
 
 
-async def test_a_server_that_is_not_there_is_one_line() -> None:
+async def test_missing_server_is_reported_in_one_line() -> None:
     port = free_port()
     result = await refused(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
     assert result == (
@@ -89,12 +89,12 @@ async def test_a_server_that_is_not_there_is_one_line() -> None:
     )
 
 
-async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
+async def test_silent_server_times_out() -> None:
     with free_socket() as silent:
         silent.listen()  # but nothing accepts connections
         port = silent.getsockname()[1]
         url = f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db"
-        assert "does not answer within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
+        assert "does not respond within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
 
 
 async def test_a_refused_login_is_reported_with_its_reason(

@@ -1,4 +1,4 @@
-"""PostgreSQL failures are answered with a temporary 503. Concurrent nodes leave the same result as a single node."""
+"""PostgreSQL failures cause a temporary 503. Concurrent nodes leave the same result as a single node."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ async def restarted(server: PostgresServer) -> None:
     await server.responses()
 
 
-async def test_a_restart_goes_unnoticed_by_who_asks_afterwards(store: Store, postgres_server: PostgresServer) -> None:
+async def test_database_restart_causes_no_error_afterwards(store: Store, postgres_server: PostgresServer) -> None:
     await store.connections.put(new(), now=NOW)
     await asyncio.gather(*(store.connections.get(REF) for _ in range(20)))
     await restarted(postgres_server)
@@ -34,7 +34,7 @@ async def test_a_restart_goes_unnoticed_by_who_asks_afterwards(store: Store, pos
     assert stored.version == 2
 
 
-async def test_while_it_is_away_every_call_is_refused_at_once_and_then_served(
+async def test_calls_fail_immediately_while_the_database_is_away(
     opener: Opener, postgres_server: PostgresServer
 ) -> None:
     longest_s = 10 * PATIENCE_S
@@ -56,9 +56,7 @@ async def test_while_it_is_away_every_call_is_refused_at_once_and_then_served(
     assert await store.changes.version() == 2
 
 
-async def test_one_that_hangs_is_given_up_and_serves_again_when_it_wakes(
-    opener: Opener, postgres_server: PostgresServer
-) -> None:
+async def test_hanging_database_times_out_and_recovers(opener: Opener, postgres_server: PostgresServer) -> None:
     store = await opener(pool=PoolConfig(connect_s=1, wait_s=1, statement_s=1))
     await store.connections.put(new(), now=NOW)
     await store.changes.version()
@@ -143,7 +141,7 @@ async def test_a_text_that_postgresql_cannot_keep_is_the_callers_fault(store: St
     assert await store.connections.get(REF) is None
 
 
-async def test_a_put_that_races_with_deletes_never_fails(opener: Opener) -> None:
+async def test_put_concurrent_with_deletes_never_fails(opener: Opener) -> None:
     here, there = await opener(), await opener()
 
     async def deletes() -> int:

@@ -110,7 +110,7 @@ async def test_a_last_statement_among_several_commits_for_none(
     assert len(commits) == 2, "none had to be done again by itself"
 
 
-async def test_the_lock_is_let_go_in_between(
+async def test_lock_is_released_between_batches(
     store: Store, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 0.0)
@@ -135,7 +135,7 @@ async def test_failed_write_leaves_nothing_and_does_not_affect_others(store: Sto
     assert await environments(store) == {"a"}
 
 
-async def test_nobody_is_reported_of_what_a_failed_commit_took_back(store: Store) -> None:
+async def test_failed_commit_fails_all_its_writes(store: Store) -> None:
     async def unsound(db: AsyncConnection) -> None:
         """Execute a statement whose fault appears only at the commit."""
         await db.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
@@ -151,7 +151,7 @@ async def test_nobody_is_reported_of_what_a_failed_commit_took_back(store: Store
     assert await environments(store) == {"a", "c"}
 
 
-async def test_one_with_which_sqlite_ends_the_transaction_is_alone_in_that(store: Store) -> None:
+async def test_write_that_ends_the_transaction_fails_alone(store: Store) -> None:
     async def end(db: AsyncConnection) -> None:
         await db.exec_driver_sql("ROLLBACK")
         raise Unavailable("store_unavailable", "as if the disk were full")
@@ -179,7 +179,7 @@ async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
     assert len(commits) == 2, "that of what held them up, and theirs"
 
 
-async def test_a_lock_that_does_not_come_in_time_fails_one_and_parts_no_others(
+async def test_lock_timeout_fails_one_write_and_keeps_the_batch(
     opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
@@ -197,7 +197,7 @@ async def test_a_lock_that_does_not_come_in_time_fails_one_and_parts_no_others(
 
 
 @pytest.mark.parametrize("alone", [True, False])
-async def test_one_that_ends_as_cancelled_ends_alone(store: Store, alone: bool) -> None:
+async def test_cancelled_write_is_cancelled_alone(store: Store, alone: bool) -> None:
     async def cancelled(_db: AsyncConnection) -> None:
         raise asyncio.CancelledError
 
@@ -210,7 +210,7 @@ async def test_one_that_ends_as_cancelled_ends_alone(store: Store, alone: bool) 
     assert await environments(store) == ({"b"} if alone else {"a", "b"})
 
 
-async def test_one_that_ends_as_cancelled_before_its_turn_ends_alone(store: Store) -> None:
+async def test_write_cancelled_in_before_is_cancelled_alone(store: Store) -> None:
     async def cancelled() -> None:
         raise asyncio.CancelledError
 
@@ -222,7 +222,7 @@ async def test_one_that_ends_as_cancelled_before_its_turn_ends_alone(store: Stor
     assert await environments(store) == {"a", "b"}
 
 
-async def test_one_that_was_overtaken_and_finds_no_lock_is_reported_of_the_lock(opener: Opener, path: Path) -> None:
+async def test_repeated_write_reports_a_lock_timeout(opener: Opener, path: Path) -> None:
     """A fence may raise this before any statement, so no BEGIN needs to be undone."""
 
     async def overtaken(_db: AsyncConnection) -> None:
@@ -240,7 +240,7 @@ async def test_one_that_was_overtaken_and_finds_no_lock_is_reported_of_the_lock(
         tasks[0].result()
 
 
-async def test_a_full_disk_stands_in_the_way_of_what_does_not_fit(store: Store) -> None:
+async def test_full_disk_fails_only_writes_that_do_not_fit(store: Store) -> None:
     async def limit(pages: int) -> None:
         async def change(db: AsyncConnection) -> None:
             await db.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
@@ -282,7 +282,7 @@ async def test_a_key_made_in_the_same_commit_seals_from_there_on(store: Store) -
     assert second != first
 
 
-async def test_one_that_has_waited_too_long_is_reported_so_and_is_not_written(opener: Opener) -> None:
+async def test_write_that_waited_too_long_fails_and_is_not_written(opener: Opener) -> None:
     store = await opener(busy_s=0.05)
     async with queued(store) as tasks:
         tasks.append(environment(store, "late"))

@@ -59,9 +59,7 @@ async def held(store: Store, name: str) -> str:
     return found
 
 
-async def test_a_copy_made_while_others_write_is_whole_and_of_one_moment(
-    opener: Opener, path: Path, copy: Path
-) -> None:
+async def test_copy_during_writes_is_a_consistent_snapshot(opener: Opener, path: Path, copy: Path) -> None:
     store = await opener()
     await put(store, "first", "before")
     going, written = True, 0
@@ -104,7 +102,7 @@ async def test_a_copy_made_while_others_write_is_whole_and_of_one_moment(
         await seen.close()
 
 
-async def test_nothing_is_overwritten_unasked_and_nothing_half_made_is_left(
+async def test_backup_overwrites_nothing_without_force_and_leaves_no_partial_file(
     opener: Opener, path: Path, copy: Path
 ) -> None:
     store = await opener()
@@ -123,7 +121,7 @@ async def test_nothing_is_overwritten_unasked_and_nothing_half_made_is_left(
     await put(store, "c", "k")
 
 
-async def test_what_was_backed_up_is_there_again_and_what_was_replaced_is_kept(
+async def test_restore_brings_back_the_backup_and_keeps_the_replaced_file(
     opener: Opener, path: Path, copy: Path
 ) -> None:
     store = await opener()
@@ -159,7 +157,7 @@ async def renewed(store: Store, name: str, token: str) -> None:
 
 
 @pytest.mark.parametrize("exactly", [False, True])
-async def test_a_token_that_was_renewed_since_is_taken_over_from_what_is_replaced(
+async def test_newer_token_of_the_replaced_database_is_kept(
     opener: Opener, path: Path, copy: Path, exactly: bool
 ) -> None:
     store = await opener()
@@ -206,9 +204,7 @@ async def test_a_database_that_cannot_be_read_is_replaced_and_kept_as_it_is(
 
 
 @pytest.mark.parametrize("exactly", [False, True])
-async def test_what_ended_of_a_key_since_does_not_come_back_with_it(
-    opener: Opener, path: Path, copy: Path, exactly: bool
-) -> None:
+async def test_restore_keeps_revocations_of_keys(opener: Opener, path: Path, copy: Path, exactly: bool) -> None:
     store = await opener()
     made = [
         await store.keys.add(
@@ -239,7 +235,7 @@ async def test_what_ended_of_a_key_since_does_not_come_back_with_it(
     assert there["living"].calls == (0 if exactly else 3)
 
 
-async def test_while_somebody_has_the_database_open_nothing_is_replaced(opener: Opener, path: Path, copy: Path) -> None:
+async def test_restore_is_refused_while_the_database_is_open(opener: Opener, path: Path, copy: Path) -> None:
     store = await opener()
     await put(store, "c", "k")
     await backed_up(path, copy)
@@ -262,7 +258,7 @@ async def test_while_somebody_has_the_database_open_nothing_is_replaced(opener: 
     }
 
 
-async def test_what_does_not_open_here_is_refused_and_nothing_changes(opener: Opener, path: Path, copy: Path) -> None:
+async def test_restore_refuses_a_backup_that_does_not_open(opener: Opener, path: Path, copy: Path) -> None:
     store = await opener()
     await put(store, "c", "k")
     await backed_up(path, copy)
@@ -289,7 +285,7 @@ async def test_what_does_not_open_here_is_refused_and_nothing_changes(opener: Op
     assert await held(await opener(), "c") == "k"
 
 
-async def test_an_older_backup_is_brought_to_the_schema_of_today(path: Path, copy: Path, opener: Opener) -> None:
+async def test_older_backup_is_upgraded(path: Path, copy: Path, opener: Opener) -> None:
     from alembic import command
     from sqlalchemy import create_engine
 

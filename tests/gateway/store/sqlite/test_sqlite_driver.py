@@ -84,7 +84,7 @@ async def test_claim_needs_two_round_trips_and_refresh_without_state_change_thre
     assert (claimed - before, len(trips) - claimed) == (2, 3)
 
 
-async def test_the_commit_goes_along_with_the_last_statement(engines: Engines, trips: list[Any]) -> None:
+async def test_commit_shares_the_trip_of_the_last_statement(engines: Engines, trips: list[Any]) -> None:
     before = len(trips)
     async with engines.writer.begin() as db:
         await execute_last(db, text("INSERT INTO things (name) VALUES (:name)"), {"name": "a"})
