@@ -66,7 +66,11 @@ def _addresses(provider: Provider) -> Iterator[Finding]:
             yield from _unfilled(provider, place, path)
     account = provider.account
     if account is not None and account.endpoint is not None and account.endpoint.startswith("/"):
-        yield from _path_faults(("account", "endpoint"), account.endpoint)
+        place = ("account", "endpoint")
+        if faults := list(_path_faults(place, account.endpoint)):
+            yield from faults
+        else:
+            yield from _unfilled(provider, place, account.endpoint)
 
 
 def _path_faults(place: Place, path: str) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ from gateway.connections.opened import base_url, placement
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
-from gateway.http.origin import parse_address
+from gateway.http.origin import ABSOLUTE, parse_address
 from gateway.http.url import with_query
 from gateway.oauth.token_responses import dig
 from gateway.records.connecting import Site
@@ -65,23 +66,36 @@ class NewCredential:
         if form is None or form.endpoint is None:
             return self._held.get("raw")
         if not self._on_account:
-            fields = self._context.texts(form.headers, self._mode.values(self._held))
+            context = replace(self._context, config=self.config)
+            try:
+                fields = context.texts(form.headers, self._mode.values(self._held))
+                url = context.address(self._root() + form.endpoint if form.endpoint.startswith("/") else form.endpoint)
+            except InvalidRequest as fault:  # a setting that this connection does not have
+                raise ProviderUnreadable(fault.message) from fault
             body = None if form.data is None else json.dumps(form.data).encode()
-            self._on_account.append(await self._json(form.method or "GET", form.endpoint, fields, body))
+            where = form.endpoint if form.endpoint.startswith("/") else parse_address(url).path
+            self._on_account.append(await self._json(form.method or "GET", url, where, fields, body))
         return self._on_account[0]
 
     async def get_json(self, path: str, fields: Mapping[str, str] = NO_FIELDS) -> Any:
         """GET `path` below the base URL, or a full URL of the entry. `fields` replace the entry's header fields."""
-        return await self._json("GET", path, fields, None)
+        below_base = path.startswith("/")
+        url = self._root() + path if below_base else self._context.address(path)
+        return await self._json("GET", url, path if below_base else parse_address(url).path, fields, None)
 
-    async def _json(self, method: str, path: str, fields: Mapping[str, str], body: bytes | None) -> Any:
-        """Send a request and return its JSON response. `body`: JSON. Raises ProviderUnreadable."""
-        if path.startswith("/"):
-            base = base_url(self.provider, self.config, self._mode, self._held)
-        else:
-            base, path = parse_address(self._context.address(path)), ""
-        placed = placement(self._mode, self._held, self._context.for_destinations(base.origin))
-        request = UpstreamRequest(method, base.scheme, base.host, base.port, base.path + path + base.query)
+    def _root(self) -> str:
+        base = base_url(self.provider, self.config, self._mode, self._held)
+        return base.origin + base.path
+
+    async def _json(self, method: str, url: str, where: str, fields: Mapping[str, str], body: bytes | None) -> Any:
+        """Send a request and return its JSON response. Raises ProviderUnreadable.
+
+        `body`: JSON. `where`: the URL's path for error messages, without a base path, which may hold a secret setting.
+        """
+        to = parse_address(url)
+        target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
+        placed = placement(self._mode, self._held, self._context.for_destinations(to.origin))
+        request = UpstreamRequest(method, to.scheme, to.host, to.port, target or "/")
         request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
         own = {name.lower(): text for name, text in fields.items()}
         if body is not None:
@@ -101,7 +115,7 @@ class NewCredential:
             )
         except EgressError as fault:
             raise ProviderUnreadable(fault.message) from fault
-        where = path.partition("?")[0] or base.path  # without the base path, which may hold a secret setting
+        where = where.partition("?")[0]
         if response.status != 200:
             raise ProviderUnreadable(f"{where} returned {response.status}", refused=response.status in {401, 403})
         try:
@@ -149,7 +163,8 @@ async def completed(
             response = await context.account_response()
         except ProviderUnreadable as fault:
             raise _unreadable(provider, fault, "whose account this credential belongs to") from fault
-        context.set_config(**fit_for_settings({name: dig(response, path) for name, path in form.settings.items()}))
+        lacking = {name: path for name, path in form.settings.items() if not context.config.get(name)}
+        context.set_config(**fit_for_settings({name: dig(response, path) for name, path in lacking.items()}))
     return context
 
 

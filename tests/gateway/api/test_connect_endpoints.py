@@ -365,6 +365,40 @@ async def test_reconnect_with_another_account_is_refused(running: RunningGateway
     assert Account("1") != Account("2")
 
 
+async def test_the_path_of_the_account_endpoint_is_filled_in(running: RunningGateway, tracker: Tracker) -> None:
+    account = {
+        "endpoint": "/company/${connectionConfig.realm}/info?of=${connectionConfig.realm}",
+        "id": "path",
+        "settings": {"realm": "path", "shown": "path"},
+    }
+    forms = {name: {"title": name, "automated": True} for name in ("realm", "shown")}
+    entry = tracker_entry(tracker.url, token_response_metadata=["realm"], account=account, connection_config=forms)
+    del entry["post_connection_script"], entry["connection_configuration"]
+    write_entry(running.folder, "tracker", entry)
+    await running.restart()
+    tracker.token_extra = {"realm": "42"}
+    assert (await arrive(running, (await made(running))["token"]))[0] == 200
+    assert {request.path_qs for request in tracker.seen} == {"/company/42/info?of=42"}
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    assert listed["account"]["id"] == "/company/42/info?of=42"
+    path = f"/connections/{listed['connection_id']}?provider_config_key=tracker"
+    settings = (await running.json("GET", path))["connection_config"]
+    assert settings == {"realm": "42", "shown": "/company/42/info?of=42"}, "a setting that has a value keeps it"
+
+
+async def test_an_account_endpoint_without_its_setting_leaves_the_account_unknown(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    account = {"endpoint": "/company/${connectionConfig.realm}/info", "id": "path"}
+    entry = tracker_entry(tracker.url, token_response_metadata=["realm"], account=account)
+    del entry["post_connection_script"]
+    write_entry(running.folder, "tracker", entry)
+    await running.restart()
+    assert (await arrive(running, (await made(running))["token"]))[0] == 200
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    assert (tracker.seen, listed["account"]) == ([], None)
+
+
 async def test_outbound_authorization_of_another_auth_mode_is_refused(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     address = f"{running.url}/auth/oauth-outbound/tracker?connect_session_token={token}"
