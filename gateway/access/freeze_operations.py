@@ -30,7 +30,7 @@ _FORM: Final = f"write '{PREFIX}PROVIDER WHAT': a risk ({', '.join(RISKS)}), {ST
 
 
 def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
-    """Return `limits` with a snapshot of each rule that names operations. Raises InvalidRequest with every fault."""
+    """Return `limits` with a snapshot of each rule that names operations. Raises InvalidRequest with all faults."""
     snapshots: dict[str, str] = {}
     issues: list[Issue] = []
     for number, text in enumerate(limits.rules):
@@ -47,13 +47,13 @@ def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
 def snapshot(text: str, catalog: Catalog) -> str:
     """Return the snapshot of the operations that the rule `text` stands for in `catalog`.
 
-    Raises ValueError with words that follow the rule.
+    Raises ValueError with a text that continues a sentence about the rule.
     """
     words = text.removeprefix(PREFIX).split(" ")
     if len(text) > MOST_CHARS:
         raise ValueError(f"is longer than {MOST_CHARS} characters")
     if len(words) != 2 or not all(words):
-        raise ValueError(f"is not a rule of operations: {_FORM}")
+        raise ValueError(f"is not a valid rule for operations: {_FORM}")
     provider = catalog.get(words[0])
     if provider is None:
         hint = (
@@ -76,7 +76,7 @@ def snapshot(text: str, catalog: Catalog) -> str:
 
 
 def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
-    """Return the operations at the base address that `what` selects; starters first. Raises ValueError."""
+    """Return the operations at the base URL that `what` selects; starters first. Raises ValueError."""
     by_id = {one.id: one for one in known.operations}
     terms = [term.split("+") for term in what.split(",")]
     for word in (word for term in terms for word in term):
@@ -87,12 +87,12 @@ def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
             )
         if word in by_id and by_id[word].origin:
             raise ValueError(
-                f"names '{word}', which lives at {by_id[word].origin}; write its method and path, and limit the host"
+                f"names '{word}', which is at {by_id[word].origin}; write its method and path, and limit the hosts"
             )
     found = [one for one in known.operations if not one.origin and any(_fits(one, term) for term in terms)]
     if not found:
         raise ValueError(
-            f"fits no operation of {known.provider}; `gateway catalog operations {known.provider}` lists them"
+            f"matches no operation of {known.provider}; `gateway catalog operations {known.provider}` lists them"
         )
     return sorted(found, key=lambda one: not one.starter)
 
@@ -114,13 +114,13 @@ def _packed(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiO
 
 
 def host_and_path(provider: Provider) -> tuple[str, str]:
-    """Return host and path of an entry's base address: ``*`` for settings in the host, settings as written in the path."""
-    address = parse_address(provider.proxy.base_url)
-    if address.whole is not None:
+    """Return host and path of an entry's base URL: ``*`` for settings in the host, settings as written in the path."""
+    base_url = parse_address(provider.proxy.base_url)
+    if base_url.whole is not None:
         host = "*"
     else:
-        host = "".join(piece if isinstance(piece, str) else "*" for piece in address.host).lower()
-    path = "".join(piece if isinstance(piece, str) else f"${{{piece.name}}}" for piece in address.path)
+        host = "".join(piece if isinstance(piece, str) else "*" for piece in base_url.host).lower()
+    path = "".join(piece if isinstance(piece, str) else f"${{{piece.name}}}" for piece in base_url.path)
     return host.replace("**", "*"), path.rstrip("/")
 
 
@@ -130,8 +130,8 @@ def _letter(one: ApiOperation) -> str:
 
 
 def known_details(rules: Sequence[OperationRule], known: ProviderOperations) -> dict[str, ApiOperation]:
-    """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id, if today's
-    catalog has the same request under that id."""
+    """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id. An operation is
+    left out unless the current catalog has the same method and path under its id."""
     now = {one.id: one for one in known.operations}
     return {
         rule.name: one
@@ -175,7 +175,7 @@ def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iter
 
 
 def patterns_may_overlap(one: str, other: str) -> bool:
-    """Return whether some text may match both segments; True if that is not certain."""
+    """Return whether some text may match both segments or hosts; True also if that is not certain."""
     if "*" not in one:
         return one == other or ("*" in other and fits_shape(other.split("*"), one))
     if "*" not in other:

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeyIssuer:
-    """Creates and revokes keys. `catalog` returns the one in use, for rules that name operations."""
+    """Creates and revokes keys. `catalog` returns the current catalog, for rules that name operations."""
 
     def __init__(self, store: Store, minted: Minted, catalog: Callable[[], Catalog]) -> None:
         self._store = store
@@ -34,8 +34,8 @@ class KeyIssuer:
     async def create(
         self, wish: RequestedKey, environment: str, by: str, caller: Caller | None = None
     ) -> tuple[Secret, MintedKey]:
-        """Create a key; return its text, which is shown only once, and its record. `by`: the creator, in words.
-        `caller` None: the operator.
+        """Create a key; return the key itself, which is shown only once, and its record. `by`: the text for `created_by`.
+        `caller` None: an operator, without a key.
 
         Raises InvalidRequest, Forbidden, Conflict, NotFound.
         """
@@ -49,8 +49,8 @@ class KeyIssuer:
             wish, above = complete_replacement(wish, old), await self._parent_of(old)
         if any(map(is_reference, wish.limits.rules)):
             wish = replace(wish, limits=freeze_limits(wish.limits, self._catalog()))
-        # The key that requests a replacement receives its text. So the replacement ends with that key, as if it had
-        # minted it.
+        # The key that requests a replacement learns the new key. So it becomes the parent, as if it had minted it, and
+        # the replacement ends with it.
         parent = asks if asks is not None and (old is None or old.id != asks.id) else above
         check(wish, now)
         scopes = tuple(wish.scopes) if wish.scopes is not None else usual_scopes(wish)
@@ -93,8 +93,8 @@ class KeyIssuer:
         return text, key
 
     async def revoke(self, environment: str, key_id: int, by: str, caller: Caller | None = None) -> int:
-        """Revoke the key and every key that it minted; return how many. Effective in this process immediately. Raises
-        NotFound."""
+        """Revoke the key and every key that it minted, directly or through other keys; return how many. Effective in this
+        process immediately. Raises NotFound."""
         key = await self.find(environment, key_id, caller)
         ended = await self._store.keys.revoke(environment, key.id, now=clock.now())
         for one in ended:
@@ -106,11 +106,11 @@ class KeyIssuer:
         """Return the key. Raises NotFound, also for a key that a limited `caller` did not mint."""
         found = await self._store.keys.find(environment, key_id)
         if found is None or not may_see_key(caller, found):
-            raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists those there are.")
+            raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists the keys.")
         return found
 
     async def _check_not_above(self, old: MintedKey, asks: MintedKey) -> None:
-        """Raise Forbidden if `asks` descends from `old`: it would belong to its own replacement, and survive a revocation."""
+        """Raise Forbidden if `asks` descends from `old`: it would be the parent of its ancestor's replacement."""
         seen: set[int] = set()
         above = await self._parent_of(asks)
         while above is not None and above.id not in seen:
@@ -144,15 +144,15 @@ def check_within(scopes: Sequence[str], caller: Caller) -> None:
     if missing:
         raise Forbidden(
             "forbidden",
-            f"A key can give away no more than it has, and this one lacks: {', '.join(missing)}.",
+            f"A key can only grant scopes that it has. This key lacks: {', '.join(missing)}.",
             payload={
                 "missing": missing,
-                **rule_and_fix("scope", "Leave these scopes out, or ask anyone who has them.", MINTERS),
+                **rule_and_fix("scope", "Leave these scopes out, or use a key that has them.", MINTERS),
             },
         )
     if above.rate is not None or above.budget is not None:
         raise Forbidden(
             "forbidden",
-            "A key with a rate or a budget mints no keys, since their calls would not count as its own.",
+            "A key with a rate or a budget cannot mint keys, since their calls would not count against its limits.",
             payload=rule_and_fix("rate" if above.rate is not None else "budget", f"Use a key without them: {CREATE}."),
         )

@@ -1,5 +1,4 @@
-"""From a bearer token to its caller: minted keys in memory, dropped when any process changes them. Only digests are
-kept.
+"""From a bearer token to its caller: minted keys in memory, by digest, dropped when any process changes them.
 
 Changes arrive through the same log as changes of connections (`ChangeFeed.follow`): normally within 0.1 s, and within
 `live.trust_s` at the latest. While the store cannot be read, a known key stays valid until `live.ttl_s`.
@@ -33,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class Minted:
-    """The cache of minted keys. It outlives a configuration."""
+    """The cache of minted keys. It outlives reloads of the configuration."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -100,7 +99,7 @@ class Minted:
             log.warning("key_use_not_written", detail=fault.message)
 
     def forget(self, key_digest: str) -> None:
-        """Forget a key that was changed, here or elsewhere: the next use reads it again."""
+        """Forget a key that this or another process has changed. If it was cached, read it again in the background."""
         self._generation += 1
         before = self._kept.pop(key_digest, None)
         self._strangers.pop(key_digest, None)
@@ -112,7 +111,8 @@ class Minted:
     def has_ended(self, access: Access) -> bool:
         """Return whether an exchange with this key must stop because the key has ended.
 
-        `access`: the state when the exchange started; the key may have got an earlier end since.
+        `access`: the key when the exchange started; it may have been revoked, or have got an earlier end, since. If the
+        key is no longer cached, it is read in the background, and a later call returns whether it has ended.
         """
         key_digest = access.key.digest
         if key_digest in self._ended or not access.alive:
@@ -178,14 +178,15 @@ class Minted:
     def _keep(
         self, place: dict[str, Caller] | dict[str, None], key_digest: str, what: Caller | None, then: int
     ) -> None:
-        """Store the result unless a change arrived meanwhile: the order is unknown, so it is valid for this request only."""
+        """Cache the result, unless a change arrived while it was read: it may be older than the change."""
         if then == self._generation:
             while len(place) >= MOST_KEPT:
                 self._record_use(place.pop(next(iter(place))))
             place[key_digest] = what  # type: ignore[assignment]
 
     def _meter(self, key: MintedKey) -> Meter | None:
-        """Return the key's meter. It outlives the cached key, since a minute that has started continues."""
+        """Return the key's meter; None without rate and budget. It outlives the cached key, so that dropping the key from
+        the cache does not restart its minute."""
         if key.rate is None and key.budget is None:
             return None
         meter = self._meters.get(key.digest)
@@ -200,7 +201,7 @@ class Minted:
         return meter
 
     async def write(self) -> None:
-        """Store key use and return idle parts of budgets, while the gateway runs."""
+        """Store the use of keys and return unspent calls of idle keys, every `WRITE_EVERY_S`, until cancelled."""
         while True:
             await asyncio.sleep(WRITE_EVERY_S)
             try:
@@ -228,7 +229,7 @@ class Minted:
                 self._used |= used  # stored with the next write
                 raise
         for meter in list(self._meters.values()):
-            await meter.give_back(idle_s)
+            await meter.return_unspent(idle_s)
 
 
 # ── From the bearer token of a request to its caller. Only digests are kept in memory.
@@ -237,10 +238,7 @@ INVALID: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_to
 
 
 class Keys:
-    """The keys that gateway.yaml declares, then the minted ones.
-
-    A look-up by digest reveals nothing about the key through its timing.
-    """
+    """The keys of gateway.yaml and the minted keys. The look-up by digest reveals nothing about a key by its duration."""
 
     def __init__(self, by_digest: Mapping[str, Caller], minted: Minted, environments: Collection[str]) -> None:
         self._by_digest = dict(by_digest)
@@ -280,22 +278,23 @@ class Keys:
 
 
 def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
-    """Return the error for a text in the form of the other kind, naming its proper place; not whether the key exists."""
+    """Return the error for a text that has the form of the other kind; None if it does not. The error says where that kind
+    belongs, and does not reveal whether the key exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
-        message = "This is a capability address, not a secret key."
+        message = "This is a capability URL, not a secret key."
         fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."
     elif kind == "capability" and text.startswith(PREFIX):
-        message = "This is a secret key, not a capability address."
-        fix = "Send it to /proxy as 'Authorization: Bearer <key>'; addresses get logged, so replace this key."
+        message = "This is a secret key, not a capability URL."
+        fix = "Send it to /proxy as 'Authorization: Bearer <key>'; URLs get logged, so replace this key."
     else:
         return None
     return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)
 
 
 def invalid_key_error(kind: Kind) -> Unauthorized:
-    """Return the same error for a key that was never minted, was revoked or has expired."""
+    """Return the error for an invalid key; it is the same for a key that was never minted, was revoked or has expired."""
     if kind == "capability":
-        message = "Invalid capability address: unknown, expired or revoked."
+        message = "Invalid capability URL: unknown, expired or revoked."
         fix = f"Ask the person who gave it to you for a new one: {CREATE}."
     else:
         message = "Invalid secret key: unknown, expired or revoked."

@@ -1,4 +1,4 @@
-"""Rules that name operations of the catalog, ``operations jira read``, and how requests are matched with them (ADR 54).
+"""Rules that name operations of the catalog, such as ``operations jira read``, and the match with requests (ADR 54).
 
 When a key is created, `freeze_operations` turns such a rule into a snapshot of the methods and paths that it then
 stands for. The snapshot is stored with the key and the catalog is not read again, so no later catalog widens a key. A
@@ -34,9 +34,9 @@ def is_reference(rule: str) -> bool:
 class OperationRule:
     """An operation of a rule.
 
-    `text`: the rule. `name`: the operation's id, which agents call. `written`: its path, including the base
-    address's path, with ``*`` for settings and ``{placeholders}``. `below`: the part of it from the entry's operations
-    file; `before`: the part before that, with ``${settings}`` (path of the base address, and prefix).
+    `text`: the rule. `name`: the operation's id, which agents call. `written`: its path, including the path of the base
+    URL, with ``*`` for settings and ``{placeholders}``. `below`: the part of it from the entry's operations file;
+    `before`: the part before that, with ``${settings}`` (path of the base URL, and prefix).
     """
 
     text: str
@@ -59,7 +59,8 @@ log = structlog.get_logger(__name__)
 
 
 class _Node:
-    """A node of the path tree: the next segments by exactness: a literal text, a text with placeholders, a placeholder."""
+    """A node of the path tree. Its children, the most exact first: `texts` (literal segments), `mixed` (text with
+    placeholders), `whole` (a placeholder alone)."""
 
     __slots__ = ("ends", "mixed", "texts", "whole")
 
@@ -76,8 +77,8 @@ class OperationSet:
     def __init__(
         self, provider: str, host: str, base: str, rules: Iterable[OperationRule], others: Iterable[str]
     ) -> None:
-        """`host`: of the base address, ``*`` for a setting; `base`: its path. `others`: ``METHOD /path`` of operations
-        that the rule leaves out although some of their requests match one of `rules`."""
+        """`host`: host of the base URL, with ``*`` for a setting; `base`: its path. `others`: ``METHOD /path`` of
+        operations that the rule leaves out although some of their requests match one of `rules`."""
         self.provider = provider
         self.host = host
         self.base = base
@@ -96,7 +97,8 @@ class OperationSet:
                 _add(self._left_out, method, shape, None)
 
     def fitting(self, method: str, host: str, path: str) -> OperationRule | None:
-        """Return the operation that this request calls, base address included; None if it calls none of them."""
+        """Return the operation that this request calls; None if it calls none of them. `path` includes the path of the
+        base URL."""
         host = host.lower()
         if host != self.host if self._host is None else not fits_shape(self._host, host):
             return None
@@ -194,7 +196,7 @@ def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 # ── The snapshot: ``COUNT:`` and the text below, compressed, as base64. Its first line is JSON: provider, host, base
-# (the path of the base address) and before (base, and the prefix of the operations file). Each further line is an
+# (the path of the base URL) and before (base, and the prefix of the operations file). Each further line is an
 # operation, ``RISK METHOD PATH ID``, the risk as one letter, upper case for a starter; or ``- METHOD PATH`` for a
 # left-out operation, with its whole PATH.
 
@@ -209,9 +211,9 @@ _made: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakValueDict
 
 
 def operation_set(rule: str, snapshot: str) -> OperationSet:
-    """Return the operations that `rule` stood for when its key was made.
+    """Return the operations that `rule` stood for when its key was created.
 
-    Keys with the same snapshot share it. An unreadable snapshot, or none, allows nothing.
+    Keys with the same snapshot share one object. An unreadable or missing snapshot allows nothing.
     """
     found = _made.get((rule, snapshot))
     if found is None:

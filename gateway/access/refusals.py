@@ -42,7 +42,7 @@ def lacking_for(scope: str, field: str) -> Forbidden:
 
 
 def beyond_limits(what: str) -> Forbidden:
-    """Return the error for `what`, which keys limited to some integrations or connections may not do."""
+    """Return the error for an action that keys limited to some integrations or connections may not do. `what`: why not."""
     return Forbidden(
         "forbidden",
         f"This key is limited to some integrations or connections, and {what}.",
@@ -51,8 +51,8 @@ def beyond_limits(what: str) -> Forbidden:
 
 
 def breached(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
-    """Return the error for a breach. `path`: the caller's path after the mount; `below_base`: the provider's base
-    address has a path before it, which may be secret and is not reported."""
+    """Return the error for a breach. `path`: the caller's path after ``/proxy``. `below_base`: the provider's base URL has
+    a path before it, which may be secret and is not reported."""
     rule, fix = "rules", f"Send one of the requests that it allows, or ask them for a key that allows {method} {path}."
     if below_base:
         fix = (
@@ -71,54 +71,52 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
             "Send one of the tools, queries or mutations that its rules name, in one plain JSON message.",
         )
     elif breach.broken in ("method_override", "ambiguous_query"):
-        rule, fix = breach.broken, "Send the request with the method and path that are meant, without the override."
+        rule, fix = breach.broken, "Send the request with its real method and path, without the override."
     payload: dict[str, Any] = rule_and_fix(rule, fix)
     if breach.allowed:
         payload["allowed"] = list(breach.allowed)
-    where = " below the provider's base address" if below_base else ""
+    where = " below the provider's base URL" if below_base else ""
     return Forbidden("forbidden", f"This key does not allow {method} {path}{where}: {breach.why}.", payload=payload)
 
 
-def unread_body(why: str = "This kind of call has no body that could be read") -> Forbidden:
+def unread_body(why: str = "The body of this kind of call cannot be read") -> Forbidden:
     """Return the error for a rule that reads the body, if the request's body cannot be read."""
     return Forbidden(
         "forbidden",
-        f"A rule of this key looks into the body of the request. {why}, so it is refused.",
+        f"A rule of this key reads the body of the request. {why}, so the request is refused.",
         payload=rule_and_fix("body", "Send it as an ordinary POST to /proxy, without Gateway-Paginate."),
     )
 
 
 def no_integration(environment: str, integration_id: str) -> NotFound:
-    """Return the limited key's error for an integration that does not exist or that it may not use; it does not say which."""
+    """Return the error of a limited key for an integration that does not exist or that it may not use; the error does not
+    say which."""
     return NotFound(
         "unknown_provider_config",
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
         payload={
             "provider_config_key": integration_id,
-            **rule_and_fix(
-                "limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."
-            ),
+            **rule_and_fix("limits", f"Name one that this key may use, or ask them for a key for this one: {CREATE}."),
         },
     )
 
 
 def no_connection(integration_id: str, connection_id: str) -> NotFound:
-    """Return the limited key's error for a connection that does not exist or that it may not use."""
+    """Return the error of a limited key for a connection that does not exist or that it may not use; the error does not
+    say which."""
     return NotFound(
         "unknown_connection",
         f"Integration '{integration_id}' has no connection '{connection_id}' that this key may use.",
         payload={
             "provider_config_key": integration_id,
             "connection_id": connection_id,
-            **rule_and_fix(
-                "limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."
-            ),
+            **rule_and_fix("limits", f"Name one that this key may use, or ask them for a key for this one: {CREATE}."),
         },
     )
 
 
 def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
-    """Return a copy of `fault` with more payload and another `message`; callers may share the fault itself."""
+    """Return a copy of `fault` with more payload and, unless None, another `message`; callers may share `fault` itself."""
     return type(fault)(
         fault.code,
         fault.message if message is None else message,
@@ -139,7 +137,7 @@ def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str |
 RECONNECT: Final = "create a link with POST /connect/sessions/reconnect and let the end user authorize again"
 """For a connection that exists: it keeps its id, its end user and its settings."""
 CONNECT: Final = "create a link with POST /connect/sessions and let the end user connect"
-"""For an id that does not exist. A connection made with such a link gets its own id."""
+"""For an id that does not exist. A connection made with such a link gets a new id."""
 
 
 def sentence(step: str) -> str:
@@ -147,12 +145,12 @@ def sentence(step: str) -> str:
 
 
 def with_link(message: str, url: str) -> str:
-    """Return `message` with the instruction to open `url`."""
+    """Return `message` with the instruction to open `url` in place of the instruction to create a link."""
     return _instead(_instead(message, RECONNECT, f"open {url} to authorize again"), CONNECT, f"open {url} to connect")
 
 
 def bound(message: str) -> str:
-    """Return `message` for a link that must be bound to the application's own user."""
+    """Return `message` for an environment whose links must be bound to a user of the application (`code_challenge`)."""
     return _instead(_instead(message, RECONNECT, with_challenge(RECONNECT)), CONNECT, with_challenge(CONNECT))
 
 

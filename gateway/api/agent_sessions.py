@@ -1,4 +1,4 @@
-"""Agent sessions in Nango's shapes: a minted key for one tenant's connections, with its own MCP address (ADR 60)."""
+"""Agent sessions in Nango's shapes: a minted key for one tenant's connections, with its own MCP URL (ADR 60)."""
 
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ USUAL_END: Final = timedelta(hours=1)
 LONGEST: Final = timedelta(days=30)
 MOST_SELECTORS: Final = 10
 MOST_FITTING: Final = 1000  # maximum number of connections that match one selector
-MOST_LISTED: Final = 12  # tools; above this they are searched instead (docs/agents.md#tools)
+MOST_LISTED: Final = 12  # tools; a session with more tools lists none, and agents search them (docs/agents.md#tools)
 META_TOOLS: Final = ("nango_tool_search", "nango_execute", "nango_proxy")
 ALL: Final = ",".join(RISK_LETTERS)
 
@@ -83,7 +83,8 @@ class NewAgentSession(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The operations of one integration that a session may call, by id. `whole`: all operations of the catalog."""
+    """The operations of one integration that a session may call. `host`: of the provider's base URL. `ids`: of the
+    operations. `whole`: these are all operations of the catalog on that host."""
 
     integration: Integration
     host: str
@@ -108,7 +109,8 @@ class Tools:
 
 @needs(AGENT_SESSIONS, limits=True)
 async def create_agent_session(request: web.Request) -> web.Response:
-    """Answer 200 with the session's token, shown only here. Raises InvalidRequest, Forbidden, NotFound, NotImplementedHere."""
+    """Respond with 200 and the session's token, which is shown only once. Raises InvalidRequest, Forbidden, NotFound,
+    NotImplementedHere."""
     query_of(request, ())
     body = await read_json(request, NewAgentSession)
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
@@ -134,7 +136,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
     count = sum(len(one.ids) for one in connected)
     if any(body.pinned_tools.values()) and count > MOST_LISTED:
         raise _not_offered(
-            f"Tools cannot be pinned: the session has {count} tools, and above {MOST_LISTED} tools are found by search. "
+            f"Tools cannot be pinned: the session has {count} tools; above {MOST_LISTED}, agents find tools by search. "
             f"Leave pinned_tools out, or let the toolset allow at most {MOST_LISTED} tools."
         )
     limits = KeyLimits(connections=tuple(f"{name}/{one}" for name, one in connections.items()), rules=rules)
@@ -155,7 +157,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
 
 @needs(AGENT_SESSIONS, limits=True)
 async def end_agent_session(request: web.Request) -> web.Response:
-    """Answer 200 with time and reason of the end, also if the session had already ended. Raises NotFound."""
+    """Respond with 200, the time and the reason of the end, also if the session had already ended. Raises NotFound."""
     query_of(request, ())
     session_id, caller, issuer = request.match_info["session_id"], request[CALLER], request.app[RUNTIME].issuer
     environment, now = request[ENVIRONMENT].name, clock.now()
@@ -185,7 +187,8 @@ def is_session(key: MintedKey) -> bool:
 def session_not_found(session_id: str) -> NotFound:
     return NotFound(
         "session_not_found",
-        f"There is no session '{session_id[:64]}' for this key. POST /sessions makes one, whose token goes to its own mcp_url.",
+        f"There is no session '{session_id[:64]}' for this key. Create one with POST /sessions, and send its token to its "
+        "own mcp_url.",
     )
 
 
@@ -200,7 +203,7 @@ def _parse_lifetime(expires_in: str | None) -> timedelta:
     lasts = USUAL_END if expires_in is None else span(expires_in)
     if lasts is None or not timedelta(0) < lasts <= LONGEST:
         issue = Issue(
-            "custom", "expires_in is a number and a unit, up to 30 days: 90s, 15m, 12h or 30d.", ("expires_in",)
+            "custom", "expires_in must be a number and a unit, up to 30 days: 90s, 15m, 12h or 30d.", ("expires_in",)
         )
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
     return lasts
@@ -251,7 +254,7 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
 
 
 def _operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """Return the host of the provider's base address, and the ids of the operations there; none if the catalog has none."""
+    """Return the host of the provider's base URL, and the ids of the operations on it; empty if the catalog has none."""
     provider = catalog.get(integration.provider)
     if provider is None:
         return "", ()
@@ -290,19 +293,20 @@ def _check_meta_tools(asked: Mapping[str, bool]) -> None:
         )
     if asked.get("nango_proxy"):
         raise _not_offered(
-            "nango_proxy would go past the toolset. call_api is always there and sends what the toolset allows; "
-            "for more, mint a key with wider rules: POST /environment/api-keys."
+            "nango_proxy would bypass the toolset. The tool call_api is always available and sends what the toolset allows. "
+            "For more, mint a key with wider rules: POST /environment/api-keys."
         )
     off = [name for name, wanted in asked.items() if not wanted and name != "nango_proxy"]
     if off:
         raise _not_offered(
-            f"{_some(off)} cannot be switched off: above {MOST_LISTED} tools they are found by find_tools and called by "
-            "call_tool. Leave it out; it gives no right beyond the toolset."
+            f"{_some(off)} cannot be switched off: above {MOST_LISTED} tools, agents find tools with find_tools and call "
+            "them with call_tool. Leave it out; it allows nothing beyond the toolset."
         )
 
 
 def _check_apart(connected: Sequence[Tools]) -> None:
-    """Raise NotImplementedHere if one integration's tools would also apply to another's connection: rules match by host."""
+    """Raise NotImplementedHere if the tools of one integration would also apply to the connection of another: rules match
+    by host."""
     for one, other in combinations(connected, 2):
         same = one.integration.provider == other.integration.provider and one.ids == other.ids
         if same or (one.whole and other.whole) or not one.ids or not other.ids:
@@ -341,8 +345,8 @@ async def _connections(
     if several:
         raise _refused(
             "ambiguous_connections",
-            f"More than one connection fits for {_some(several)}: "
-            f"{'; '.join(f'{name}: {_some(ids)}' for name, ids in several.items())}. Pin one, or name narrower tags.",
+            f"More than one connection matches for {_some(several)}: "
+            f"{'; '.join(f'{name}: {_some(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
             {
                 "integrations": {
                     name: {"match_count": len(ids), "candidates": _shown(ids)} for name, ids in several.items()
@@ -354,7 +358,7 @@ async def _connections(
         raise NotFound(
             "unknown_connection",
             "The tenant has no connection for an integration of the toolset. Have the user connect (POST /connect/sessions with "
-            "the same tags), then make the session.",
+            "the same tags), then create the session.",
         )
     return chosen
 
@@ -368,7 +372,7 @@ async def _fitting(
         wanted = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MOST_FITTING + 1)
         rows = await request.app[RUNTIME].store.connections.list(request[ENVIRONMENT].name, wanted)
         if len(rows) > MOST_FITTING:
-            message = f"These tags fit more than {MOST_FITTING} connections; name tags of one tenant."
+            message = f"These tags match more than {MOST_FITTING} connections; use tags of one tenant."
             issue = Issue("custom", message, ("tenant", "connections", "any", str(n), "tags"))
             raise InvalidRequest("invalid_body", message, errors=[issue])
         for row in rows:
@@ -404,7 +408,8 @@ async def _check_pinned(
     if unmatched:
         raise _refused(
             "pinned_connection_not_matched",
-            f"The tags do not fit {_some([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the tags out.",
+            f"The tags do not match {_some([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the tags "
+            "out.",
             {"pinned": unmatched},
         )
 

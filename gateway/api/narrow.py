@@ -1,10 +1,9 @@
-"""Limits what minted keys may fix for a connection, since these members could redirect other people's data.
+"""Limits what minted keys may fix for a connection: these members could send other people's data elsewhere.
 
-These are settings, and with them hosts; scopes beyond the integration's; the address for events; links on the connect
-page.
+They are: settings, and thus hosts; scopes beyond the integration's; the URL for events; links on the connect page.
 
-A key with `environment:connections:configure` may set them. A key that is limited to connections or tags changes no
-settings of an existing connection, whatever its scopes.
+A key with `environment:connections:configure` may set them. A key that is limited to connections or tags cannot change
+the settings of an existing connection, whatever its scopes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,8 +24,8 @@ from gateway.records.integration import Integration
 
 
 def check_fixed(generation: Generation, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False) -> None:
-    """Check `fixed`: a connect session's `defaults`, `overrides` and `webhook_url_override`. Raises Forbidden,
-    InvalidRequest."""
+    """Check `fixed`: the `defaults`, `overrides` and `webhook_url_override` of a connect session. `reconnects`: the session
+    is for an existing connection. Raises Forbidden, InvalidRequest."""
     policy, environment = caller.policy, caller.environment
     for key, one in fixed["overrides"].items():
         if url := one.get("docs_connect"):
@@ -41,12 +40,12 @@ def check_fixed(generation: Generation, caller: Caller, fixed: Mapping[str, Any]
         if what is None:
             continue
         if reconnects and policy.of_connections:
-            raise beyond_limits("it changes no settings of a connection that is there")
+            raise beyond_limits("it cannot change the settings of an existing connection")
         _need(policy, f"integrations_config_defaults.{key}.{what}")
 
 
 def check_webhook(policy: Policy, url: str | None) -> None:
-    """Raise Forbidden if the key may not set the address for events and webhooks."""
+    """Raise Forbidden if `url` is not None and the key may not set the URL for events and webhooks."""
     if url is not None:
         _need(policy, "webhook_url_override")
 
@@ -57,7 +56,7 @@ def _need(policy: Policy, field: str) -> None:
 
 
 def _beyond(generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the settings that these defaults fix; not scopes that the integration requests anyway."""
+    """Yield the names of the members that these defaults fix, except scopes that the integration requests anyway."""
     if defaults.get("authorization_params"):
         yield "authorization_params"
     provider = generation.catalog.get(integration.provider) if integration is not None else None
@@ -73,7 +72,7 @@ def _beyond(generation: Generation, integration: Integration | None, defaults: M
 
 
 def _check_page(generation: Generation, caller: Caller, integration: Integration, url: str) -> None:
-    """Raise InvalidRequest for a foreign page: the help page is linked where people enter credentials."""
+    """Raise InvalidRequest for a page of another site: the help page is linked where people enter credentials."""
     provider = generation.catalog.get(integration.provider)
     host = (urlsplit(url).hostname or "").lower()
     declared = generation.config.environments.get(caller.environment.name)
@@ -82,7 +81,7 @@ def _check_page(generation: Generation, caller: Caller, integration: Integration
     if host in known or (provider is not None and named(provider, "https", host, urlsplit(url).port or 443)):
         return
     message = (
-        f"docs_connect names {host}. A minted key may name pages of the provider or of your own application only: "
+        f"docs_connect is a page of {host}. A minted key may only name pages of the provider or of your application: "
         f"{', '.join(known)}."
     )
     path = ("overrides", integration.integration_id, "docs_connect")

@@ -1,4 +1,4 @@
-"""The shapes of our API's answers: handlers return them, mypy checks them, and the OpenAPI document publishes them.
+"""The shapes of response bodies: handlers return them, mypy checks them, and the OpenAPI document publishes them.
 
 A member that is `NotRequired` is left out rather than null.
 """
@@ -22,7 +22,7 @@ Moment = Annotated[
 ]
 
 
-# ── Members that answers of several areas share.
+# ── Shapes that responses of several areas share.
 
 
 class Success(TypedDict):
@@ -98,7 +98,7 @@ class Error(TypedDict):
 
 
 class ErrorText(TypedDict):
-    """The answer to a provider's webhook with an invalid signature."""
+    """The response to a provider's webhook with an invalid signature."""
 
     error: str
 

@@ -79,7 +79,7 @@ def cases() -> Iterator[ParameterSet]:
         for way in WAYS:
             marks = []
             if way == "capability" and not CAPABILITIES:
-                marks.append(pytest.mark.skip("this gateway has no capability addresses yet"))
+                marks.append(pytest.mark.skip("this gateway has no capability URLs yet"))
             elif not ALL and name not in SHORT:
                 marks.append(pytest.mark.skip("too slow for every run; `make sdks` runs it"))
             yield pytest.param(name, way, id=f"{name}-{way}", marks=marks)

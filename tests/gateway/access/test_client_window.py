@@ -64,7 +64,7 @@ async def test_many_invalid_keys_from_one_address_are_throttled(
     with capture_logs() as logs:
         status, error, headers = await asked(running, WRONG)
         assert (status, error["code"], headers["Retry-After"]) == (429, "too_many_request", "60")
-        assert error["message"].startswith("Invalid key, ")
+        assert error["message"].startswith("More than 50 requests with an invalid key ")
         assert (await asked(running, {}, f"/c/{mint('capability').reveal()}/x"))[0] == 429
     lines = [line for line in logs if line["event"] == "invalid_keys_throttled"]
     assert [(line["client"], line["log_level"]) for line in lines] == [("127.0.0.1", "warning")]
@@ -132,14 +132,14 @@ async def test_a_capability_address_that_is_sent_as_a_key_is_called_one(running:
     for text in (address, address.rpartition("/")[2], mint("capability").reveal()):
         status, error, _ = await asked(running, {"Authorization": f"Bearer {text}"})
         assert (status, error["code"]) == (401, "unknown_account")
-        assert error["message"].startswith("This is a capability address, not a secret key. Use it as the base URL")
+        assert error["message"].startswith("This is a capability URL, not a secret key. Use it as the base URL")
     assert (await asked(running, {}, f"/c/{address.rpartition('/')[2]}/x"))[0] == 404, "as the message says"
 
 
 async def test_a_key_in_a_capability_s_place_is_called_one(running: RunningGateway) -> None:
     status, error, _ = await asked(running, {}, f"/c/{mint().reveal()}/x")
     assert status == 401
-    assert error["message"].startswith("This is a secret key, not a capability address.")
+    assert error["message"].startswith("This is a secret key, not a capability URL.")
     assert SECRET_KEY not in str(error)
 
 

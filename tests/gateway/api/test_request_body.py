@@ -85,7 +85,7 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
     assert [issue["path"] for issue in body["error"]["errors"]] == [["limit"], ["page"], ["surprise"]]
     assert body["error"]["message"] == (
         "'limit' must be a whole number from 1 to 2000; 'page' must be a whole number from 0 to 1000000000; "
-        "'surprise' is not a parameter of this address."
+        "'surprise' is not a parameter of this endpoint."
     )
 
 
