@@ -202,9 +202,12 @@ def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def packed(provider: str, host: str, base: str, before: str, operations: Sequence[str], others: Sequence[str]) -> str:
+    """Return the snapshot. Raises ValueError with a text that continues a sentence about the rule, if it is too large."""
     head = json.dumps({"provider": provider, "host": host, "base": base, "before": before}, separators=(",", ":"))
-    text = "\n".join((head, *operations, *(f"- {other}" for other in others)))
-    return f"{len(operations)}:{base64.b64encode(zlib.compress(text.encode(), 9)).decode()}"
+    text = "\n".join((head, *operations, *(f"- {other}" for other in others))).encode()
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"stands for {len(operations):,} operations, too many for one key; name fewer")
+    return f"{len(operations)}:{base64.b64encode(zlib.compress(text, 9)).decode()}"
 
 
 _made: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakValueDictionary()
@@ -224,7 +227,10 @@ def operation_set(rule: str, snapshot: str) -> OperationSet:
 def _unpacked(rule: str, snapshot: str) -> OperationSet:
     try:
         data = base64.b64decode(snapshot.partition(":")[2], validate=True)
-        text = zlib.decompressobj().decompress(data, MOST_BYTES).decode()
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(data, MOST_BYTES).decode()
+        if not unpacker.eof:  # a cut list could lack the left-out operations, and allow too much
+            raise ValueError("the snapshot is too large, or cut off")
         head, *lines = text.split("\n")
         about = json.loads(head)
         before: str = about["before"]

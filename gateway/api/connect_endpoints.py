@@ -134,11 +134,13 @@ SCOPES: Final = "oauth_scopes_override"  # sent among the settings, but not a se
 
 
 class FixedSettings(Strict):
-    """Settings of the connection. `webhook_url` applies to the whole session."""
+    """Settings of the connection. `webhook_url` applies to the whole session. `oauth_scopes_override` replaces the
+    integration's scopes: a list, or a text separated by commas or spaces."""
 
     model_config = ConfigDict(extra="allow")
 
     webhook_url: WebhookUrl | None = None
+    oauth_scopes_override: str | list[str] | None = None
 
 
 class IntegrationDefaults(Strict):

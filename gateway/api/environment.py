@@ -4,7 +4,6 @@ from aiohttp import web
 
 from gateway.api import responses
 from gateway.api.request_body import empty_body, query_of
-from gateway.errors import InvalidRequest
 from gateway.events.signatures import rotate
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
@@ -18,8 +17,7 @@ from gateway.timestamps import iso
 async def rotate_signing_key(request: web.Request) -> web.Response:
     """Respond with 200 and the new key; the previous key also signs until `previous_key_retires_at`."""
     query_of(request, ())
-    if await request.read() not in {b"", b"{}"}:
-        raise InvalidRequest("invalid_body", "This address takes no body.")
+    empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     key, retires_at = await rotate(generation.config, runtime.store, request[ENVIRONMENT].name)
     runtime.deliverer.key_changed()

@@ -64,8 +64,7 @@ def _beyond(generation: Generation, integration: Integration | None, defaults: M
     if not own.issuperset(scope_list(defaults.get("user_scopes") or "")):
         yield "user_scopes"
     config = dict(defaults.get("connection_config") or {})
-    scopes = config.pop("oauth_scopes_override", None) or ""
-    if not (isinstance(scopes, str | list) and own.issuperset(scope_list(scopes))):
+    if not own.issuperset(scope_list(config.pop("oauth_scopes_override", None) or "")):
         yield "connection_config.oauth_scopes_override"
     if config:
         yield f"connection_config.{next(iter(config))}"

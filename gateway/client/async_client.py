@@ -76,7 +76,7 @@ ERROR: Final = "Gateway-Error"
 
 
 class AsyncClient:
-    """The client. `base_url`: the gateway's address. `provider_config_key` and `connection_id`: defaults for all calls.
+    """The client. `base_url`: the gateway's URL. `provider_config_key` and `connection_id`: defaults for all calls.
 
     `silence_s`: a call fails if nothing is received for this time; None for no limit. `connect_s`: limit for connecting.
     Open the client with ``async with``, or close it when done. Raises ValueError for an invalid `base_url`.
@@ -146,13 +146,13 @@ class AsyncClient:
         return await self.request("OPTIONS", endpoint, **options)
 
     async def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Return the provider's whole answer, whatever its status. Redirects are not followed."""
+        """Return the provider's whole response, whatever its status. Redirects are not followed."""
         async with self.stream(method, endpoint, **options) as response:
             return await response.whole()
 
     @asynccontextmanager
     async def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> AsyncIterator[AsyncStream]:
-        """Yield the provider's answer as soon as its head has arrived; leaving the block early aborts the answer."""
+        """Yield the provider's response as soon as its head has arrived; leaving the block early aborts it."""
         asked: Options = {**self._usual, **options}
         url = proxied(self._base_url, endpoint, asked.get("params"))
         body: dict[str, Any] = {"json": asked["json"]} if "json" in asked else {}
@@ -226,9 +226,9 @@ class AsyncClient:
             )
         sent = CIMultiDict(headers)
         sent["Authorization"] = self._authorization
-        address = URL(url, encoded=True)
+        encoded = URL(url, encoded=True)
         try:
-            response = await session.request(method, address, headers=sent, allow_redirects=False, **body)
+            response = await session.request(method, encoded, headers=sent, allow_redirects=False, **body)
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as fault:
             upload = body.get("data")
             if isinstance(upload, UploadedBody) and upload.fault is not None:
@@ -292,7 +292,7 @@ class AsyncClient:
     async def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """Delete the connection, then revoke its tokens at the provider, unless `revoke` is False; the answer's `revocation`
+        """Delete the connection, then revoke its tokens at the provider, unless `revoke` is False. The returned `revocation`
         has the result for each token."""
         return await self._json(calls.deleted(*self._named(provider_config_key, connection_id), revoke=revoke))
 
@@ -369,8 +369,8 @@ class AsyncClient:
         return await self._data(calls.changed_integration(self._key(provider_config_key), changes, unique_key))
 
     async def delete_integration(self, provider_config_key: str) -> Json:
-        """Delete the integration and its connections, and revoke their tokens at the provider. `connections` in the answer
-        is their number."""
+        """Delete the integration and its connections, and revoke their tokens at the provider. The returned `connections`
+        has the number of deleted connections and of tokens by result; it is absent if there were none."""
         return await self._json(calls.deleted_integration(provider_config_key))
 
     async def list_providers(

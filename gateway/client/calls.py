@@ -1,4 +1,4 @@
-"""Build URL, header fields and body of a request from a call's arguments. No I/O."""
+"""Builds URL, header fields and body of a request from a call's arguments. No I/O."""
 
 import re
 import string
@@ -26,8 +26,8 @@ class Options(TypedDict, total=False):
     `params`: the query. None is left out, booleans become ``true`` and ``false``, a list becomes a repeated parameter.
     `base_url_override`: replaces the provider's base URL for this call. `json` is sent as JSON. `data` is sent as it is,
     a mapping as a form, an iterable piece by piece. `retries`: the gateway's maximum number of retries; `retry_on`:
-    further statuses to retry. `timeout_s`: limit until the provider's answer begins. `decompress`: the gateway
-    decompresses the answer.
+    further statuses to retry. `timeout_s`: limit until the provider's response begins. `decompress`: the gateway
+    decompresses the response.
     """
 
     params: Params
@@ -53,7 +53,7 @@ def proxied(base_url: str, endpoint: str, params: Params | None) -> str:
 
 
 def below(base_url: str, endpoint: str) -> str:
-    """Return `endpoint` with a leading slash, and without the gateway's address, which the gateway writes in Link and
+    """Return `endpoint` with a leading slash, and without the gateway's base URL, which the gateway writes in Link and
     Location.
 
     Raises ValueError for any other absolute URL: as a path it would only get the provider's 404, without an explanation.
@@ -64,8 +64,8 @@ def below(base_url: str, endpoint: str) -> str:
         rest = endpoint.removeprefix(start)
     if _ABSOLUTE.match(rest):
         raise ValueError(
-            f"'{endpoint.partition('?')[0]}' is an absolute URL; an endpoint is what follows the provider's base URL, such "
-            "as '/users/1'. To follow `next` links use paginate(), to call another host base_url_override."
+            f"'{endpoint.partition('?')[0]}' is an absolute URL; an endpoint is the part after the provider's base URL, such "
+            "as '/users/1'. To follow `next` links, use paginate(); to call another host, use base_url_override."
         )
     return f"/{rest}" if rest and not rest.startswith(("/", "?")) else rest
 
@@ -106,7 +106,8 @@ def fields(options: Options) -> dict[str, str]:
 
 
 def wish(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
-    """Return the value of Gateway-Paginate, with ``marks``. Raises ValueError for characters not allowed in a header."""
+    """Return the value of Gateway-Paginate, with ``marks`` (the gateway marks the end of each page). Raises ValueError for
+    characters that are not allowed in a header."""
     said = ["all" if pages is None else str(pages), "marks"]
     if limit is not None:
         said.append(f"limit={limit}")

@@ -24,7 +24,7 @@ Ask = Callable[[Mapping[str, str]], AbstractAsyncContextManager[AsyncStream]]
 
 
 class AsyncPages:
-    """Records of a list, to be iterated over once.
+    """The records of a list. Iterate over it once.
 
     `cursor`: the `since` with which another call continues; None at the beginning and at the end. `behind`: number of
     records after `cursor` that were returned already; another call with the same `behind` skips them. `complete`: the
@@ -68,7 +68,7 @@ class AsyncPages:
             yield batch
 
     def count(self, records: int) -> None:
-        """Note that this number of records was returned, so that a resumed call skips them."""
+        """Count records as returned to the caller, so that a resumed call skips them."""
         self.behind += records
         self._breaks = 0
 
@@ -89,7 +89,7 @@ class AsyncPages:
                         else:
                             yield batch
                     if trailer is None:
-                        raise CutShort("the list broke off without a trailer")
+                        raise CutShort("the list was interrupted: it has no trailer")
                     request_id = response.request_id
                 if self._ended(trailer):
                     return
@@ -139,7 +139,7 @@ class AsyncPages:
         return "error" not in trailer
 
     async def _wait_after(self, fault: CallFailed) -> None:
-        """Wait until a retry is useful. Raises `fault` if none is."""
+        """Wait until the list can be resumed. Raises `fault` if it cannot, or if there were too many interruptions."""
         self._breaks += 1
         lost = isinstance(fault, PagingBroken) and fault.cursor is None
         if self._breaks > self._resumes or lost or not _passes(fault):

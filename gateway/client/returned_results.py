@@ -1,4 +1,4 @@
-"""Verify the result with which an end user returns from the connect page; make the PKCE pair of a connect session."""
+"""Verifies the result with which an end user returns from the connect page; makes the PKCE pair of a connect session."""
 
 import base64
 import hashlib
@@ -71,7 +71,7 @@ def _result_in(url_or_result: str) -> str:
         return url_or_result
     found = parse_qs(urlsplit(url_or_result).query).get("result", [])
     if len(found) != 1:
-        raise InvalidReturn("The address must have one 'result' in its query.")
+        raise InvalidReturn("The URL must have exactly one 'result' in its query.")
     return found[0]
 
 

@@ -5,11 +5,11 @@
     connect_page, connect_view        handlers of the connect page and its forms; rendering of the connect page
     connect_offer, form_fields        what a session offers; the fields of a form, from the entry's settings and credentials
     connect_cookie, confirmation      which session a page belongs to; proof that a person saw for whom they connect
-    redirects                         redirect to the provider's page and callback: begin and callback
+    redirects                         the redirect to the provider's consent page, and the callback
     result, error_page                the result of a session and the way back; what went wrong and what to do
     guide, guide_steps                `GET /providers/{provider}/guide`: how to set up a provider
-    front_door                        `GET /` for browsers, `GET /guides`, and the page for unknown addresses
+    front_door                        `GET /` for browsers, `GET /guides`, and the page for unknown URLs
 
-Always true: no page shows a secret or a token; every text comes from `templates/connect/words/`; a page answers no other
-origin.
+Always true: no page shows a secret or a token; the texts of the connect page come from `templates/connect/words/`; no page
+of another origin can read or post a page of ours, and only registered origins may embed one.
 """

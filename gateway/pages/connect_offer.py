@@ -17,7 +17,7 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 
-# ── Scopes in plain words, derived from their names: ``write:jira-work`` means to create and change jira work.
+# ── Scopes in plain words, derived from their names: ``write:jira-work`` becomes "Create and change jira work".
 
 VERBS: Final = {
     "read": "scope_read", "readonly": "scope_read", "view": "scope_read", "list": "scope_read", "get": "scope_read",
@@ -61,14 +61,14 @@ def granted(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[st
 class Offer:
     """An integration as the page offers it.
 
-    `how`: what the end user does, in a few words. `host`: the host where the end user signs in. `connected`: this session
-    has connected the integration.
+    `url`: of its form. `how`: what the end user does, in a few words. `host`: the host where the end user signs in, or the
+    provider's name. `connected`: this session has connected the integration.
     """
 
     key: str
     name: str
     logo: str
-    address: str
+    url: str
     provider: Provider
     integration: Integration = field(repr=False)
     oauth: bool
@@ -91,7 +91,7 @@ def offered(generation: Generation, session: ConnectSession) -> list[Integration
 
 
 def offer(runtime: Runtime, generation: Generation, integration: Integration, start: str, words: PageWords) -> Offer:
-    """Return the offer of an integration. `start`: the address of the session's first page."""
+    """Return the offer of an integration. `start`: the URL of the session's first page."""
     provider = runtime.creator.provider_of(integration)
     public_url = generation.public_url
     oauth = isinstance(modes()[provider.auth_mode], GrantingMode)
@@ -106,7 +106,7 @@ def offer(runtime: Runtime, generation: Generation, integration: Integration, st
         key=integration.integration_id,
         name=name,
         logo=generation.catalog.provider_json(provider.name, public_url)["logo_url"],
-        address=f"{path}/i/{quote(integration.integration_id, safe='')}" + (f"?{query}" if query else ""),
+        url=f"{path}/i/{quote(integration.integration_id, safe='')}" + (f"?{query}" if query else ""),
         provider=provider,
         integration=integration,
         oauth=oauth,
@@ -135,8 +135,8 @@ def grants(
 ) -> dict[str, Any]:
     """Return what the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``.
 
-    `user_scope`: further scopes from the address that the browser opened, unless the session fixes them. `again`: scopes
-    that a reconnect requests in place of the integration's.
+    `user_scope`: further scopes from the URL that the browser opened, unless the session fixes them. `again`: scopes that a
+    reconnect requests instead of the integration's.
     """
     if one.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}

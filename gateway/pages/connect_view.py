@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.connections.refused_scopes import asked_again
 from gateway.errors import MARK, GatewayError, Issue
 from gateway.pages.confirmation import Browser
-from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
+from gateway.pages.connect_cookie import first_page_url, is_embedded, name_of, page_url
 from gateway.pages.connect_offer import Offer, grants, matching_offers, offer, offered
 from gateway.pages.error_page import advice, advices, expired, reference
 from gateway.pages.form_fields import fields_of, filled
@@ -26,7 +26,7 @@ from gateway.timestamps import iso
 async def first_page(request: web.Request, session: ConnectSession, words: PageWords) -> web.StreamResponse:
     """Return the list of integrations that can be connected, or the form if there is only one."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    begin = base_of(request, session.digest, words)
+    begin = first_page_url(request, session.digest, words)
     made = await made_by(request, session)
     offers = [
         replace(offer(runtime, generation, one, begin, words), connected=one.integration_id in made)
@@ -61,8 +61,8 @@ async def form_page(
     asked_token: str | None = None,
 ) -> web.StreamResponse:
     """Return the form of `one`, which is also its confirmation. `posted`, `fault`: a rejected form and its error, shown in
-    the form. `asked`: options from the address that the browser opened, stored under `asked_token`. If the session has
-    already connected `one`, the page says so."""
+    the form. `asked`: options from the URL that the browser opened, stored under `asked_token`. If the session has already
+    connected `one`, the page says so."""
     generation = generation_of(request)
     made = (await made_by(request, session)).get(one.key)
     if fault is None and made is not None and (session.used_up or "again" not in request.query):
@@ -90,10 +90,10 @@ async def form_page(
         confirmation=None if is_embedded(request) else browser.confirmation(one.key),
         asked=asked_token if asked else None,
         asked_by=await _asked_by(request, session, words),
-        cancel=address_of(request, session.digest, words, "/return", i=one.key),
+        cancel=page_url(request, session.digest, words, "/return", i=one.key),
         reconnecting=session.reconnects,
         account=row.account.label if row else None,
-        back=base_of(request, session.digest, words) if len(offered(generation, session)) > 1 else None,
+        back=first_page_url(request, session.digest, words) if len(offered(generation, session)) > 1 else None,
         guide=session.overrides.get(one.key, {}).get("docs_connect") or one.provider.docs_connect,
         fault=fault.message if fault else None,
         advice=advice(fault, words, one.name) if fault else None,
@@ -133,8 +133,8 @@ def frame_page(request: web.Request, words: PageWords) -> web.Response:
 
 
 async def _asked_by(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
-    """Return the line that names the agent that requested the session, by the name of its key. None for a key without limits,
-    which belongs to the application."""
+    """Return the line with the name of the key that created the session, if the key has limits or was minted by another key,
+    as an agent's is. None for any other key: it belongs to the application."""
     if not session.key_id:
         return None
     key = await request.app[RUNTIME].store.keys.find(session.environment, int(session.key_id))
@@ -147,7 +147,7 @@ def _name_in(identifier: str) -> str | None:
 
 
 def shortened(email: str) -> str:
-    """Return ``a…@example.com``: enough for the owner to recognize the address."""
+    """Return ``a…@example.com``: enough for the owner to recognize the e-mail address."""
     name, at, host = email.rpartition("@")
     return f"{name[:1]}…{at}{host}"
 
@@ -172,7 +172,7 @@ def _pinned(request: web.Request, session: ConnectSession, one: Offer, words: Pa
 
 def _whose(session: ConnectSession, words: PageWords, row: Connection | None = None) -> dict[str, Any]:
     """Return the page's lines about the end user and the session's expiry. `row`: the connection that is authorized again.
-    Its e-mail address is shortened, because a key without access to addresses may have created the link."""
+    Its e-mail address is shortened, since the link may come from a key that may not read connections."""
     user = session.end_user
     who = (user.display_name or user.email or _name_in(user.id)) if user else None
     if who is None:

@@ -37,13 +37,13 @@ def failed(
     framed: bool = False,
     environment: str | None = None,
 ) -> web.Response:
-    """Show what to do next, in the end user's language; below, for support, the error's message, code and request ID.
+    """Return the page that says what to do next, in the end user's language; below, for support, the error's message, code
+    and request ID.
 
-    No connection is named, because none was stored.
-
-    `message` replaces both the advice and the message of `fault`. `name`: the provider's display name. `back`: link to try
-    again. `done`: link to the application. `tells`: the page posts the failure to the window that opened it
-    (docs/compatibility.md#browser-sdk).
+    `title` and `message` replace the texts for `fault`; `message` also hides its message. `name`: the provider's display
+    name. `back`: link to try again. `done`: link to the application. `tells`: the page posts the failure to the window that
+    opened it (docs/compatibility.md#browser-sdk). `framed`: registered origins may embed the page. `environment`: whose
+    origins may receive the failure; None: all.
     """
     words = words or words_for(request)
     own = message or fault.message
@@ -85,7 +85,7 @@ def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
 
 
 def advices(words: PageWords, name: str) -> dict[str, str]:
-    """Return all advice texts by error code, for a frame that receives the error code from its window."""
+    """Return all advice texts by error code: the script of a frame gets the code of an error in its window."""
     return {key.removeprefix("advice_"): words(key, name=name) for key in words.keys("advice_")}
 
 

@@ -23,7 +23,7 @@ from gateway.records.connecting import ConnectSession
 # ── Reads the fields that a form of the gateway's pages posts.
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
-NOT_OURS: Final = "This is not a form of ours."
+NOT_OURS: Final = "This is not a form of the gateway's pages."
 
 
 async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
@@ -31,8 +31,8 @@ async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
 
     Raises InvalidRequest for a body that no form of the gateway sends, and for a body that arrives too slowly.
 
-    `request.content_type` and `request.post()` are not used: their time to parse Content-Type grows with the square of its
-    length, before the client is authenticated. The pages are UTF-8, so their forms are too.
+    `request.content_type` and `request.post()` are not used: the time in which they parse Content-Type grows with the square
+    of its length, and the client is not authenticated yet. The pages are UTF-8, so their forms are too.
     """
     if media_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != URLENCODED:
         raise InvalidRequest("invalid_body", NOT_OURS, close=True)
@@ -88,8 +88,8 @@ class Field:
 def fields_of(
     provider: Provider, session: ConnectSession, integration_id: str, words: PageWords, before: Mapping[str, Any]
 ) -> list[Field]:
-    """Return all inputs, except settings that the gateway sets itself or the back end has fixed. `before`: plain settings of
-    the connection that is reconnected, used as initial values.
+    """Return all inputs, except settings that the gateway sets itself or the back end has fixed. `before`: the settings, except
+    secret ones, of the connection that is reconnected; used as initial values.
     """
     fixed = {name.casefold() for name in session.defaults.get(integration_id, {}).get("connection_config") or {}}
     settings = {name: one for name, one in provider.connection_config.items() if name.casefold() not in fixed}

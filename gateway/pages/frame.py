@@ -1,4 +1,4 @@
-"""The frame of every page for end users: texts, files, language, brand, and which origins may embed it."""
+"""The frame of every page for end users: texts, language, files, brand, and the origins that may embed it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -23,7 +23,8 @@ LANGUAGES: Final = ("en", "de", "fr", "es", "ja")
 
 
 class PageWords:
-    """The texts in one language; a call returns a sentence. `asked`: the language was chosen, not guessed, so links keep it."""
+    """The texts in one language; a call returns a sentence. `asked`: the URL names the language, so links keep it; else it is
+    a guess from Accept-Language."""
 
     def __init__(self, lang: str, *, asked: bool = False) -> None:
         self.lang = lang
@@ -36,7 +37,7 @@ class PageWords:
         return text[:1].upper() + text[1:]
 
     def plain(self, key: str) -> str:
-        """Return the text unchanged, for use inside another sentence."""
+        """Return the text `key` unchanged, for use inside another sentence. Raises KeyError if `key` is unknown."""
         return self._words.get(key) or _read_words(LANGUAGES[0])[key]
 
     def has(self, key: str) -> bool:
@@ -83,7 +84,7 @@ def _read_words(lang: str) -> Mapping[str, str]:
     return words
 
 
-# ── The files that pages load: from a fixed table, never from a path in a request.
+# ── The files that pages load: names from a fixed table, never a path from a request.
 
 OWN: Final = {"connect.css": "text/css", "connect.js": "text/javascript", "icon.svg": "image/svg+xml"}
 IMAGES: Final = {
@@ -116,7 +117,7 @@ async def asset(request: web.Request) -> web.Response:
 
 
 def file_response(request: web.Request, file: File, kind: str) -> web.Response:
-    """Return the file. Browsers cache it for a year if the address has its hash (``?v=``), else revalidate it each time."""
+    """Return the file, or 304. Browsers cache it for a year if the URL has its hash (``?v=``), else revalidate it each time."""
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable" if request.query.get("v") == file.mark else "no-cache",
         "ETag": f'"{file.mark}"',
@@ -138,7 +139,7 @@ def own(name: str) -> File:
 
 
 def logo_mark(logo: Path | None) -> str | None:
-    """Return a hash of the operator's logo; None if there is no logo."""
+    """Return a hash of the operator's logo; None if there is no logo, or its file cannot be read."""
     try:
         return None if logo is None else _image(logo).mark
     except NotFound:
@@ -148,9 +149,9 @@ def logo_mark(logo: Path | None) -> str | None:
 def _image(path: Path) -> File:
     try:
         stamp = path.stat()
+        return _logo(path, stamp.st_mtime_ns, stamp.st_size)
     except OSError as fault:
-        raise NotFound("not_found", "The logo is gone.") from fault
-    return _logo(path, stamp.st_mtime_ns, stamp.st_size)
+        raise NotFound("not_found", "The logo cannot be read.") from fault
 
 
 @cache
@@ -206,11 +207,11 @@ def connect_page(
     )
 
 
-def see_other(address: str) -> web.Response:
-    """Return a 303 to `address`. It sends no referrer, because the current address may hold a token."""
+def see_other(url: str) -> web.Response:
+    """Return a 303 to `url`. The browser sends no referrer, since the current URL may contain a token."""
     return web.Response(
         status=303,
-        headers={hdrs.LOCATION: address, hdrs.CACHE_CONTROL: "no-store", "Referrer-Policy": "no-referrer"},
+        headers={hdrs.LOCATION: url, hdrs.CACHE_CONTROL: "no-store", "Referrer-Policy": "no-referrer"},
     )
 
 

@@ -122,8 +122,8 @@ def node(url: str, key: str, call: SnippetCall) -> str:
         text = (
             text.removesuffix("\n}") + f',\n  "body": JSON.stringify({json.dumps(call.body, ensure_ascii=False)})\n}}'
         )
-    address = json.dumps(f"{url}/proxy{call.path}", ensure_ascii=False)
-    return f"const answer = await fetch({address}, {text});\nconsole.log(answer.status, await answer.json());"
+    target = json.dumps(f"{url}/proxy{call.path}", ensure_ascii=False)
+    return f"const response = await fetch({target}, {text});\nconsole.log(response.status, await response.json());"
 
 
 # ── A provider's behaviour, from its entry, in sentences for people.
@@ -154,9 +154,9 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
     if proxy.paginate is not None:
         yield "Lists", _on_paging(proxy.paginate)
     if provider.revocation_url:
-        yield "Deleting a connection", "ends its tokens at the provider, too."
+        yield "Deleting a connection", "also revokes its tokens at the provider."
     if proxy.verification is not None and not mode.redirects:
-        yield "A new credential", "is tried before it is stored."
+        yield "A new credential", "is verified with a request before it is stored."
     if provider.webhook_signature is not None:
         signature = provider.webhook_signature
         where = f"the field {signature.header}" if signature.header else "the body"
@@ -165,8 +165,8 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
 
 def _on_hosts(setting: str) -> str:
     return (
-        f"goes only to hosts that the integration names in allowed_hosts, since users choose the host by the setting "
-        f"'{setting}'. Without it, users connect as with a public client (PKCE), or with a client of their own."
+        f"is sent only to hosts in the integration's allowed_hosts, since users choose the host with the setting "
+        f"'{setting}'. Without it, users connect as with a public client (PKCE), or with their own client."
     )
 
 
@@ -181,15 +181,15 @@ def _on_paging(paginate: Paginate) -> str:
 
 def _on_refresh(refresh: RefreshPolicy) -> Iterator[str]:
     if refresh.access_token_lifetime_s:
-        yield f"Access tokens live about {_span(refresh.access_token_lifetime_s)}."
+        yield f"Access tokens are valid for about {_span(refresh.access_token_lifetime_s)}."
     if refresh.rotating:
-        yield "Each refresh brings a new refresh token and ends the old one."
+        yield "Each refresh returns a new refresh token and invalidates the old one."
     if refresh.expires_after_days_unused:
-        yield f"A refresh token that is not used for {counted(refresh.expires_after_days_unused, 'day')} is dead."
+        yield f"A refresh token expires if it is not used for {counted(refresh.expires_after_days_unused, 'day')}."
     if refresh.expires_after_days_owner_inactive:
-        yield f"It dies, too, when its owner is inactive for {counted(refresh.expires_after_days_owner_inactive, 'day')}."
+        yield f"It also expires if its owner is inactive for {counted(refresh.expires_after_days_owner_inactive, 'day')}."
     if refresh.expires_after_days:
-        yield f"After {counted(refresh.expires_after_days, 'day')} the user has to connect again."
+        yield f"After {counted(refresh.expires_after_days, 'day')}, the user must connect again."
 
 
 def _span(seconds: int) -> str:
@@ -204,9 +204,9 @@ def _span(seconds: int) -> str:
 # no secret.
 
 TRUST = {
-    "confirmed": "Two independent sources or the vendor's own document confirm the addresses and where the credential goes.",
-    "sourced": "At least one source states the addresses and where the credential goes. The provider was not called to find out.",
-    "unconfirmed": "General knowledge, not confirmed: check the addresses before you rely on them.",
+    "confirmed": "Two independent sources or the vendor's own document confirm the URLs and where the credential goes.",
+    "sourced": "At least one source states the URLs and where the credential goes. The provider was not called to verify them.",
+    "unconfirmed": "General knowledge, not confirmed: check the URLs before you rely on them.",
 }
 
 
@@ -218,7 +218,7 @@ async def guide(request: web.Request) -> web.Response:
     provider = generation.catalog.get(name)
     if provider is None:
         missing = NotFound(
-            "not_found", f"The catalog has no provider '{name}'. `gateway catalog list` shows what there is."
+            "not_found", f"The catalog has no provider '{name}'. `gateway catalog list` lists the providers."
         )
         return failed(request, missing, 404, title="There is no such provider", message=missing.message)
     shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
@@ -232,7 +232,7 @@ async def guide(request: web.Request) -> web.Response:
         script=True,
         provider=provider,
         shown=generation.catalog.provider_json(name, public_url),
-        trust=TRUST.get(provider.trust() or "", "Nobody says where its facts come from."),
+        trust=TRUST.get(provider.trust() or "", "The entry does not state its sources."),
         evidence=in_words(provider.evidence),
         steps=steps(provider, public_url, shared.display_name if shared else None),
         settings=asked(provider.connection_config),
@@ -248,6 +248,6 @@ async def guide(request: web.Request) -> web.Response:
 
 
 def _credentials(provider: Provider) -> dict[str, Setting]:
-    """Return the fields that the user types in: the entry's forms, else those of its auth mode."""
+    """Return the credential fields that the user types in: the entry's own, else those of its auth mode."""
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     return provider.credentials or {name: Setting(title=title_from(name)) for name in mode.asks}

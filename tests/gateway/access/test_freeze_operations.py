@@ -57,7 +57,7 @@ def test_invalid_operation_rule_is_refused_with_a_hint(catalog: Catalog, rule: s
 def test_an_operation_at_another_host_is_no_part_of_a_set(tmp_path: Path) -> None:
     own = load_catalog([folder(written(tmp_path, mail=FILE), mail=MAIL)])
     assert names("operations mail write", own) == ["send_mail"]
-    with pytest.raises(ValueError, match=r"lives at https://up\.example\.com"):
+    with pytest.raises(ValueError, match=r"which is at https://up\.example\.com"):
         snapshot("operations mail upload", own)
 
 

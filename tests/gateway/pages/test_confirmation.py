@@ -99,7 +99,7 @@ async def test_what_cannot_begin_is_reported_before_anybody_confirms(running: Ru
         assert (page.status, page.headers["Gateway-Error"]) == (400, "unknown_provider_config")
 
 
-@pytest.mark.parametrize("confirmation", [None, "", "0" * 64])
+@pytest.mark.parametrize("confirmation", [None, "", "0" * 64, "ü" * 64])
 async def test_form_not_shown_in_this_browser_is_refused(
     running: RunningGateway, tracker: Tracker, confirmation: str | None
 ) -> None:

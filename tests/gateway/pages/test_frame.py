@@ -1,6 +1,7 @@
 """Languages of the connect page, and how it shows scopes and patterns."""
 
 import re
+from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -9,7 +10,7 @@ from gateway import resources
 from gateway.catalog.provider_parts import Setting
 from gateway.pages.connect_offer import granted, in_words
 from gateway.pages.form_fields import browser_pattern
-from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted
+from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted, logo_mark
 
 
 def blanks(text: str) -> set[str]:
@@ -91,3 +92,11 @@ def test_a_pattern_is_written_as_browsers_read_it(pattern: str | None, in_browse
 
 def test_a_pattern_is_left_to_the_server_where_people_type_more_than_the_value() -> None:
     assert browser_pattern(Setting(suffix=".example.com"), "[a-z]+") is None
+
+
+def test_logo_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    """Each page used to fail with 500, if the file was there but could not be read."""
+    logo = tmp_path / "logo.svg"
+    assert logo_mark(logo) is None
+    logo.mkdir()
+    assert logo_mark(logo) is None
