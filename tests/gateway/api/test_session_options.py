@@ -136,8 +136,8 @@ async def test_option_without_its_counterpart_is_refused(running: RunningGateway
 async def test_a_registered_origin_may_be_returned_to(running: RunningGateway) -> None:
     running.document["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
     await running.restart()
-    for address in ("https://app.example.com/back", "https://APP.example.com:443/back?x=%20y"):
-        assert (await stored(running, (await made(running, return_url=address))["token"])).return_url == address
+    for url in ("https://app.example.com/back", "https://APP.example.com:443/back?x=%20y"):
+        assert (await stored(running, (await made(running, return_url=url))["token"])).return_url == url
     body = {"end_user": {"id": "u1"}, "return_url": "https://app.example.com:8443/"}
     await running.json("POST", "/connect/sessions", json=body, expect=400)
 

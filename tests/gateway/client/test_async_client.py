@@ -27,7 +27,7 @@ async def list_(tmp_path: Path) -> AsyncIterator[Paged]:
 
 @pytest.fixture
 async def echo() -> AsyncIterator[Lists]:
-    """A server that replaces the gateway and answers with the request."""
+    """A server that replaces the gateway and returns the request."""
 
     async def response(request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else None

@@ -14,7 +14,7 @@ Response = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def something(response: Response) -> AsyncIterator[str]:
-    """Run a server that answers each request with `response`. Yield its address."""
+    """Run a server that writes `response` to each request. Yield its URL."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

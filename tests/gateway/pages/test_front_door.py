@@ -1,4 +1,4 @@
-"""Browsers get pages at the gateway's root and at unknown addresses; programs get the API's errors."""
+"""Browsers get pages at the gateway's root and at unknown URLs; programs get the API's errors."""
 
 import pytest
 

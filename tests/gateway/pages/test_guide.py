@@ -247,7 +247,7 @@ def names_of_tags(text: str) -> list[str]:
 
 
 def loaded(text: str) -> set[str | None]:
-    """Return the addresses that a browser loads automatically."""
+    """Return the URLs that a browser loads automatically."""
     parser = _Tags()
     parser.feed(text)
     return {
