@@ -1,6 +1,7 @@
 """The caller of a request and what its key may do: keys, scopes, rules, limits, and the refusals.
 
-A key arrives as text: `known_keys` finds its caller by digest, `key_policy` decides, `refusals` builds the error. Modules:
+A key arrives as text: `known_keys` finds its caller by digest, `key_policy` decides, `refusals` builds the error.
+Modules:
 
     scopes         the scopes, and which scope covers which
     key_policy     one key's scopes, limits and rules: the decision that the chain and the fast path share

@@ -97,7 +97,8 @@ class BodyRule:
 
 
 def parse_body_rule(text: str) -> BodyRule:
-    """Parse the part of a rule after ``with``. Raises ValueError with a text that continues a sentence about the rule."""
+    """Parse the part of a rule after ``with``. Raises ValueError with a text that continues a sentence about the
+    rule."""
     word, _, names = text.partition(" ")
     kind = KINDS.get(word)
     if kind is None:
@@ -109,10 +110,10 @@ def parse_body_rule(text: str) -> BodyRule:
             raise ValueError(f"must have names joined by commas after 'with {kind}'; * stands for any characters")
         if one.count("*") > MOST_STARS or "**" in one:
             raise ValueError(f"may have '*' at most {MOST_STARS} times in a name, and no '**'")
-    return BodyRule(text, kind, re.compile("|".join(map(_compiled, patterns)), re.ASCII))
+    return BodyRule(text, kind, re.compile("|".join(map(_name_regex, patterns)), re.ASCII))
 
 
-def _compiled(pattern: str) -> str:
+def _name_regex(pattern: str) -> str:
     """Return the pattern as a regular expression that takes linear time: each run ends at the first match of the next
     text, since a later match could never help, and only the last run is tried further."""
     first, *rest = map(re.escape, pattern.split("*"))
@@ -143,8 +144,8 @@ _ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> SentBody:
     """Parse the body. `fields`: the header fields as sent, without those that carry the credential."""
-    head = _by_name(fields)
-    fault = _unplain_message(head, raw)
+    head = _fields_by_name(fields)
+    fault = _message_fault(head, raw)
     value: Any = None
     if fault is None:
         try:
@@ -161,7 +162,7 @@ def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> Sent
     return SentBody(_mcp_message(value, head, query), _graphql(value, query))
 
 
-def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _fields_by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return the values of each field, by its name as a CGI-style reader spells it."""
     found: dict[str, list[str]] = {}
     for name, value in fields:
@@ -169,7 +170,7 @@ def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
-def _unplain_message(head: Mapping[str, Sequence[str]], raw: bytes) -> str | None:
+def _message_fault(head: Mapping[str, Sequence[str]], raw: bytes) -> str | None:
     for name in _STALE:
         if name in head:
             return f"has the header {name}, so its body may mean something else than its bytes show"
@@ -198,20 +199,20 @@ def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], 
     method, params = message.get("method"), message.get("params", {})
     if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not isinstance(params, dict):
         return "has a body that is not an MCP request: jsonrpc, method and params as an object"
-    if (fault := _unplain_members(params)) is not None:
+    if (fault := _params_fault(params)) is not None:
         return fault
     tool = params.get("name", "") if method == TOOLS_CALL else ""
     if method == TOOLS_CALL and (not isinstance(tool, str) or not TOOL_NAME.fullmatch(tool)):
         return "calls a tool whose name is not a text of letters, digits and . _ / -"
     if not isinstance(params.get("arguments", {}), dict) and method == TOOLS_CALL:
         return "calls a tool with arguments that are not an object"
-    fault = _contradicted("mcp-method", method, head) or _contradicted("mcp-name", tool or None, head)
-    if fault is None and (named := _named_in(query, _IN_QUERY)):
+    fault = _contradiction("mcp-method", method, head) or _contradiction("mcp-name", tool or None, head)
+    if fault is None and (named := _parameter_in(query, _IN_QUERY)):
         fault = f"has the URL parameter '{named}', which some servers read in place of the body"
     return McpMessage(method, tool) if fault is None else fault
 
 
-def _unplain_members(params: Mapping[str, Any]) -> str | None:
+def _params_fault(params: Mapping[str, Any]) -> str | None:
     for name in params:
         if name in _PARAMS:
             continue
@@ -220,8 +221,9 @@ def _unplain_members(params: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _contradicted(header: str, said: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
-    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `said`: the body's value."""
+def _contradiction(header: str, said: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
+    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `said`: the body's
+    value."""
     values = head.get(header, ())
     if not values:
         return None
@@ -243,7 +245,7 @@ def _decoded(value: str) -> str | None:
         return None
 
 
-def _named_in(query: str, names: frozenset[str]) -> str | None:
+def _parameter_in(query: str, names: frozenset[str]) -> str | None:
     for pair in re.split("[&;?]", query):
         name = _folded(unquote_plus(pair.partition("=")[0])).partition("[")[0].lstrip(". _$")
         if name in names:

@@ -94,7 +94,8 @@ class Meter:
         return KeyPace(self.rate, self.rate - self._calls_in_minute, reset_at)
 
     async def spend(self) -> None:
-        """Spend one call of the budget. Raises Forbidden if none is left, and Unavailable if the store cannot be written."""
+        """Spend one call of the budget. Raises Forbidden if none is left, and Unavailable if the store cannot be
+        written."""
         if self.budget is None:
             return
         if not self._reserved:
@@ -110,8 +111,8 @@ class Meter:
         self._spend_reserved()
 
     def count(self) -> tuple[bool, KeyPace | None]:
-        """Count one call of the rate and the budget without I/O, if both allow it. Return whether they do, and the state of
-        the rate limit. False: `pace` and `spend` decide."""
+        """Count one call of the rate and the budget without I/O, if both allow it. Return whether they do, and the
+        state of the rate limit. False: `pace` and `spend` decide."""
         if self.budget is not None and not self._reserved:
             return False, None
         try:
@@ -201,8 +202,8 @@ class Caller:
 
     @property
     def share(self) -> str:
-        """The name under which the caller shares common resources with others: the id of its minted key, or the name of the
-        environment for keys of gateway.yaml."""
+        """The name under which the caller shares common resources with others: the id of its minted key, or the name of
+        the environment for keys of gateway.yaml."""
         return self.environment.name if self.access is None else str(self.access.key.id)
 
     @property

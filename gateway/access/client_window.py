@@ -1,4 +1,5 @@
-"""Counts requests without a valid key, by the client's IP address: throttles such clients, and limits their log lines."""
+"""Counts requests without a valid key, by the client's IP address: throttles such clients, and limits their log
+lines."""
 
 import math
 from collections.abc import Callable
@@ -35,8 +36,8 @@ def client_network(address: str | None) -> str:
 
 
 class ClientWindow:
-    """Counts by client in this process. All counts restart `WINDOW_S` seconds after the first. At most `MOST_CLIENTS` counts
-    are kept; further clients share one."""
+    """Counts by client in this process. All counts restart `WINDOW_S` seconds after the first. At most `MOST_CLIENTS`
+    counts are kept; further clients share one."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], int] = {}
@@ -94,7 +95,7 @@ class InvalidKeys:
         )
 
 
-# ── Log lines of refusals that anyone can cause without a key: a few a minute for each client, then one line that says so.
+# ── Log lines that anyone can cause without a key: a few a minute for each client, then one line that says so.
 
 MOST_LINES: Final = 10
 """Maximum lines of one event, from one client and about one subject, within a minute."""
@@ -107,8 +108,8 @@ class RefusalLog:
         self._window = ClientWindow()
 
     def info(self, event: str, client: str | None, subject: str = "", /, **fields: Any) -> None:
-        """Log `event`, within the limit. `client`: the client's IP address. `subject`: counted separately and not logged;
-        one of a bounded number."""
+        """Log `event`, within the limit. `client`: the client's IP address. `subject`: counted separately and not
+        logged; one of a bounded number."""
         if self._counted(event, client, subject):
             log.info(event, **fields)
 

@@ -72,10 +72,10 @@ def snapshot(text: str, catalog: Catalog) -> str:
         raise ValueError(
             "names a GraphQL API, whose operations share one method and path; write 'POST /graphql with query issues'"
         )
-    return _packed(provider, known, _chosen(words[1], known))
+    return _pack(provider, known, _select(words[1], known))
 
 
-def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
+def _select(what: str, known: ProviderOperations) -> list[ApiOperation]:
     """Return the operations at the base URL that `what` selects; starters first. Raises ValueError."""
     by_id = {one.id: one for one in known.operations}
     terms = [term.split("+") for term in what.split(",")]
@@ -89,7 +89,7 @@ def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
             raise ValueError(
                 f"names '{word}', which is at {by_id[word].origin}; write its method and path, and limit the hosts"
             )
-    found = [one for one in known.operations if not one.origin and any(_fits(one, term) for term in terms)]
+    found = [one for one in known.operations if not one.origin and any(_matches(one, term) for term in terms)]
     if not found:
         raise ValueError(
             f"matches no operation of {known.provider}; `gateway catalog operations {known.provider}` lists them"
@@ -97,11 +97,11 @@ def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
     return sorted(found, key=lambda one: not one.starter)
 
 
-def _fits(one: ApiOperation, term: Sequence[str]) -> bool:
+def _matches(one: ApiOperation, term: Sequence[str]) -> bool:
     return all(word in (one.id, one.risk) or (word == STARTER and one.starter) for word in term)
 
 
-def _packed(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiOperation]) -> str:
+def _pack(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiOperation]) -> str:
     host, base = host_and_path(provider)
     before = base + known.prefix
     whole = _SETTING.sub("*", before)
@@ -109,7 +109,7 @@ def _packed(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiO
     for line in lines:
         _, method, path, _ = line.split(" ")
         parse(f"{method} {whole}{path} as x")  # each line must be a valid rule of its own; raises ValueError
-    others = [f"{one.method} {whole}{_PLACE.sub('*', one.path)}" for one in _left_out(known, chosen)]
+    others = [f"{one.method} {whole}{_PLACE.sub('*', one.path)}" for one in _unselected(known, chosen)]
     return packed(provider.name, host, base, before, lines, list(dict.fromkeys(others)))
 
 
@@ -130,8 +130,8 @@ def _letter(one: ApiOperation) -> str:
 
 
 def known_details(rules: Sequence[OperationRule], known: ProviderOperations) -> dict[str, ApiOperation]:
-    """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id. An operation is
-    left out unless the current catalog has the same method and path under its id."""
+    """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id. An operation
+    is left out unless the current catalog has the same method and path under its id."""
     now = {one.id: one for one in known.operations}
     return {
         rule.name: one
@@ -156,7 +156,7 @@ def rule_path(path: str) -> str:
     return _PLACE.sub(name, path)
 
 
-def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
+def _unselected(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
     """Yield operations that were not chosen but whose requests may match the path of a chosen one."""
     ids = {one.id for one in chosen}
     shapes: dict[tuple[str, int], list[list[str]]] = {}

@@ -71,7 +71,7 @@ def parse(text: str) -> KeyRule:
     methods, space, rest = text.partition(" ")
     before, named_as, name = rest.partition(_AS)
     written, with_body, what = before.partition(WITH)
-    path = _unnamed(written, name) if named_as else written
+    path = _without_placeholders(written, name) if named_as else written
     if len(text) > MOST_CHARS:
         raise ValueError(f"is longer than {MOST_CHARS} characters")
     if not space or not path.startswith("/"):
@@ -99,7 +99,7 @@ def _body_rule(what: str, methods: frozenset[str] | None, name: str) -> BodyRule
     return body
 
 
-def _unnamed(written: str, name: str) -> str:
+def _without_placeholders(written: str, name: str) -> str:
     """Return the path of a rule named `name`, with ``*`` for its placeholders. Raises ValueError."""
     if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise ValueError(
@@ -239,8 +239,8 @@ class Policy:
     """The policy of a key: its scopes, its limits and those of its ancestors.
 
     `of_resources`: some limit names integrations, connections or tags. `of_connections`: some limit names connections
-    or tags. `of_tags`: some limit names tags. `of_requests`: some limit has rules or hosts. `may_proxy`: the key has the
-    scope of the proxy.
+    or tags. `of_tags`: some limit names tags. `of_requests`: some limit has rules or hosts. `may_proxy`: the key has
+    the scope of the proxy.
     """
 
     def __init__(self, scopes: Sequence[str], limits: Sequence[KeyLimits]) -> None:
@@ -256,8 +256,8 @@ class Policy:
 
     @property
     def rules(self) -> Sequence[Sequence[KeyRule | OperationRule]]:
-        """One list for the key and one for each ancestor, if they have rules; the key's own is last. A request must match
-        one rule of each list. A rule that names operations is listed as its operations."""
+        """One list for the key and one for each ancestor, if they have rules; the key's own is last. A request must
+        match one rule of each list. A rule that names operations is listed as its operations."""
         return [
             [*one.written, *(rule for found in one.sets for rule in found.rules)] for one in reversed(self._rules)
         ]  # `MintedKey.limits` start with the key's own
@@ -311,7 +311,7 @@ class Policy:
         if not self.of_requests:
             return ""
         for hosts in self._hosts:
-            if not any(_is_host(pattern, sent.host) for pattern in hosts):
+            if not any(_matches_host(pattern, sent.host) for pattern in hosts):
                 return Breach("hosts", f"it may not send requests to {sent.host}", hosts)
         if not self._rules:
             return ""
@@ -345,7 +345,8 @@ class ToolFilter:
 
 
 class _Rules:
-    """The rules of one key: those with methods and a path, those that also read the body, those that name operations."""
+    """The rules of one key: those with methods and a path, those that also read the body, those that name
+    operations."""
 
     __slots__ = ("of_bodies", "plain", "references", "sets", "texts", "written")
 
@@ -400,23 +401,24 @@ def _reaches(limits: KeyLimits, integration_id: str, connection_id: str) -> bool
     return any(one in wanted for one in limits.connections)
 
 
-def _is_host(pattern: str, host: str) -> bool:
+def _matches_host(pattern: str, host: str) -> bool:
     """Return whether `host` equals `pattern`, or is a name below ``*.example.com``."""
     pattern, host = pattern.lower(), host.lower()
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
 def _override_in(query: str) -> str | None:
-    """Return the query parameter with which some provider or framework would replace the method; None if there is none."""
+    """Return the query parameter with which some provider or framework would replace the method; None if there is
+    none."""
     for pair in re.split("[&;?]", query):
         name, _, value = pair.partition("=")
         name, value = unquote_plus(name).strip().lower(), unquote_plus(value).strip().lower()
-        for read in (name, _as_php(name)):
+        for read in (name, _php_name(name)):
             if read in QUERY_OVERRIDES or (read == _METHOD_PARAMETER and value in _METHODS):
                 return read
     return None
 
 
-def _as_php(name: str) -> str:
+def _php_name(name: str) -> str:
     """Return PHP's variable name for a parameter: ``.method``, ``_method[]`` and ``_method%00x`` become ``_method``."""
     return name.partition("\0")[0].partition("[")[0].lstrip(" ").replace(".", "_").replace(" ", "_")

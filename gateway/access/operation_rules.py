@@ -104,11 +104,11 @@ class OperationSet:
             return None
         segments = path.split("/")
         if self._left_out is None:
-            return _first(self._root, segments, 1, method)
-        allowed = list(_ends(self._root, segments, 1, method, ()))
+            return _find(self._root, segments, 1, method)
+        allowed = list(_matches(self._root, segments, 1, method, ()))
         if not allowed:
             return None
-        for exactness, _ in _ends(self._left_out, path.lower().split("/"), 1, method, ()):
+        for exactness, _ in _matches(self._left_out, path.lower().split("/"), 1, method, ()):
             if not any(_is_more_exact(one, exactness) for one, _ in allowed):
                 return None
         return min(allowed, key=lambda one: one[0])[1]
@@ -151,7 +151,7 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
     return at < end
 
 
-def _first(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
+def _find(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
     """Return the operation with the path `segments`; of several, the one most exact in the first differing segment."""
     while at < len(segments):
         segment = segments[at]
@@ -165,14 +165,14 @@ def _first(node: _Node, segments: Sequence[str], at: int, method: str) -> Operat
             if not ways:
                 return None
             for way in ways[:-1]:
-                if (found := _first(way, segments, at, method)) is not None:
+                if (found := _find(way, segments, at, method)) is not None:
                     return found
             following = ways[-1]
         node = following
     return node.ends.get(method)
 
 
-def _ends(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]) -> Iterator[_Found]:
+def _matches(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]) -> Iterator[_Found]:
     """Yield each operation with the path `segments`, and its exactness for each segment."""
     if at == len(segments):
         if method in node.ends:
@@ -180,14 +180,14 @@ def _ends(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tu
         return
     segment = segments[at]
     if (following := node.texts.get(segment)) is not None:
-        yield from _ends(following, segments, at + 1, method, (*so_far, _LITERAL))
+        yield from _matches(following, segments, at + 1, method, (*so_far, _LITERAL))
     if not segment:
         return
     for shape, following in node.mixed.values():
         if fits_shape(shape, segment):
-            yield from _ends(following, segments, at + 1, method, (*so_far, _MIXED))
+            yield from _matches(following, segments, at + 1, method, (*so_far, _MIXED))
     if node.whole is not None:
-        yield from _ends(node.whole, segments, at + 1, method, (*so_far, _WHOLE))
+        yield from _matches(node.whole, segments, at + 1, method, (*so_far, _WHOLE))
 
 
 def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -202,7 +202,8 @@ def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def packed(provider: str, host: str, base: str, before: str, operations: Sequence[str], others: Sequence[str]) -> str:
-    """Return the snapshot. Raises ValueError with a text that continues a sentence about the rule, if it is too large."""
+    """Return the snapshot. Raises ValueError with a text that continues a sentence about the rule, if it is too
+    large."""
     head = json.dumps({"provider": provider, "host": host, "base": base, "before": before}, separators=(",", ":"))
     text = "\n".join((head, *operations, *(f"- {other}" for other in others))).encode()
     if len(text) > MOST_BYTES:

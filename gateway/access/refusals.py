@@ -42,7 +42,8 @@ def lacking_for(scope: str, field: str) -> Forbidden:
 
 
 def beyond_limits(what: str) -> Forbidden:
-    """Return the error for an action that keys limited to some integrations or connections may not do. `what`: why not."""
+    """Return the error for an action that keys limited to some integrations or connections may not do. `what`: why
+    not."""
     return Forbidden(
         "forbidden",
         f"This key is limited to some integrations or connections, and {what}.",
@@ -51,8 +52,8 @@ def beyond_limits(what: str) -> Forbidden:
 
 
 def breached(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
-    """Return the error for a breach. `path`: the caller's path after ``/proxy``. `below_base`: the provider's base URL has
-    a path before it, which may be secret and is not reported."""
+    """Return the error for a breach. `path`: the caller's path after ``/proxy``. `below_base`: the provider's base URL
+    has a path before it, which may be secret and is not reported."""
     rule, fix = "rules", f"Send one of the requests that it allows, or ask them for a key that allows {method} {path}."
     if below_base:
         fix = (
@@ -89,8 +90,8 @@ def unread_body(why: str = "The body of this kind of call cannot be read") -> Fo
 
 
 def no_integration(environment: str, integration_id: str) -> NotFound:
-    """Return the error of a limited key for an integration that does not exist or that it may not use; the error does not
-    say which."""
+    """Return the error of a limited key for an integration that does not exist or that it may not use; the error does
+    not say which."""
     return NotFound(
         "unknown_provider_config",
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
@@ -116,7 +117,8 @@ def no_connection(integration_id: str, connection_id: str) -> NotFound:
 
 
 def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
-    """Return a copy of `fault` with more payload and, unless None, another `message`; callers may share `fault` itself."""
+    """Return a copy of `fault` with more payload and, unless None, another `message`; callers may share `fault`
+    itself."""
     return type(fault)(
         fault.code,
         fault.message if message is None else message,
@@ -141,17 +143,19 @@ CONNECT: Final = "create a link with POST /connect/sessions and let the end user
 
 
 def sentence(step: str) -> str:
-    return f"{_capital(step)}."
+    return f"{_capitalized(step)}."
 
 
 def with_link(message: str, url: str) -> str:
     """Return `message` with the instruction to open `url` in place of the instruction to create a link."""
-    return _instead(_instead(message, RECONNECT, f"open {url} to authorize again"), CONNECT, f"open {url} to connect")
+    return _replace_step(
+        _replace_step(message, RECONNECT, f"open {url} to authorize again"), CONNECT, f"open {url} to connect"
+    )
 
 
 def bound(message: str) -> str:
     """Return `message` for an environment whose links must be bound to a user of the application (`code_challenge`)."""
-    return _instead(_instead(message, RECONNECT, with_challenge(RECONNECT)), CONNECT, with_challenge(CONNECT))
+    return _replace_step(_replace_step(message, RECONNECT, with_challenge(RECONNECT)), CONNECT, with_challenge(CONNECT))
 
 
 def with_challenge(step: str) -> str:
@@ -161,7 +165,7 @@ def with_challenge(step: str) -> str:
 
 def without_scope(message: str) -> str:
     """Return `message` for a key that may not create that link."""
-    return _instead(_instead(message, RECONNECT, with_scope(RECONNECT)), CONNECT, with_scope(CONNECT))
+    return _replace_step(_replace_step(message, RECONNECT, with_scope(RECONNECT)), CONNECT, with_scope(CONNECT))
 
 
 def with_scope(step: str) -> str:
@@ -169,11 +173,11 @@ def with_scope(step: str) -> str:
     return f"{method} (needs a key with the scope {SCOPE}) and let {then}"
 
 
-def _instead(message: str, step: str, other: str) -> str:
-    for spelled in (str, _capital):
+def _replace_step(message: str, step: str, other: str) -> str:
+    for spelled in (str, _capitalized):
         message = message.replace(spelled(step), spelled(other))
     return message
 
 
-def _capital(step: str) -> str:
+def _capitalized(step: str) -> str:
     return f"{step[:1].upper()}{step[1:]}"

@@ -72,7 +72,8 @@ class TenantBody(Strict):
 
 
 class NewAgentSession(Strict):
-    """A new agent session. `toolset`: the allowed operations of each integration, by id; see docs/agents.md#sessions."""
+    """A new agent session. `toolset`: the allowed operations of each integration, by id; see
+    docs/agents.md#sessions."""
 
     tenant: TenantBody
     toolset: Literal["*"] | dict[str, PolicyBody | Literal["*"]] = "*"
@@ -126,11 +127,11 @@ async def create_agent_session(request: web.Request) -> web.Response:
     _check_pinned_tools(body.pinned_tools, tools)
     connections = await _connections(request, body.tenant.connections, tools)
     connected = [tools[name] for name in connections]
-    _check_apart(connected)
+    _check_hosts_differ(connected)
     rules = tuple(dict.fromkeys(rule for one in connected if one.ids for rule in one.rules()))
     if not rules:
         raise _not_offered(
-            f"The catalog has no operations that the toolset allows for {_some(connections)}, so the session would have "
+            f"The catalog has no operations that the toolset allows for {_in_quotes(connections)}, so the session would have "
             "no tools. Mint a key with rules of methods and paths instead: POST /environment/api-keys."
         )
     count = sum(len(one.ids) for one in connected)
@@ -224,7 +225,7 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
     if unknown:
         raise _refused(
             "unknown_integration",
-            f"The environment has no integration {_some(unknown)}. GET /integrations lists them.",
+            f"The environment has no integration {_in_quotes(unknown)}. GET /integrations lists them.",
             {"integrations": unknown},
         )
     made: dict[str, Tools] = {}
@@ -246,7 +247,7 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
         providers = sorted({there[one["integration_id"]].provider for one in wrong})
         raise _refused(
             "unknown_tool",
-            f"{_some([one['tool'] for one in wrong])}: no such operation. Functions, syncs and records are not "
+            f"{_in_quotes([one['tool'] for one in wrong])}: no such operation. Functions, syncs and records are not "
             f"offered here; name operations: GET /providers/{providers[0]}/operations lists them.",
             {"tools": wrong},
         )
@@ -254,7 +255,8 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
 
 
 def _operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """Return the host of the provider's base URL, and the ids of the operations on it; empty if the catalog has none."""
+    """Return the host of the provider's base URL, and the ids of the operations on it; empty if the catalog has
+    none."""
     provider = catalog.get(integration.provider)
     if provider is None:
         return "", ()
@@ -277,7 +279,7 @@ def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str,
     if outside:
         raise _refused(
             "tool_not_in_toolset",
-            f"pinned_tools names {_some([one['tool'] for one in outside])}, which the toolset does not "
+            f"pinned_tools names {_in_quotes([one['tool'] for one in outside])}, which the toolset does not "
             "allow. Allow it there too.",
             {"pinned": outside},
         )
@@ -288,7 +290,7 @@ def _check_meta_tools(asked: Mapping[str, bool]) -> None:
     if unknown:
         raise _refused(
             "unknown_meta_tool",
-            f"There is no meta tool {_some(unknown)}, only {', '.join(META_TOOLS)}.",
+            f"There is no meta tool {_in_quotes(unknown)}, only {', '.join(META_TOOLS)}.",
             {"meta_tools": unknown},
         )
     if asked.get("nango_proxy"):
@@ -299,14 +301,14 @@ def _check_meta_tools(asked: Mapping[str, bool]) -> None:
     off = [name for name, wanted in asked.items() if not wanted and name != "nango_proxy"]
     if off:
         raise _not_offered(
-            f"{_some(off)} cannot be switched off: above {MOST_LISTED} tools, agents find tools with find_tools and call "
+            f"{_in_quotes(off)} cannot be switched off: above {MOST_LISTED} tools, agents find tools with find_tools and call "
             "them with call_tool. Leave it out; it allows nothing beyond the toolset."
         )
 
 
-def _check_apart(connected: Sequence[Tools]) -> None:
-    """Raise NotImplementedHere if the tools of one integration would also apply to the connection of another: rules match
-    by host."""
+def _check_hosts_differ(connected: Sequence[Tools]) -> None:
+    """Raise NotImplementedHere if the tools of one integration would also apply to the connection of another: rules
+    match by host."""
     for one, other in combinations(connected, 2):
         same = one.integration.provider == other.integration.provider and one.ids == other.ids
         if same or (one.whole and other.whole) or not one.ids or not other.ids:
@@ -335,7 +337,7 @@ async def _connections(
     if not wanted.any and not wanted.pinned:
         issue = Issue("custom", "Name the tenant by tags (any) or by connections (pinned).", ("tenant", "connections"))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-    fitting = await _fitting(request, wanted.any, tools)
+    fitting = await _matching_connections(request, wanted.any, tools)
     pinned: dict[str, list[str]] = {}
     for one in wanted.pinned:
         pinned.setdefault(one.integration_id, []).append(one.connection_id)
@@ -345,11 +347,11 @@ async def _connections(
     if several:
         raise _refused(
             "ambiguous_connections",
-            f"More than one connection matches for {_some(several)}: "
-            f"{'; '.join(f'{name}: {_some(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
+            f"More than one connection matches for {_in_quotes(several)}: "
+            f"{'; '.join(f'{name}: {_in_quotes(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
             {
                 "integrations": {
-                    name: {"match_count": len(ids), "candidates": _shown(ids)} for name, ids in several.items()
+                    name: {"match_count": len(ids), "candidates": _candidates(ids)} for name, ids in several.items()
                 }
             },
         )
@@ -363,7 +365,7 @@ async def _connections(
     return chosen
 
 
-async def _fitting(
+async def _matching_connections(
     request: web.Request, selectors: Sequence[SelectorBody], tools: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the ids of the connections that match one of `selectors`, by integration."""
@@ -397,28 +399,28 @@ async def _check_pinned(
         if row is None or not policy.fits(row.tags):
             unknown.append(shown)
         elif wanted.any and one.connection_id not in fitting.get(one.integration_id, ()):
-            unmatched.append({**shown, "candidates": _shown(fitting.get(one.integration_id, ()))})
+            unmatched.append({**shown, "candidates": _candidates(fitting.get(one.integration_id, ()))})
     if unknown:
         raise _refused(
             "unknown_pinned_connection",
-            f"There is no connection {_some([one['connection_id'] for one in unknown])} for an integration of the toolset. "
+            f"There is no connection {_in_quotes([one['connection_id'] for one in unknown])} for an integration of the toolset. "
             "GET /connections lists them.",
             {"pinned": unknown},
         )
     if unmatched:
         raise _refused(
             "pinned_connection_not_matched",
-            f"The tags do not match {_some([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the tags "
-            "out.",
+            f"The tags do not match {_in_quotes([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the "
+            "tags out.",
             {"pinned": unmatched},
         )
 
 
-def _shown(ids: Sequence[str]) -> list[dict[str, str]]:
+def _candidates(ids: Sequence[str]) -> list[dict[str, str]]:
     return [{"connection_id": one} for one in ids[:MOST_NAMED]]
 
 
-def _some(names: Collection[str]) -> str:
+def _in_quotes(names: Collection[str]) -> str:
     shown = ", ".join(f"'{one[:64]}'" for one in list(names)[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 

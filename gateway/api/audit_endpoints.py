@@ -1,4 +1,5 @@
-"""``GET /audit`` and ``GET /audit/uses``: who did what; which key used which connection, and how often (docs/audit.md)."""
+"""``GET /audit`` and ``GET /audit/uses``: who did what; which key used which connection, and how often
+(docs/audit.md)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final

@@ -91,7 +91,7 @@ class SessionOptions(Strict):
     state: Annotated[str, StringConstraints(max_length=512)] | None = None
 
     @model_validator(mode="after")
-    def _together(self) -> "SessionOptions":
+    def _check_pairs(self) -> "SessionOptions":
         if self.code_challenge_method is not None and self.code_challenge is None:
             raise ValueError("code_challenge_method needs a code_challenge; send both or neither")
         if self.state is not None and self.return_url is None:
@@ -100,8 +100,8 @@ class SessionOptions(Strict):
 
 
 def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
-    """Return `lifetime` and fields of ConnectSession. Raises InvalidRequest if a required code challenge is missing, or if
-    the origin of `return_url` is not registered.
+    """Return `lifetime` and fields of ConnectSession. Raises InvalidRequest if a required code challenge is missing, or
+    if the origin of `return_url` is not registered.
     """
     if body.code_challenge is None and config.environments[environment].requires_binding:
         message = (
@@ -158,7 +158,8 @@ def _page(text: str) -> str:
 
 
 class Override(Strict):
-    """Overrides for the connect page. `docs_connect`: the help page that the connect page links to instead of the provider's."""
+    """Overrides for the connect page. `docs_connect`: the help page that the connect page links to instead of the
+    provider's."""
 
     docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
 
@@ -179,7 +180,7 @@ class NewSession(SessionOptions):
     webhook_url_override: WebhookUrl | None = None
 
     @model_validator(mode="after")
-    def _somebody(self) -> "NewSession":
+    def _check_owner(self) -> "NewSession":
         if self.end_user is None and self.tags is None:
             raise ValueError("end_user is missing; send it, or tags that identify the owner of the connection")
         return self
@@ -209,8 +210,8 @@ async def create_session(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def create_reconnect_session(request: web.Request) -> web.Response:
-    """Respond with 201 and the same shape, for an existing connection. An unknown connection gets a 400, or a 404 if the
-    key is limited. The connection keeps its end user unless the body has another one."""
+    """Respond with 201 and the same shape, for an existing connection. An unknown connection gets a 400, or a 404 if
+    the key is limited. The connection keeps its end user unless the body has another one."""
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
@@ -220,14 +221,15 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
 async def new_session(
     runtime: Runtime, generation: Generation, caller: Caller, body: NewSession
 ) -> tuple[str, ConnectSession]:
-    """Create a session; return its token and the session. Raises InvalidRequest, NotFound, Forbidden, TooManyRequests."""
+    """Create a session; return its token and the session. Raises InvalidRequest, NotFound, Forbidden,
+    TooManyRequests."""
     environment = caller.environment.name
     _check_integrations(generation, caller, body, body.allowed_integrations)
     offered = offered_to(generation, caller, environment, body.allowed_integrations)
     user = end_user(body.end_user, body.organization)
     tags = derived_tags(user, body.tags)
     check_tags(caller, tags)
-    fixed = _fixed(body)
+    fixed = _fixed_members(body)
     check_fixed(generation, caller, fixed)
     _check_settings(generation, environment, fixed["defaults"])
     return await runtime.sessions.open(
@@ -264,7 +266,7 @@ async def reconnect_session(
     asked = tags_asked(user, body.tags)
     tags = row.tags if asked is None else asked
     check_tags(caller, tags)
-    fixed = _fixed(body)
+    fixed = _fixed_members(body)
     check_fixed(generation, caller, fixed, reconnects=True)
     _check_settings(generation, ref.environment, fixed["defaults"])
     # A session shows its end user to every holder of its token. Without an end user, the connection keeps its own.
@@ -283,7 +285,7 @@ async def reconnect_session(
     )
 
 
-def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
+def _fixed_members(body: NewSession | Reconnect) -> dict[str, Any]:
     """Return the session members that the back end fixes for future connections.
 
     A `webhook_url` among the settings applies to the whole session, unless the body has a `webhook_url_override`.
@@ -315,8 +317,8 @@ def connect_session_json(generation: Generation, token: str, session: ConnectSes
 def offered_to(generation: Generation, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:
     """Return the integrations that a session created with this key may offer; empty means all.
 
-    Raises NotFound for an integration that the key may not use. Raises Forbidden for a key limited to connections, since
-    a session creates new connections, and for a key that may use none of the integrations.
+    Raises NotFound for an integration that the key may not use. Raises Forbidden for a key limited to connections,
+    since a session creates new connections, and for a key that may use none of the integrations.
     """
     policy = caller.policy
     if not policy.of_resources:
@@ -343,8 +345,8 @@ def check_tags(caller: Caller, tags: Mapping[str, str]) -> None:
 def _check_integrations(
     generation: Generation, caller: Caller, body: NewSession | Reconnect, allowed: Sequence[str]
 ) -> None:
-    """Raise InvalidRequest for unknown integrations; the message for the first suggests the closest name that the key may
-    use."""
+    """Raise InvalidRequest for unknown integrations; the message for the first suggests the closest name that the key
+    may use."""
     environment = caller.environment.name
     named = [
         *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed)),

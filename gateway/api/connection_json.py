@@ -178,7 +178,8 @@ async def state_and_story(
 
 
 def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return the connection's credential, and whether its stored values can be opened; a missing key counts as readable."""
+    """Return the connection's credential, and whether its stored values can be opened; a missing key counts as
+    readable."""
     try:
         held = runtime.store.open(row.credential)
         runtime.store.open(row.secret_config)

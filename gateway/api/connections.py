@@ -138,7 +138,8 @@ class _Page:
             await clock.give_way()
 
     def response(self, *, goes_on: bool, cursor: str | None = None) -> web.Response:
-        """Return the page. `goes_on`: the list has more rows. `cursor`: where it continues, if not after the last row."""
+        """Return the page. `goes_on`: the list has more rows. `cursor`: where it continues, if not after the last
+        row."""
         if cursor is None and self._last is not None:
             cursor = cursor_after(self._last)
         around: responses.ConnectionList = {"connections": []}
@@ -192,7 +193,8 @@ async def get_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:delete", limits=True)
 async def delete_connection(request: web.Request) -> web.Response:
-    """Delete the connection immediately and revoke its tokens at the provider; respond with the result for each token."""
+    """Delete the connection immediately and revoke its tokens at the provider; respond with the result for each
+    token."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "revoke"), truths=("revoke",))
     runtime, generation = request.app[RUNTIME], generation_of(request)
@@ -302,7 +304,8 @@ async def merge_metadata(request: web.Request) -> web.Response:
 
 @needs("environment:connections:update", limits=True)
 async def set_metadata_of_one(request: web.Request) -> web.Response:
-    """Replace the metadata, in the former form: connection in the path, integration in a header, metadata as the body."""
+    """Replace the metadata, in the former form: connection in the path, integration in a header, metadata as the
+    body."""
     return await _bare_metadata(request, merge=False)
 
 

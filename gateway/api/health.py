@@ -16,7 +16,8 @@ INSTANCE: Final = "Gateway-Instance"
 
 
 async def health(request: web.Request) -> web.Response:
-    """Respond with 200 as long as the process runs. The header `Gateway-Instance` names the instance, once it serves."""
+    """Respond with 200 as long as the process runs. The header `Gateway-Instance` names the instance, once it
+    serves."""
     runtime = request.app[RUNTIME]
     headers = {INSTANCE: runtime.store.instance} if runtime.serving else {}
     return web.json_response(responses.Result(result="ok"), headers=headers)
@@ -30,10 +31,10 @@ async def ready(request: web.Request) -> web.Response:
     "damaged"`` in the same way: readable data is served. A full disk is ``"store": "full"``: calls are served, but no
     token is refreshed. A clock that differs from the database's by seconds is ``"clock": "off"``; by so much that this
     node refreshes no token, ``"clock": "refused"``, which with ``store=required`` is also 503; ``clock_offset_seconds``
-    is how far the database's clock is ahead. ``"journal": "unwritable"``: token endpoints' replies cannot be
-    journaled. ``"failover": "reconciling"``: after a failover of the database, no token is refreshed (ADR 64). These two
-    do not change the status. The body is that of docs/compatibility.md#requests; ``Gateway-Error`` distinguishes this
-    503 from one of a proxy in front of the gateway.
+    is how far the database's clock is ahead. ``"journal": "unwritable"``: token endpoints' replies cannot be journaled.
+    ``"failover": "reconciling"``: after a failover of the database, no token is refreshed (ADR 64). These two do not
+    change the status. The body is that of docs/compatibility.md#requests; ``Gateway-Error`` distinguishes this 503 from
+    one of a proxy in front of the gateway.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:
@@ -77,8 +78,8 @@ def shared(runtime: Runtime) -> bool:
 
 
 async def store_away(runtime: Runtime) -> bool:
-    """Return whether the store is away. A shared store is polled every second, and this returns the last result; a SQLite
-    file is read now."""
+    """Return whether the store is away. A shared store is polled every second, and this returns the last result; a
+    SQLite file is read now."""
     if shared(runtime):
         return runtime.live.feed.away_s is not None
     try:

@@ -51,7 +51,8 @@ AllowedHosts = Annotated[list[AllowedHost], Field(max_length=100)]
 
 
 class ClientCredentials(Strict):
-    """The OAuth app at the provider. `scopes`: comma-separated, requested as given; empty: the provider's default scopes."""
+    """The OAuth app at the provider. `scopes`: comma-separated, requested as given; empty: the provider's default
+    scopes."""
 
     type: Literal["OAUTH1", "OAUTH2", "TBA", "INSTALL_PLUGIN"]
     client_id: ClientId

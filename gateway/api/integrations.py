@@ -1,4 +1,5 @@
-"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations); those of gateway.yaml: read only."""
+"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations); those of gateway.yaml: read
+only."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -87,8 +88,8 @@ async def create_integration(request: web.Request) -> web.Response:
         *(issues(provider, body) if provider else ()),
     ]
     if generation.integrations.has(environment, body.unique_key):
-        faults.append(_taken(generation, environment, body.unique_key))
-    _refuse(faults)
+        faults.append(_taken_issue(generation, environment, body.unique_key))
+    _raise_if_any(faults)
     new = Integration(
         environment=environment,
         integration_id=body.unique_key,
@@ -102,7 +103,7 @@ async def create_integration(request: web.Request) -> web.Response:
     )
     stored = await runtime.made.add(new)
     if stored is None:
-        raise _refusal([_taken(generation, environment, body.unique_key)])
+        raise _refusal([_taken_issue(generation, environment, body.unique_key)])
     return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
 
 
@@ -125,7 +126,7 @@ async def patch_integration(request: web.Request) -> web.Response:
         *(issues(provider, body) if provider else ()),
     ]
     faults += await _rename_issues(runtime, generation, found, body.unique_key)
-    _refuse(faults)
+    _raise_if_any(faults)
     given: dict[str, Any] = {
         "integration_id": body.unique_key,
         "display_name": body.display_name,
@@ -137,7 +138,7 @@ async def patch_integration(request: web.Request) -> web.Response:
     changed = {**fields_of(body.credentials), **{name: value for name, value in given.items() if value is not None}}
     stored = await runtime.made.change(found, replace(found, **changed))
     if stored is None:
-        _refuse(await _rename_issues(runtime, generation, found, body.unique_key))
+        _raise_if_any(await _rename_issues(runtime, generation, found, body.unique_key))
         raise Conflict(
             "conflict", f"Integration '{found.integration_id}' was changed meanwhile. Read it and try again."
         )
@@ -214,7 +215,7 @@ def _declared_at(generation: Generation, environment: str, key: str) -> str:
     return PurePath(where).name
 
 
-def _taken(generation: Generation, environment: str, key: str) -> Issue:
+def _taken_issue(generation: Generation, environment: str, key: str) -> Issue:
     there = generation.integrations.find(environment, key)
     if there is None:
         why = "is being deleted with its connections; try again when that is done, or use another key"
@@ -229,7 +230,7 @@ async def _rename_issues(runtime: Runtime, generation: Generation, found: Integr
     if key is None or key == found.integration_id:
         return []
     if generation.integrations.has(found.environment, key):
-        return [_taken(generation, found.environment, key)]
+        return [_taken_issue(generation, found.environment, key)]
     if await runtime.store.integrations.has_connections(found.environment, found.integration_id):
         message = (
             f"'{found.integration_id}' has connections, and callers name them by this key, so it cannot be renamed."
@@ -249,7 +250,7 @@ def _provider_issues(provider: Provider | None, name: str, catalog: Catalog) -> 
     return []
 
 
-def _refuse(faults: Sequence[Issue]) -> None:
+def _raise_if_any(faults: Sequence[Issue]) -> None:
     if faults:
         raise _refusal(faults)
 

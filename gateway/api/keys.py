@@ -45,7 +45,8 @@ def _in_utc(when: datetime) -> datetime:
 
 
 class NewKeyBody(Strict):
-    """A new key. `environment_id` is accepted for compatibility and ignored: the new key belongs to the caller's environment."""
+    """A new key. `environment_id` is accepted for compatibility and ignored: the new key belongs to the caller's
+    environment."""
 
     display_name: str
     environment_id: int | None = None

@@ -24,38 +24,40 @@ from gateway.records.integration import Integration
 
 
 def check_fixed(generation: Generation, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False) -> None:
-    """Check `fixed`: the `defaults`, `overrides` and `webhook_url_override` of a connect session. `reconnects`: the session
-    is for an existing connection. Raises Forbidden, InvalidRequest."""
+    """Check `fixed`: the `defaults`, `overrides` and `webhook_url_override` of a connect session. `reconnects`: the
+    session is for an existing connection. Raises Forbidden, InvalidRequest."""
     policy, environment = caller.policy, caller.environment
     for key, one in fixed["overrides"].items():
         if url := one.get("docs_connect"):
-            _need(policy, f"overrides.{key}.docs_connect")
+            _require_configure(policy, f"overrides.{key}.docs_connect")
             integration = generation.integrations.find(environment.name, key)
             if caller.key is not None and integration is not None:
                 _check_page(generation, caller, integration, url)
     check_webhook(policy, fixed["webhook_url_override"])
     for key, one in fixed["defaults"].items():
         integration = generation.integrations.find(environment.name, key)
-        what = next(_beyond(generation, integration, one), None)
+        what = next(_members_beyond(generation, integration, one), None)
         if what is None:
             continue
         if reconnects and policy.of_connections:
             raise beyond_limits("it cannot change the settings of an existing connection")
-        _need(policy, f"integrations_config_defaults.{key}.{what}")
+        _require_configure(policy, f"integrations_config_defaults.{key}.{what}")
 
 
 def check_webhook(policy: Policy, url: str | None) -> None:
     """Raise Forbidden if `url` is not None and the key may not set the URL for events and webhooks."""
     if url is not None:
-        _need(policy, "webhook_url_override")
+        _require_configure(policy, "webhook_url_override")
 
 
-def _need(policy: Policy, field: str) -> None:
+def _require_configure(policy: Policy, field: str) -> None:
     if not policy.allows(CONFIGURE):
         raise lacking_for(CONFIGURE, field)
 
 
-def _beyond(generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]) -> Iterator[str]:
+def _members_beyond(
+    generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]
+) -> Iterator[str]:
     """Yield the names of the members that these defaults fix, except scopes that the integration requests anyway."""
     if defaults.get("authorization_params"):
         yield "authorization_params"
@@ -76,7 +78,9 @@ def _check_page(generation: Generation, caller: Caller, integration: Integration
     host = (urlsplit(url).hostname or "").lower()
     declared = generation.config.environments.get(caller.environment.name)
     own = [generation.public_url, *(declared.connect_origins if declared else ())]
-    known = sorted({one for page in (*own, *_pages(provider)) if (one := (urlsplit(page).hostname or "").lower())})
+    known = sorted(
+        {one for page in (*own, *_provider_pages(provider)) if (one := (urlsplit(page).hostname or "").lower())}
+    )
     if host in known or (provider is not None and named(provider, "https", host, urlsplit(url).port or 443)):
         return
     message = (
@@ -87,6 +91,6 @@ def _check_page(generation: Generation, caller: Caller, integration: Integration
     raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])
 
 
-def _pages(provider: Provider | None) -> Iterator[str]:
+def _provider_pages(provider: Provider | None) -> Iterator[str]:
     if provider is not None:
         yield from filter(None, (provider.docs, provider.docs_connect, provider.homepage, provider.setup_guide_url))

@@ -38,7 +38,7 @@ async def list_operations(request: web.Request) -> web.Response:
     except UnreadableFile as wrong:
         raise NotFound(
             "not_found",
-            f"The operations of {name!r} cannot be read. Run `gateway catalog lint` with your catalog folder to see why.",
+            f"The operations of {name!r} cannot be read. Run `gateway catalog lint` on your catalog folder.",
         ) from wrong
     if known is None:
         raise NotFound("not_found", f"The catalog has no operations of {name!r}. Its API can be called nevertheless.")

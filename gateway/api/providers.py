@@ -91,8 +91,8 @@ HEADERS: Final = {
 
 
 async def logo(request: web.Request) -> web.Response:
-    """Return a provider's logo: the operator's own, else the icon of the provider, of the entry that it is based on or of its
-    family, else its initials.
+    """Return a provider's logo: the operator's own, else the icon of the provider, of the entry that it is based on or
+    of its family, else its initials.
 
     Raises NotFound for a name that is not in the catalog.
     """

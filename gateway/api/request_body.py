@@ -36,15 +36,15 @@ CODES: Final = {
 
 
 def issue(error: ErrorDetails, value: Any = None) -> Issue:
-    """Return pydantic's error as an Issue. The value is left out, since it may be a secret; of an invalid id, the message
-    has the wrong character."""
-    path = tuple(str(step) for step in _within(value, error["loc"]))
+    """Return pydantic's error as an Issue. The value is left out, since it may be a secret; of an invalid id, the
+    message has the wrong character."""
+    path = tuple(str(step) for step in _existing_steps(value, error["loc"]))
     if error["type"].startswith("union_tag_"):
         path = (*path, "type")
     return Issue(CODES.get(error["type"], "invalid_type"), _sentence(error, path, value), path)
 
 
-def _within(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
+def _existing_steps(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
     """Yield the steps of a path that exist in `value`: pydantic also adds the variants of a union that it tried."""
     for step in steps:
         if isinstance(value, Mapping):
@@ -140,11 +140,12 @@ def query_of(
     numbers: Mapping[str, tuple[int, int]] = NO_NUMBERS,
     many: Mapping[str, Collection[str]] = NO_CHOICES,
 ) -> dict[str, str]:
-    """Return the query, each name once. `truths` and `numbers` (least, most): names whose values are checked here and read
-    with `truth` and `number`.
+    """Return the query, each name once. `truths` and `numbers` (least, most): names whose values are checked here and
+    read with `truth` and `number`.
 
-    `many`: names that may be repeated, with their allowed words; returned joined by commas, each word once. ``nested[…]``
-    is not returned. Raises InvalidRequest, with all faults, for other names than these and for wrong values.
+    `many`: names that may be repeated, with their allowed words; returned joined by commas, each word once.
+    ``nested[…]`` is not returned. Raises InvalidRequest, with all faults, for other names than these and for wrong
+    values.
     """
     issues: list[Issue] = []
     query: dict[str, str] = {}

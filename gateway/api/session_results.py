@@ -58,7 +58,8 @@ class Completion(Strict):
 
 
 async def show(request: web.Request) -> web.Response:
-    """Handle ``GET /connect/session``: return the session for its connect page (docs/compatibility.md#connect-sessions)."""
+    """Handle ``GET /connect/session``: return the session for its connect page
+    (docs/compatibility.md#connect-sessions)."""
     query_of(request, ())
     session, generation = request[CONNECT_SESSION], generation_of(request)
     body: responses.Session = {
@@ -109,7 +110,7 @@ async def poll(request: web.Request) -> web.Response:
     session = await runtime.sessions.known(name)
     mine = session is not None and session.environment == request[ENVIRONMENT].name
     outcomes = await _wait_for_outcomes(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
-    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _reached(request, one)]
+    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _may_see(request, one)]
     if mine and not outcomes:
         session = await runtime.sessions.known(name)  # it may have ended while we waited
     if not mine and not outcomes and not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name):
@@ -139,7 +140,7 @@ async def complete(request: web.Request) -> web.Response:
     if session is None and not pending:
         raise _unknown()
     done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
-    connections = [_connection_of(one.integration_id, one.connection_id, is_pending=False) for one in done]
+    connections = [_connection_json(one.integration_id, one.connection_id, is_pending=False) for one in done]
     completed: responses.CompletedSession = {"status": "connected", "connections": connections}
     return web.json_response(responses.CompletionResponse(data=completed))
 
@@ -150,7 +151,7 @@ def _unknown() -> NotFound:
     )
 
 
-def _reached(request: web.Request, outcome: Outcome) -> bool:
+def _may_see(request: web.Request, outcome: Outcome) -> bool:
     """Return whether the key may see this outcome."""
     policy = request[CALLER].policy
     if outcome.connection_id:
@@ -174,28 +175,28 @@ async def _wait_for_outcomes(
     """Return the known outcomes; if there are none, wait up to `wait_s` for the first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     with runtime.outcomes.waiting(client or session_digest) as waiting:
-        found = await _found(runtime, session_digest, client)
+        found = await _outcomes_of(runtime, session_digest, client)
         if not found and wait_s and not runtime.outcomes.crowded(generation.config.connect.result_sockets):
             await asyncio.wait({waiting.outcome}, timeout=wait_s)
-            found = await _found(runtime, session_digest, client)
+            found = await _outcomes_of(runtime, session_digest, client)
     return found
 
 
-async def _found(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
+async def _outcomes_of(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
     found = await runtime.store.flow_results.of_session(session_digest)
     found = [one for one in found if one.error_type != SESSION_ENDED]
     return found if client is None else [one for one in found if one.client_digest == client]
 
 
 def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> responses.SessionOutcome:
-    """Return the result. `expires_at` None: the session has ended. After a failure, the end user may try again until the
-    session expires."""
+    """Return the result. `expires_at` None: the session has ended. After a failure, the end user may try again until
+    the session expires."""
     made = _connected_outcomes(outcomes)
     connected = any(not one.is_pending for one in made)
     body: responses.SessionOutcome = {
         "status": "connected" if connected else "pending" if made or expires_at else "expired",
         "connections": [
-            _connection_of(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in made
+            _connection_json(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in made
         ],
     }
     if outcomes and not outcomes[-1].succeeded:
@@ -211,7 +212,7 @@ def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> re
     return body
 
 
-def _connection_of(integration_id: str, connection_id: str, *, is_pending: bool) -> responses.SessionConnection:
+def _connection_json(integration_id: str, connection_id: str, *, is_pending: bool) -> responses.SessionConnection:
     return {"provider_config_key": integration_id, "connection_id": connection_id, "is_pending": is_pending}
 
 

@@ -121,8 +121,8 @@ def end_user(body: EndUserBody | None, organization: OrganizationBody | None = N
 
 
 def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str]:
-    """Return the tags that describe the end user, and `given` tags, which win. The user's own tags are left out if the sum
-    would exceed `MAX_TAGS`."""
+    """Return the tags that describe the end user, and `given` tags, which win. The user's own tags are left out if the
+    sum would exceed `MAX_TAGS`."""
     if user is None:
         return given or {}
     derived: dict[str, Any] = {

@@ -51,7 +51,7 @@ class Form:
                 "invalid_auth_mode",
                 f"'{integration.integration_id}' uses {provider.auth_mode}; this endpoint is for {self.mode}.",
             )
-        typed = self._typed(await request.read(), provider)
+        typed = self._read_form(await request.read(), provider)
         params = members(request.query, "params")
         connection = await runtime.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
         body: responses.Connected = {
@@ -62,11 +62,11 @@ class Form:
             body["isPending"] = True
         return web.json_response(body)
 
-    def _typed(self, body: bytes, provider: Provider) -> dict[str, Any]:
+    def _read_form(self, body: bytes, provider: Provider) -> dict[str, Any]:
         given = parse(body) if body else {}
         if not isinstance(given, dict):
             raise InvalidRequest("invalid_body", "The body must be a JSON object.")
-        names = {*(self.names if self.names is not None else _asked_for(provider)), *provider.credentials}
+        names = {*(self.names if self.names is not None else _entry_fields(provider)), *provider.credentials}
         names |= set(CERTIFICATES) if provider.require_client_certificate else set()
         issues = [
             Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,))
@@ -105,7 +105,7 @@ def _check_client(given: Mapping[str, Any], provider: Provider) -> None:
         raise InvalidRequest("missing_client_secret", "'client_secret' is missing.")
 
 
-def _asked_for(provider: Provider) -> Collection[str]:
+def _entry_fields(provider: Provider) -> Collection[str]:
     return {*(name.partition(".")[0] for name in provider.credentials), "assertionOption"}
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # ── The URL for a provider's webhooks (docs/compatibility.md#provider-webhooks).
 
 
-def webhook_address(public_url: str, environment: str, integration_id: str) -> str:
+def webhook_url_of(public_url: str, environment: str, integration_id: str) -> str:
     """Return the URL to enter at the provider."""
     return f"{public_url}/webhook/{quote(environment, safe='')}/{quote(integration_id, safe='')}"
 
@@ -54,7 +54,7 @@ async def receive_webhook(request: web.Request) -> web.Response:
         return _refused(request, "unknown integration", known=False)
     message = IncomingWebhook(
         request.method,
-        webhook_address(generation.public_url, environment, key),
+        webhook_url_of(generation.public_url, environment, key),
         {name.lower(): value for name, value in request.headers.items()},
         await request.read(),
         clock.now(),
@@ -70,14 +70,14 @@ async def receive_webhook(request: web.Request) -> web.Response:
         whose = f"{environment}/{key}"
         keys = await runtime.webhook_keys.keys_for(generation.egress, whose, how, message, handling.secrets)
         message = replace(message, public_keys=keys)
-        came = await receive(runtime.store, integration, provider, message, handling, limits)
+        received = await receive(runtime.store, integration, provider, message, handling, limits)
     except SignatureRefused as refusal:
         runtime.call_queue.record_refused(_operation(request, 401, "invalid_webhook_signature", refusal.why))
         return _refused(request, refusal.why)
-    runtime.call_queue.record_operation(_operation(request, 200, None, "queued" if came.queued else "taken"))
-    if came.queued:
+    runtime.call_queue.record_operation(_operation(request, 200, None, "queued" if received.queued else "taken"))
+    if received.queued:
         runtime.deliverer.wake()
-    return web.json_response(came.reply)
+    return web.json_response(received.reply)
 
 
 async def confirm_webhook(request: web.Request) -> web.Response:

@@ -6,7 +6,7 @@
     client_response    a provider's response: read as a whole, or streamed
     client_errors      the exceptions, by their cause; checks the gateway's base URL
     listed_pages       a list through ``Gateway-Paginate``, resumed after an interruption
-    returned_results   verifies the result with which an end user returns from the connect page; PKCE for connect sessions
+    returned_results   verifies the result with which an end user returns from the connect page; PKCE for sessions
     async_client       the client for asyncio
     blocking_client    the same client without asyncio, run in a thread
 

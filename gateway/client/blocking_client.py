@@ -94,7 +94,8 @@ async def _cancel_others() -> None:
 
 
 class Stream:
-    """A response whose head has arrived. Iterate over it for pieces of its body as they arrive, over `lines()` for lines."""
+    """A response whose head has arrived. Iterate over it for pieces of its body as they arrive, over `lines()` for
+    lines."""
 
     def __init__(self, stream: AsyncStream, loop: Loop) -> None:
         self._stream = stream
@@ -185,7 +186,8 @@ class Client:
     # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable, CutShort."""
+        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable,
+        CutShort."""
         return self.request("GET", endpoint, **options)
 
     def post(self, endpoint: str, **options: Unpack[Options]) -> Response:
@@ -275,7 +277,8 @@ class Client:
     def import_connection(
         self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
     ) -> Json:
-        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is replaced."""
+        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is
+        replaced."""
         return self._loop.run(self._client.import_connection(credentials, provider_config_key, **more))
 
     def update_connection(
@@ -348,7 +351,8 @@ class Client:
     def update_integration(
         self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
     ) -> Json:
-        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be changed."""
+        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be
+        changed."""
         return self._loop.run(self._client.update_integration(provider_config_key, unique_key=unique_key, **changes))
 
     def delete_integration(self, provider_config_key: str) -> Json:

@@ -27,10 +27,11 @@ class CallFailed(Exception):
 
 
 class GatewayError(CallFailed):
-    """An error of the gateway. `code`: the reason, stable across versions (docs/http-api.md). `status`: the HTTP status.
+    """An error of the gateway. `code`: the reason, stable across versions (docs/http-api.md). `status`: the HTTP
+    status.
 
-    `errors`: single faults (``code``, ``message``, ``path``). `payload`: details for programs. `retry_after_s`: seconds to
-    wait before a retry, if known.
+    `errors`: single faults (``code``, ``message``, ``path``). `payload`: details for programs. `retry_after_s`: seconds
+    to wait before a retry, if known.
     """
 
     def __init__(

@@ -47,7 +47,8 @@ class Response:
 
 
 class AsyncStream:
-    """A response whose head has arrived. Iterate over it for pieces of its body as they arrive, over `lines()` for lines."""
+    """A response whose head has arrived. Iterate over it for pieces of its body as they arrive, over `lines()` for
+    lines."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response

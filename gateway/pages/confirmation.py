@@ -1,9 +1,10 @@
-"""The confirmation that every connection needs: in this browser, a person has seen for whom and for which application the
-account is connected, and has clicked.
+"""The confirmation that every connection needs: in this browser, a person has seen for whom and for which application
+the account is connected, and has clicked.
 
-Anyone who has a link has its token, so a form that needs only the token would prove nothing. With the first page of a session,
-each browser gets a random value in a cookie; the form contains a value derived from it, for its integration. A frame keeps no
-cookies: there the browser's headers must show that the form came from the gateway's own page (Fetch Metadata, Origin).
+Anyone who has a link has its token, so a form that needs only the token would prove nothing. With the first page of a
+session, each browser gets a random value in a cookie; the form contains a value derived from it, for its integration. A
+frame keeps no cookies: there the browser's headers must show that the form came from the gateway's own page (Fetch
+Metadata, Origin).
 """
 
 import hmac

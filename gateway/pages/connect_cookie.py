@@ -1,8 +1,8 @@
 """Identifies the connect session of a page, without its token in any URL.
 
-Each session has its own cookie, so that two links in one browser do not interfere; the URL contains the short name of the
-session, which is not secret. An embedded page cannot keep a cookie: its script sends the token with each request, and the
-form that opens a window posts it.
+Each session has its own cookie, so that two links in one browser do not interfere; the URL contains the short name of
+the session, which is not secret. An embedded page cannot keep a cookie: its script sends the token with each request,
+and the form that opens a window posts it.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """The connect page: what a session offers, what will be granted, the form, and the redirect to the provider and back.
 
-Each form is also its confirmation (gateway.pages.confirmation). The response to an accepted form is a 303, so that reloading
-a page does not repeat the action. All pages work without JavaScript, except in a frame: there the script fetches the same
-pages and shows them in place (templates/connect/connect.js).
+Each form is also its confirmation (gateway.pages.confirmation). The response to an accepted form is a 303, so that
+reloading a page does not repeat the action. All pages work without JavaScript, except in a frame: there the script
+fetches the same pages and shows them in place (templates/connect/connect.js).
 """
 
 from dataclasses import replace
@@ -77,13 +77,13 @@ async def start(request: web.Request) -> web.StreamResponse:
 
 
 async def form(request: web.Request) -> web.StreamResponse:
-    """Serve the form of one integration. ``?asked=``: the token of stored options (`Flows.ask`), for a browser that opened
-    ``/oauth/connect/…`` with options. ``?connected=``: a frame requests the result."""
+    """Serve the form of one integration. ``?asked=``: the token of stored options (`Flows.ask`), for a browser that
+    opened ``/oauth/connect/…`` with options. ``?connected=``: a frame requests the result."""
     words = words_for(request)
     try:
         session = await _session(request)
         one = _offer(request, session, words)
-        asked = await _asked(request, session, one, request.query.get("asked"))
+        asked = await _stored_options(request, session, one, request.query.get("asked"))
     except GatewayError as fault:
         return expired(request, fault, words)
     if is_embedded(request) and request.query.get("connected"):
@@ -104,7 +104,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         posted = await form_of(request, FORM_BYTES)
         session = session or await session_of(request, posted.get(TOKEN_FIELD))
         one = _offer(request, session, words)
-        asked = await _asked(request, session, one, posted.get("asked"))
+        asked = await _stored_options(request, session, one, posted.get("asked"))
     except GatewayError as fault:
         return expired(request, fault, words)
     browser = Browser(request, session)
@@ -118,7 +118,9 @@ async def act(request: web.Request) -> web.StreamResponse:
         elif session.for_one_browser and session.browser_digest is not None:
             raise bound_to_other_browser()  # a frame keeps no cookie that could identify its browser
         if one.oauth:
-            response = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
+            response = await _begin_authorization(
+                request, session, one, words, asked or _options_in(params, posted), browser.digest
+            )
         else:
             typed_in = request.app[RUNTIME].typed_in
             its = None if is_embedded(request) else browser.digest
@@ -143,8 +145,9 @@ async def act(request: web.Request) -> web.StreamResponse:
 
 
 async def leave(request: web.Request) -> web.StreamResponse:
-    """Send the browser to the provider. The response is a page that forwards the browser, not a redirect: browsers apply the
-    CSP's form-action to redirects too, and the gateway's forms may only go to the gateway. The page can be reloaded."""
+    """Send the browser to the provider. The response is a page that forwards the browser, not a redirect: browsers
+    apply the CSP's form-action to redirects too, and the gateway's forms may only go to the gateway. The page can be
+    reloaded."""
     words, runtime = words_for(request), request.app[RUNTIME]
     try:
         session = await _session(request)
@@ -161,15 +164,15 @@ async def leave(request: web.Request) -> web.StreamResponse:
 
 
 async def _session(request: web.Request) -> ConnectSession:
-    """Return the page's session. Raises Unauthorized, and Forbidden if the session belongs to another browser or the page is
-    embedded by an origin that is not registered."""
+    """Return the page's session. Raises Unauthorized, and Forbidden if the session belongs to another browser or the
+    page is embedded by an origin that is not registered."""
     session = await session_of(request)
     if not is_embedded(request) and not Browser(request, session).may_use_session:
         raise bound_to_other_browser()
     return session
 
 
-async def _depart(
+async def _begin_authorization(
     request: web.Request, session: ConnectSession, one: Offer, words: PageWords, asked: FlowOptions, browser: str
 ) -> web.Response:
     lang = words.lang if words.asked else asked.lang
@@ -181,7 +184,7 @@ async def _depart(
     return response
 
 
-def _typed_wish(params: dict[str, str], posted: dict[str, str]) -> FlowOptions:
+def _options_in(params: dict[str, str], posted: dict[str, str]) -> FlowOptions:
     return FlowOptions(config=params, ws_client_id=posted.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None)
 
 
@@ -198,7 +201,9 @@ def offer_of(request: web.Request, session: ConnectSession, integration_id: str,
     return offer(runtime, generation, integration, first_page_url(request, session.digest, words), words)
 
 
-async def _asked(request: web.Request, session: ConnectSession, one: Offer, token: str | None) -> FlowOptions | None:
+async def _stored_options(
+    request: web.Request, session: ConnectSession, one: Offer, token: str | None
+) -> FlowOptions | None:
     """Return the options stored under `token`, None without a token. Raises InvalidRequest if they have expired."""
     if not token:
         return None

@@ -16,15 +16,15 @@ from gateway.generation import Generation
 from gateway.pages.templates import page
 from gateway.runtime import generation_of
 
-# ── The texts of pages for end users, in the languages of `templates/connect/words/`; English is the fallback for missing
-# texts.
+# ── The texts of pages for end users, in the languages of `templates/connect/words/`; English is the fallback for
+# missing texts.
 
 LANGUAGES: Final = ("en", "de", "fr", "es", "ja")
 
 
 class PageWords:
-    """The texts in one language; a call returns a sentence. `asked`: the URL names the language, so links keep it; else it is
-    a guess from Accept-Language."""
+    """The texts in one language; a call returns a sentence. `asked`: the URL names the language, so links keep it; else
+    it is a guess from Accept-Language."""
 
     def __init__(self, lang: str, *, asked: bool = False) -> None:
         self.lang = lang
@@ -48,8 +48,8 @@ class PageWords:
 
 
 def words_for(request: web.Request, lang: str | None = None) -> PageWords:
-    """Return the texts in `lang`, else in ``?lang=``, else in the preferred available language of Accept-Language (RFC 9110
-    §12.5.4)."""
+    """Return the texts in `lang`, else in ``?lang=``, else in the preferred available language of Accept-Language (RFC
+    9110 §12.5.4)."""
     for wanted in (lang, request.query.get("lang")):
         if wanted and (known := _known(wanted)):
             return PageWords(known, asked=True)
@@ -117,7 +117,8 @@ async def asset(request: web.Request) -> web.Response:
 
 
 def file_response(request: web.Request, file: File, kind: str) -> web.Response:
-    """Return the file, or 304. Browsers cache it for a year if the URL has its hash (``?v=``), else revalidate it each time."""
+    """Return the file, or 304. Browsers cache it for a year if the URL has its hash (``?v=``), else revalidate it each
+    time."""
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable" if request.query.get("v") == file.mark else "no-cache",
         "ETag": f'"{file.mark}"',
@@ -179,7 +180,8 @@ class Color:
 def connect_page(
     request: web.Request, template: str, words: PageWords, status: int = 200, *, framed: bool = False, **context: Any
 ) -> web.Response:
-    """Return `template` in the frame of every page. `framed`: registered origins may embed the page; else nobody may."""
+    """Return `template` in the frame of every page. `framed`: registered origins may embed the page; else nobody
+    may."""
     generation = generation_of(request)
     config, branding = generation.config, generation.config.branding
     public_url = config.server.public_url
@@ -216,14 +218,15 @@ def see_other(url: str) -> web.Response:
 
 
 def embedders(generation: Generation) -> tuple[str, ...]:
-    """Return the origins of all environments that may embed pages. The session's own environment is checked when it opens."""
+    """Return the origins of all environments that may embed pages. The session's own environment is checked when it
+    opens."""
     named = {origin for one in generation.config.environments.values() for origin in one.connect_origins}
     return (*sorted(named), *(LOOPBACK if trusts_loopback(generation.config) else ()))
 
 
 def openers(request: web.Request, environment: str | None) -> str:
-    """Return the origins to which a window's last page posts its result: those registered for `environment` (None: for any
-    environment) and the gateway's own; ``*`` if none is registered."""
+    """Return the origins to which a window's last page posts its result: those registered for `environment` (None: for
+    any environment) and the gateway's own; ``*`` if none is registered."""
     config = generation_of(request).config
     known = config.environments.get(environment) if environment is not None else None
     named = config.environments.values() if known is None else [known]

@@ -32,7 +32,7 @@ SECRET_KEY = "<SECRET_KEY>"  # noqa: S105 - a placeholder for people
 CONNECTION_ID = "<CONNECTION_ID>"
 
 _VERBS: Final = frozenset({"get", "post", "put", "patch", "delete"})
-_PLACE: Final = re.compile(r"\{([^{}]*)\}")
+_PATH_PARAMETER: Final = re.compile(r"\{([^{}]*)\}")
 _PLACEHOLDER = re.compile(r"\$\{(?:connectionConfig\.|credentials\.)?([\w.-]+)\}")
 
 
@@ -46,15 +46,17 @@ class SnippetCall:
 
 
 def call_of(provider: Provider, known: ProviderOperations | None = None) -> SnippetCall:
-    """Return a call that shows that a connection works: the entry's verification request, else a read operation of `known`
-    (starters first), else an example path."""
+    """Return a call that shows that a connection works: the entry's verification request, else a read operation of
+    `known` (starters first), else an example path."""
     proof = provider.proxy.verification
     if proof is not None and proof.base_url_override is None and not isinstance(proof.data, str):
-        return SnippetCall(proof.method, _shown(proof.endpoints[0]), proof.data)
+        return SnippetCall(proof.method, _with_placeholders(proof.endpoints[0]), proof.data)
     if known is not None and (starter := _starter(known)) is not None:
-        return SnippetCall(starter.method, _shown(known.prefix) + _PLACE.sub(r"<\1>", starter.path))
+        return SnippetCall(
+            starter.method, _with_placeholders(known.prefix) + _PATH_PARAMETER.sub(r"<\1>", starter.path)
+        )
     form = (provider.proxy.path_form or "").partition(", ")[0]
-    return SnippetCall("GET", _shown(form) if form.startswith("/") and " " not in form else "/<endpoint>")
+    return SnippetCall("GET", _with_placeholders(form) if form.startswith("/") and " " not in form else "/<endpoint>")
 
 
 def _starter(known: ProviderOperations) -> ApiOperation | None:
@@ -70,7 +72,7 @@ def _operations_of(catalog: Catalog, name: str) -> ProviderOperations | None:
         return None
 
 
-def _shown(path: str) -> str:
+def _with_placeholders(path: str) -> str:
     """Return a path with the placeholders for a connection's settings as ``<name>``."""
     return _PLACEHOLDER.sub(r"<\1>", path)
 
@@ -200,8 +202,8 @@ def _span(seconds: int) -> str:
     return counted(seconds, "second")
 
 
-# ── ``GET /providers/{provider}/guide``: how to set up a provider, generated from its entry. The page is public: it holds
-# no secret.
+# ── ``GET /providers/{provider}/guide``: how to set up a provider, generated from its entry. The page is public: it
+# holds no secret.
 
 TRUST = {
     "confirmed": "Two independent sources or the vendor's own document confirm the URLs and where the credential goes.",

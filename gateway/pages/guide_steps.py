@@ -36,7 +36,8 @@ class GuideStep:
 
 
 def steps(provider: Provider, public_url: str, family: str | None) -> list[GuideStep]:
-    """Return all steps, in order, up to the first connection. `family`: the provider whose app this provider can share."""
+    """Return all steps, in order, up to the first connection. `family`: the provider whose app this provider can
+    share."""
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     declared = GuideStep("Declare the integration in gateway.yaml.", code=declaration(provider, mode))
     if not mode.redirects:
@@ -121,8 +122,8 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
 
 
 def _starter_scopes(provider: Provider) -> list[str]:
-    """Return scopes to start with: those of the set-up, else the entry's default scopes. If these only allow a refresh, add
-    two scopes that allow reading."""
+    """Return scopes to start with: those of the set-up, else the entry's default scopes. If these only allow a refresh,
+    add two scopes that allow reading."""
     if provider.setup is not None and provider.setup.scopes:
         return provider.setup.scopes
     asked = provider.default_scopes or []

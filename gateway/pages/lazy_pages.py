@@ -1,4 +1,5 @@
-"""The pages' handlers, imported with the first request for a page: most workers serve none, and the import costs 1 MB."""
+"""The pages' handlers, imported with the first request for a page: most workers serve none, and the import costs 1
+MB."""
 
 from aiohttp import hdrs, web
 

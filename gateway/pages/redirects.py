@@ -34,18 +34,19 @@ LONGEST_CLIENT_ID: Final = 255
 
 
 async def begin(request: web.Request) -> web.StreamResponse:
-    """Start an authorization. A browser gets a 303 to the confirmation page, for which the URL's options are stored, and the
-    session's token in a cookie. A program, which holds nobody's cookies, gets a 302 to the provider, with a cookie that binds
-    the flow to it.
+    """Start an authorization. A browser gets a 303 to the confirmation page, for which the URL's options are stored,
+    and the session's token in a cookie. A program, which holds nobody's cookies, gets a 302 to the provider, with a
+    cookie that binds the flow to it.
 
-    An error is a page for a browser, and JSON for a program or without a valid session. The window's WebSocket reports it too.
+    An error is a page for a browser, and JSON for a program or without a valid session. The window's WebSocket reports
+    it too.
     """
     runtime = request.app[RUNTIME]
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
     integration_id = request.match_info["integration_id"]
     ws_client_id = request.query.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None
     try:
-        asked = await _asked(request, session, integration_id, ws_client_id)
+        asked = await _options_in(request, session, integration_id, ws_client_id)
         if is_browser(request):
             return await _to_confirmation(request, session, integration_id, asked)
         browser = Browser(request, session)
@@ -100,7 +101,7 @@ async def _to_confirmation(
     return response
 
 
-async def _asked(
+async def _options_in(
     request: web.Request, session: ConnectSession, integration_id: str, ws_client_id: str | None
 ) -> FlowOptions:
     runtime = request.app[RUNTIME]
@@ -125,8 +126,8 @@ LONGEST_FORM: Final = 4096
 
 
 async def callback(request: web.Request) -> web.Response:
-    """Handle the provider's callback. Return a 303 to the result page or to the application; the result page itself, if the
-    browser has no cookie of the session; a 200 with sites to choose from; or a 400 with the error."""
+    """Handle the provider's callback. Return a 303 to the result page or to the application; the result page itself, if
+    the browser has no cookie of the session; a 200 with sites to choose from; or a 400 with the error."""
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
     try:
@@ -139,7 +140,7 @@ async def callback(request: web.Request) -> web.Response:
             return response  # the state may be another browser's, or its callback may still arrive: keep the cookie
     else:
         response = await _result_response(request, finished)
-    _spend(request, response, name)
+    _delete_flow_cookie(request, response, name)
     return response
 
 
@@ -154,7 +155,7 @@ async def site(request: web.Request) -> web.Response:
     except GatewayError as fault:
         return await _failed(request, fault)
     response = await _result_response(request, finished)
-    _spend(request, response, runtime.flows.cookie_name(token))
+    _delete_flow_cookie(request, response, runtime.flows.cookie_name(token))
     return response
 
 
@@ -229,6 +230,6 @@ async def _held_session(request: web.Request, session_digest: str | None) -> Con
     return await request.app[RUNTIME].sessions.known(session_digest)
 
 
-def _spend(request: web.Request, response: web.Response, name: str) -> None:
+def _delete_flow_cookie(request: web.Request, response: web.Response, name: str) -> None:
     if name in request.cookies:
         response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")

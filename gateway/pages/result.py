@@ -44,7 +44,8 @@ async def result(request: web.Request) -> web.StreamResponse:
 
 
 async def to_application(request: web.Request) -> web.StreamResponse:
-    """Serve ``GET …/return``, the target of Done and Cancel: a 303 to the session's `return_url`, or a last page without one."""
+    """Serve ``GET …/return``, the target of Done and Cancel: a 303 to the session's `return_url`, or a last page
+    without one."""
     words = words_for(request)
     try:
         session = await session_of(request)
@@ -115,8 +116,9 @@ async def result_page(
 async def connected_page(
     request: web.Request, words: PageWords, made: Outcome, session: ConnectSession | None, *, already: bool = False
 ) -> web.Response:
-    """Return the page that says that an account is connected. `made`: its outcome. `session` None: the session has ended, or
-    this browser does not hold it. `already`: the end user opened the form of an integration that is already connected."""
+    """Return the page that says that an account is connected. `made`: its outcome. `session` None: the session has
+    ended, or this browser does not hold it. `already`: the end user opened the form of an integration that is already
+    connected."""
     generation = generation_of(request)
     if (
         made.is_pending

@@ -172,7 +172,7 @@ async def test_metadata_is_sent_in_the_apis_format(
         async def noted(one: Asked) -> Any:
             seen.append(one)
 
-        monkeypatch.setattr(client, "_asked", noted)
+        monkeypatch.setattr(client, "_call_api", noted)
         await getattr(client, method)(*args)
     verb, body = sent
     assert [(one.method, one.target, one.body) for one in seen] == [

@@ -8,7 +8,7 @@ import pytest
 
 from gateway import resources
 from gateway.catalog.provider_parts import Setting
-from gateway.pages.connect_offer import granted, in_words
+from gateway.pages.connect_offer import describe_scope, describe_scopes
 from gateway.pages.form_fields import browser_pattern
 from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted, logo_mark
 
@@ -64,11 +64,11 @@ def test_the_language_is_the_one_that_the_browser_likes_best(field: str, lang: s
     ],
 )
 def test_a_scope_is_reported_in_plain_words(scope: str, said: str) -> None:
-    assert in_words(scope, PageWords("en")) == said
+    assert describe_scope(scope, PageWords("en")) == said
 
 
 def test_scopes_that_say_the_same_are_reported_once() -> None:
-    assert granted(["offline_access", "offline", "gist"], PageWords("en")) == [
+    assert describe_scopes(["offline_access", "offline", "gist"], PageWords("en")) == [
         ("Keep this access while you are away", ("offline_access", "offline")),
         ("Access: gist", ("gist",)),
     ]
