@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
 
 class CallFailed(Exception):
-    """The base class of the exceptions of a call."""
+    """The base class of the exceptions of a call. All of them can be pickled, so that they pass between processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[CallFailed], args: tuple[Any, ...], members: Mapping[str, Any]) -> CallFailed:
+    fault = kind.__new__(kind, *args)  # without `__init__`, whose arguments differ from `args`
+    fault.__dict__.update(members)
+    return fault
 
 
 class GatewayError(CallFailed):

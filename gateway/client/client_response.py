@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import aiohttp
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.client.client_errors import CutShort, ProviderError
 
@@ -20,6 +20,9 @@ class Response:
     reason: str
     headers: CIMultiDictProxy[str]
     content: bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a proxy of headers cannot be pickled
+        return _restored, (self.status, self.reason, list(self.headers.items()), self.content)
 
     @property
     def ok(self) -> bool:
@@ -44,6 +47,10 @@ class Response:
         if not self.ok:
             raise ProviderError(self)
         return self
+
+
+def _restored(status: int, reason: str, headers: list[tuple[str, str]], content: bytes) -> Response:
+    return Response(status, reason, CIMultiDictProxy(CIMultiDict(headers)), content)
 
 
 class AsyncStream:
