@@ -85,7 +85,7 @@ class Meter:
                 payload={
                     "limit": self.rate,
                     "retry_at": retry_at,
-                    **rule_and_fix("rate", f"Wait {left_s} s, then send it again."),
+                    **rule_and_fix("rate", f"Wait {left_s} s, then send the request again."),
                 },
                 retry_after_s=left_s,
                 headers=KeyPace(self.rate, 0, reset_at).headers(),
@@ -106,7 +106,7 @@ class Meter:
             raise Forbidden(
                 "forbidden",
                 f"The budget of this key, {counted(self.budget, 'call')} in total, is used up.",
-                payload={"limit": self.budget, **rule_and_fix("budget", f"Ask them for a new key: {CREATE}.")},
+                payload={"limit": self.budget, **rule_and_fix("budget", f"Use a new key: {CREATE}.")},
             )
         self._spend_reserved()
 

@@ -145,7 +145,7 @@ def _limit_issues(requested: RequestedKey) -> list[Issue]:
     faults += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host(one)]
     for name, value in (("rate", requested.rate), ("budget", requested.budget)):
         if value is not None and not 1 <= value <= 10**9:
-            faults.append((f"{name} is a whole number from 1 to 1000000000.", (name,)))
+            faults.append((f"{name} must be a whole number from 1 to 1000000000.", (name,)))
     if requested.kind == "capability" and requested.replaces is None and not _has_one_connection(limits):
         faults.append(
             ("A capability stands for one connection: name exactly one INTEGRATION/CONNECTION.", ("connections",))

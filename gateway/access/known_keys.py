@@ -297,7 +297,7 @@ def invalid_key_error(kind: Kind) -> Unauthorized:
     expired."""
     if kind == "capability":
         message = "Invalid capability URL: unknown, expired or revoked."
-        fix = f"Ask the person who gave it to you for a new one: {CREATE}."
+        fix = f"Ask the person who gave you the URL for a new one: {CREATE}."
     else:
         message = "Invalid secret key: unknown, expired or revoked."
         fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE}."

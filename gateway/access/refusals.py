@@ -23,7 +23,7 @@ def missing_scope_error(*scopes: str) -> Forbidden:
         f"Insufficient scope. Required: {scopes[0]}",
         payload={
             "required": list(scopes),
-            **rule_and_fix("scope", f"Ask them for a key with the scope {scopes[0]}: {CREATE}."),
+            **rule_and_fix("scope", f"Use a key with the scope {scopes[0]}: {CREATE}."),
         },
         headers={"WWW-Authenticate": f'Bearer realm="gateway", error="insufficient_scope", scope="{scopes[0]}"'},
     )
@@ -36,7 +36,7 @@ def lacking_for(scope: str, field: str) -> Forbidden:
         f"This key may not set {field}. Leave it out, or use a key with the scope {scope}.",
         payload={
             "required": [scope],
-            **rule_and_fix("scope", f"Leave {field} out, or ask for a key with the scope {scope}."),
+            **rule_and_fix("scope", f"Leave {field} out, or use a key with the scope {scope}."),
         },
     )
 
@@ -54,11 +54,11 @@ def beyond_limits(what: str) -> Forbidden:
 def breached(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
     """Return the error for a breach. `path`: the caller's path after ``/proxy``. `below_base`: the provider's base URL
     has a path before it, which may be secret and is not reported."""
-    rule, fix = "rules", f"Send one of the requests that it allows, or ask them for a key that allows {method} {path}."
+    rule, fix = "rules", f"Send a request that this key allows, or use a key that allows {method} {path}."
     if below_base:
         fix = (
-            "Send one of the requests that it allows, or ask them for a key that allows this one. Rules match the whole "
-            "path sent to the provider, including the path of its base URL. Send Gateway-Dry-Run: true to see that path."
+            "Send a request that this key allows, or use a key that allows this one. Rules match the whole path sent to "
+            "the provider, including the path of its base URL. Send Gateway-Dry-Run: true to see that path."
         )
     if breach.broken == "rules":
         fix += " In a rule, * matches any characters except '/', and ** matches any characters."
@@ -69,7 +69,7 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
     elif breach.broken == "body":
         rule, fix = (
             "body",
-            "Send one of the tools, queries or mutations that its rules name, in one plain JSON message.",
+            "Send one of the tools, queries or mutations that the key's rules name, in one plain JSON message.",
         )
     elif breach.broken in ("method_override", "ambiguous_query"):
         rule, fix = breach.broken, "Send the request with its real method and path, without the override."
@@ -85,7 +85,7 @@ def unread_body(why: str = "The body of this kind of call cannot be read") -> Fo
     return Forbidden(
         "forbidden",
         f"A rule of this key reads the body of the request. {why}, so the request is refused.",
-        payload=rule_and_fix("body", "Send it as an ordinary POST to /proxy, without Gateway-Paginate."),
+        payload=rule_and_fix("body", "Send the request as an ordinary POST to /proxy, without Gateway-Paginate."),
     )
 
 
@@ -97,7 +97,7 @@ def no_integration(environment: str, integration_id: str) -> NotFound:
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
         payload={
             "provider_config_key": integration_id,
-            **rule_and_fix("limits", f"Name one that this key may use, or ask them for a key for this one: {CREATE}."),
+            **rule_and_fix("limits", f"Name one that this key may use, or use a key that may use this one: {CREATE}."),
         },
     )
 
@@ -111,7 +111,7 @@ def no_connection(integration_id: str, connection_id: str) -> NotFound:
         payload={
             "provider_config_key": integration_id,
             "connection_id": connection_id,
-            **rule_and_fix("limits", f"Name one that this key may use, or ask them for a key for this one: {CREATE}."),
+            **rule_and_fix("limits", f"Name one that this key may use, or use a key that may use this one: {CREATE}."),
         },
     )
 

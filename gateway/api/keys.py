@@ -177,7 +177,7 @@ def wish_of(body: NewKeyBody) -> RequestedKey:
 def _id(text: str) -> int:
     key_id = whole_number(text)
     if key_id is None:
-        issue = Issue("invalid_type", "A key's id is a whole number.", ("key_id",))
+        issue = Issue("invalid_type", "A key's id must be a whole number.", ("key_id",))
         raise InvalidRequest("invalid_uri_params", issue.message, errors=[issue])
     return key_id
 

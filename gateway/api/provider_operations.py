@@ -30,9 +30,9 @@ async def list_operations(request: web.Request) -> web.Response:
     name = request.match_info["provider"]
     named_provider(request)
     if (risk := query.get("risk")) is not None and risk not in RISKS:
-        raise wrong_query("risk", f"It may be {', '.join(RISKS)}.")
+        raise wrong_query("risk", f"'risk' may be {', '.join(RISKS)}.")
     if query.get("starter", "true") != "true":
-        raise wrong_query("starter", "It may be 'true'.")
+        raise wrong_query("starter", "'starter' may be 'true'.")
     try:
         known = await asyncio.to_thread(generation_of(request).catalog.operations, name)
     except UnreadableFile as wrong:

@@ -210,5 +210,5 @@ def moment(query: Mapping[str, str], name: str, now: datetime) -> datetime | Non
         return None
     found = ago(query[name].replace(" ", "+"), now)
     if found is None:
-        raise wrong_query(name, f"'{name}' must be a time in ISO 8601, or the time before now such as 30m, 2h or 3d.")
+        raise wrong_query(name, f"'{name}' must be a time in ISO 8601, or a duration before now such as 30m, 2h or 3d.")
     return found
