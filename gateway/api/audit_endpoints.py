@@ -34,7 +34,7 @@ MOST: Final = 1000
 USUAL: Final = 100
 USUAL_SPAN: Final = timedelta(days=1)
 EARLIEST: Final = datetime.min.replace(tzinfo=UTC) + USUAL_SPAN
-LATEST: Final = datetime.max.replace(tzinfo=UTC)
+LATEST: Final = datetime(9999, 12, 31, 23, tzinfo=UTC)
 NUMBERS: Final = {"limit": (1, MOST), "keyId": (0, 10**11), "cursor": (1, 2**62), "after": (0, 2**62)}
 
 

@@ -134,7 +134,7 @@ def test_a_family_shares_its_app(providers: Any) -> None:
 
 def test_a_key_needs_no_app(providers: Any) -> None:
     result = steps(providers["openai"], URL, None)
-    assert [step.text.partition(" ")[0] for step in result] == ["Each", "Declare", "Make"]
+    assert [step.text.partition(" ")[0] for step in result] == ["Each", "Declare", "Create"]
     command = shlex.split((result[2].code or "").replace("\\\n", " "))
     body = json.loads(command[command.index("-d") + 1])
     assert body["credentials"] == {"type": "API_KEY", "apiKey": "sk-proj-0123456789abcdef"}
