@@ -1,8 +1,9 @@
 """The caller of a request and what its key may do: keys, scopes, rules, limits, and the refusals.
 
-A key arrives as text: `known_keys` finds its caller by digest, `key_policy` decides, `refusals` builds the error. Modules:
+A key arrives as text: `known_keys` finds its caller by digest, `key_policy` decides, `refusals` builds the error.
+Modules:
 
-    scopes         the scopes that exist, and which scope covers which
+    scopes         the scopes, and which scope covers which
     key_policy     one key's scopes, limits and rules: the decision that the chain and the fast path share
     body_rules     rules that read the body: tools of an MCP server, GraphQL; a strict parser of bodies
     operation_rules, freeze_operations    rules that name operations of the catalog: the snapshot, and how it is built

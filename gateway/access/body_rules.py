@@ -1,8 +1,8 @@
 """Rules that read the request's body: ``POST /mcp with tools search_*``, ``POST /graphql with query issues`` (ADR 62).
 
-    with   = "tools " names       tools of an MCP server, called by `tools/call`; and what a client needs to list them
+    with   = "tools " names       calls of these tools of an MCP server (`tools/call`), and the methods of `HANDSHAKE`
            | "query " names       a GraphQL query whose root fields are all among the names
-           | "mutation " names    likewise
+           | "mutation " names    the same for a GraphQL mutation
     names  = name *("," name)     a name may contain * for any run of characters, at most twice
 
 `read_body` parses the body from the bytes that are sent.
@@ -41,7 +41,7 @@ HANDSHAKE: Final = frozenset(
         TOOLS_LIST,
     }
 )
-"""MCP methods that a client sends besides tool calls; they change nothing by themselves."""
+"""MCP methods that a client sends besides tool calls, for example to list the tools; they change nothing."""
 ALWAYS_FIELDS: Final = frozenset({"__typename"})
 _TOOL_PATTERN: Final = re.compile(r"[A-Za-z0-9_./*-]{1,128}")
 _FIELD_PATTERN: Final = re.compile(r"[A-Za-z0-9_*]{1,128}")
@@ -89,30 +89,31 @@ class BodyRule:
             return operation
         if operation.kind != self.kind:
             return f"sends a GraphQL {operation.kind}"
-        other = next((one for one in operation.fields if not self._is_named(one)), None)
-        return None if other is None else f"asks for '{other[:64]}' in a GraphQL {operation.kind}"
+        other = next((field for field in operation.fields if not self._is_named(field)), None)
+        return None if other is None else f"requests '{other[:64]}' in a GraphQL {operation.kind}"
 
     def _is_named(self, name: str) -> bool:
         return name in ALWAYS_FIELDS or self.names.fullmatch(name) is not None
 
 
 def parse_body_rule(text: str) -> BodyRule:
-    """Parse the part of a rule after ``with``. Raises ValueError with words that follow the rule's name."""
+    """Parse the part of a rule after ``with``. Raises ValueError with a text that continues a sentence about the
+    rule."""
     word, _, names = text.partition(" ")
     kind = KINDS.get(word)
     if kind is None:
-        raise ValueError("must have tools, query or mutation behind 'with', for example 'with tools search_*'")
+        raise ValueError("must have tools, query or mutation after 'with', for example 'with tools search_*'")
     form = _TOOL_PATTERN if kind == "tools" else _FIELD_PATTERN
     patterns = names.split(",")
     for one in patterns:
         if not form.fullmatch(one):
-            raise ValueError(f"must have names joined by commas behind 'with {kind}', in which * is any run")
+            raise ValueError(f"must have names joined by commas after 'with {kind}'; * stands for any characters")
         if one.count("*") > MOST_STARS or "**" in one:
-            raise ValueError(f"may hold '*' {MOST_STARS} times in a name, and not '**'")
-    return BodyRule(text, kind, re.compile("|".join(map(_compiled, patterns)), re.ASCII))
+            raise ValueError(f"may have '*' at most {MOST_STARS} times in a name, and no '**'")
+    return BodyRule(text, kind, re.compile("|".join(map(_name_regex, patterns)), re.ASCII))
 
 
-def _compiled(pattern: str) -> str:
+def _name_regex(pattern: str) -> str:
     """Return the pattern as a regular expression that takes linear time: each run ends at the first match of the next
     text, since a later match could never help, and only the last run is tried further."""
     first, *rest = map(re.escape, pattern.split("*"))
@@ -126,7 +127,7 @@ def _compiled(pattern: str) -> str:
 #
 # Anything that another parser could read differently is refused: other media types and charsets, encoded bodies, JSON
 # with a duplicate member, members that differ only in case, several messages or operations in one body, and names that
-# headers or the URL contradict. A refusal is a text with words that follow "it".
+# headers or the URL contradict. A refusal is a text that continues a sentence that begins with "it".
 
 MOST_BYTES: Final = 1 << 20
 DEEPEST: Final = 128
@@ -143,14 +144,14 @@ _ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> SentBody:
     """Parse the body. `fields`: the header fields as sent, without those that carry the credential."""
-    head = _by_name(fields)
-    fault = _unplain_message(head, raw)
+    head = _fields_by_name(fields)
+    fault = _message_fault(head, raw)
     value: Any = None
     if fault is None:
         try:
             value = parse(raw)
         except InvalidRequest as wrong:
-            fault = f"has a body that cannot be read in one way: {wrong.message.rstrip('.')}"
+            fault = f"has an invalid or ambiguous body: {wrong.message.rstrip('.')}"
     if fault is None and nested_deeper(value, DEEPEST):
         fault = f"has a body that nests deeper than {DEEPEST} levels"
     if fault is None and not isinstance(value, dict):
@@ -161,7 +162,7 @@ def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> Sent
     return SentBody(_mcp_message(value, head, query), _graphql(value, query))
 
 
-def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _fields_by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return the values of each field, by its name as a CGI-style reader spells it."""
     found: dict[str, list[str]] = {}
     for name, value in fields:
@@ -169,13 +170,13 @@ def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
-def _unplain_message(head: Mapping[str, Sequence[str]], raw: bytes) -> str | None:
+def _message_fault(head: Mapping[str, Sequence[str]], raw: bytes) -> str | None:
     for name in _STALE:
         if name in head:
-            return f"has the header {name}, so that its body may be another than it seems"
+            return f"has the header {name}, so its body may mean something else than its bytes show"
     kinds = head.get("content-type", ())
     if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].strip()):
-        return "has no body of Content-Type: application/json (in UTF-8), named once"
+        return "does not have exactly one header Content-Type: application/json (with charset utf-8 or without charset)"
     if len(raw) > MOST_BYTES:
         return f"has a body of more than {MOST_BYTES >> 20} MiB"
     if raw.startswith(b"\xef\xbb\xbf"):
@@ -198,37 +199,38 @@ def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], 
     method, params = message.get("method"), message.get("params", {})
     if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not isinstance(params, dict):
         return "has a body that is not an MCP request: jsonrpc, method and params as an object"
-    if (fault := _unplain_members(params)) is not None:
+    if (fault := _params_fault(params)) is not None:
         return fault
     tool = params.get("name", "") if method == TOOLS_CALL else ""
     if method == TOOLS_CALL and (not isinstance(tool, str) or not TOOL_NAME.fullmatch(tool)):
         return "calls a tool whose name is not a text of letters, digits and . _ / -"
     if not isinstance(params.get("arguments", {}), dict) and method == TOOLS_CALL:
         return "calls a tool with arguments that are not an object"
-    fault = _contradicted("mcp-method", method, head) or _contradicted("mcp-name", tool or None, head)
-    if fault is None and (named := _named_in(query, _IN_QUERY)):
+    fault = _contradiction("mcp-method", method, head) or _contradiction("mcp-name", tool or None, head)
+    if fault is None and (named := _parameter_in(query, _IN_QUERY)):
         fault = f"has the URL parameter '{named}', which some servers read in place of the body"
     return McpMessage(method, tool) if fault is None else fault
 
 
-def _unplain_members(params: Mapping[str, Any]) -> str | None:
+def _params_fault(params: Mapping[str, Any]) -> str | None:
     for name in params:
         if name in _PARAMS:
             continue
         if not _MEMBER.fullmatch(name) or name in _POLLUTES or _folded(name) in _PARAMS:
-            return f"has the member '{name[:64]}' in params, which some readers take for another"
+            return f"has the member '{name[:64]}' in params, which some parsers read as another member"
     return None
 
 
-def _contradicted(header: str, said: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
-    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `said`: the body's value."""
+def _contradiction(header: str, said: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
+    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `said`: the body's
+    value."""
     values = head.get(header, ())
     if not values:
         return None
     if len(values) > 1:
         return f"has the header {header} {len(values)} times"
     if said is None or _decoded(values[0].strip()) != said:
-        return f"has a header {header} that says something other than its body"
+        return f"has a header {header} that contradicts its body"
     return None
 
 
@@ -243,7 +245,7 @@ def _decoded(value: str) -> str | None:
         return None
 
 
-def _named_in(query: str, names: frozenset[str]) -> str | None:
+def _parameter_in(query: str, names: frozenset[str]) -> str | None:
     for pair in re.split("[&;?]", query):
         name = _folded(unquote_plus(pair.partition("=")[0])).partition("[")[0].lstrip(". _$")
         if name in names:
@@ -264,7 +266,7 @@ def _graphql(request: Mapping[str, Any], query: str) -> GraphqlOperation | str:
     if not isinstance(document, str):
         return "has no GraphQL document in 'query'; stored and persisted queries are not looked up"
     if request.get("extensions"):
-        return "has GraphQL extensions, by which some servers take a stored query in place of the document"
+        return "has GraphQL extensions, with which some servers run a stored query instead of the document"
     if variables is not None and not isinstance(variables, dict):
         return "has GraphQL variables that are not an object"
     try:

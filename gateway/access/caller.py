@@ -1,8 +1,8 @@
 """The caller of a request, its rights, and the use of its key: calls per minute (rate) and calls in total (budget).
 
-Each worker counts the rate for itself. Calls of a budget are reserved in the store before any of them is made, a
-twentieth of the rest at a time and 1,000 at most: all workers and nodes together never exceed the budget. For a large
-budget the next part is reserved when half of the last part is used, so that no call waits for the store.
+Each worker counts the rate for itself. It reserves calls of a budget in the store before it makes them: at most a
+twentieth of the rest and at most 1,000 at a time, so all workers and nodes together never exceed the budget. From parts
+of 100 calls on, the next part is reserved when half of the last one is used, so that no call waits for the store.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ from gateway.timestamps import iso
 WINDOW_S: Final = 60.0
 MOST_AT_ONCE: Final = 1000
 AHEAD_FROM: Final = 100
-"""Parts of at least this many calls are refilled ahead: near its end a budget is taken only as it is needed."""
+"""After a part of at least this many calls, the next part is reserved ahead. Smaller parts, near the end of a budget,
+are reserved only when a call needs one."""
 
 ReserveCalls = Callable[[int], Awaitable[int]]
 
@@ -49,34 +50,34 @@ class KeyPace:
 
 
 class Meter:
-    """Counts the calls of a key. `reserve_calls(most)` reserves up to `most` calls of the budget in the store; negative:
-    returns them.
+    """Counts the calls of a key. `rate`: calls per minute, `budget`: calls in total; None: no such limit.
 
-    `rate`, `budget` None: without that limit.
+    `reserve_calls(most)` reserves up to `most` calls of the budget in the store and returns how many; a negative number
+    returns calls to the store.
     """
 
     def __init__(self, rate: int | None, budget: int | None, reserve_calls: ReserveCalls) -> None:
         self.rate = rate
         self.budget = budget
         self._reserve_calls = reserve_calls
-        self._begun_at = -math.inf
-        self._taken = 0
-        self._held = 0
-        self._low = -1  # when this many calls are left, the next part is set aside
+        self._minute_began_at = -math.inf
+        self._calls_in_minute = 0
+        self._reserved = 0
+        self._refill_at = -1  # when this many reserved calls are left, the next part is reserved
         self._spent_at = 0.0
-        self._turn = asyncio.Lock()
+        self._refill_lock = asyncio.Lock()
         self._refilling: asyncio.Task[None] | None = None
 
     def pace(self) -> KeyPace | None:
-        """Count one call of this minute; None without a rate. Raises TooManyRequests."""
+        """Count one call and return the state of the rate limit; None without a rate. Raises TooManyRequests."""
         if self.rate is None:
             return None
         now = clock.monotonic()
-        if now - self._begun_at >= WINDOW_S:
-            self._begun_at, self._taken = now, 0
-        left_s = max(1, math.ceil(self._begun_at + WINDOW_S - now))
+        if now - self._minute_began_at >= WINDOW_S:
+            self._minute_began_at, self._calls_in_minute = now, 0
+        left_s = max(1, math.ceil(self._minute_began_at + WINDOW_S - now))
         reset_at = int(clock.now().timestamp()) + left_s
-        if self._taken >= self.rate:
+        if self._calls_in_minute >= self.rate:
             retry_at = iso(clock.now() + timedelta(seconds=left_s))
             raise TooManyRequests(
                 "too_many_request",
@@ -84,69 +85,73 @@ class Meter:
                 payload={
                     "limit": self.rate,
                     "retry_at": retry_at,
-                    **rule_and_fix("rate", f"Wait {left_s} s, then send it again."),
+                    **rule_and_fix("rate", f"Wait {left_s} s, then send the request again."),
                 },
                 retry_after_s=left_s,
                 headers=KeyPace(self.rate, 0, reset_at).headers(),
             )
-        self._taken += 1
-        return KeyPace(self.rate, self.rate - self._taken, reset_at)
+        self._calls_in_minute += 1
+        return KeyPace(self.rate, self.rate - self._calls_in_minute, reset_at)
 
     async def spend(self) -> None:
-        """Spend one call of the budget. Raises Forbidden if none is left."""
+        """Spend one call of the budget. Raises Forbidden if none is left, and Unavailable if the store cannot be
+        written."""
         if self.budget is None:
             return
-        if not self._held:
-            async with self._turn:
-                if not self._held:
-                    await self._take_more()
-        if not self._held:
+        if not self._reserved:
+            async with self._refill_lock:
+                if not self._reserved:
+                    await self._reserve_part()
+        if not self._reserved:
             raise Forbidden(
                 "forbidden",
                 f"The budget of this key, {counted(self.budget, 'call')} in total, is used up.",
-                payload={"limit": self.budget, **rule_and_fix("budget", f"Ask them for a new key: {CREATE}.")},
+                payload={"limit": self.budget, **rule_and_fix("budget", f"Use a new key: {CREATE}.")},
             )
-        self._spend_held()
+        self._spend_reserved()
 
     def count(self) -> tuple[bool, KeyPace | None]:
-        """Count one call of the rate and the budget if both are known to allow it; return whether, and `pace`."""
-        if self.budget is not None and not self._held:
+        """Count one call of the rate and the budget without I/O, if both allow it. Return whether they do, and the
+        state of the rate limit. False: `pace` and `spend` decide."""
+        if self.budget is not None and not self._reserved:
             return False, None
         try:
             counted = self.pace()
         except TooManyRequests:
             return False, None
         if self.budget is not None:
-            self._spend_held()
+            self._spend_reserved()
         return True, counted
 
-    def _spend_held(self) -> None:
-        self._held -= 1
+    def _spend_reserved(self) -> None:
+        self._reserved -= 1
         self._spent_at = clock.monotonic()
-        if self._held == self._low and self._refilling is None:
+        if self._reserved == self._refill_at and self._refilling is None:
             self._refilling = start_background(self._refill(), "budget_refill")
 
     async def _refill(self) -> None:
         try:
-            async with self._turn:
-                await self._take_more()
+            async with self._refill_lock:
+                await self._reserve_part()
         except GatewayError:
-            """The call that finds nothing set aside asks the store itself, and says why it cannot."""
+            """The next call that finds nothing reserved tries again, and raises the store's error."""
         finally:
             self._refilling = None
 
-    async def _take_more(self) -> None:
-        taken = await self._reserve_calls(MOST_AT_ONCE)
-        self._held += taken
-        self._low = taken // 2 if taken >= AHEAD_FROM else -1
+    async def _reserve_part(self) -> None:
+        part = await self._reserve_calls(MOST_AT_ONCE)
+        self._reserved += part
+        self._refill_at = part // 2 if part >= AHEAD_FROM else -1
 
-    async def give_back(self, idle_s: float = 0.0) -> None:
-        """Return unspent calls to the store, unless the meter was used within the last `idle_s`."""
+    async def return_unspent(self, idle_s: float = 0.0) -> None:
+        """Return unspent calls to the store, unless a call was spent within the last `idle_s` seconds.
+
+        If the store fails, the calls count as used: it may have taken them back before it failed."""
         if self._refilling is not None:
             await asyncio.wait([self._refilling])
-        if self._held and clock.monotonic() - self._spent_at >= idle_s:
-            held, self._held = self._held, 0
-            await self._reserve_calls(-held)
+        if self._reserved and clock.monotonic() - self._spent_at >= idle_s:
+            unspent, self._reserved = self._reserved, 0
+            await self._reserve_calls(-unspent)
 
 
 # ── The caller: an environment and, for a minted key, its rights there.
@@ -156,8 +161,8 @@ UNBOUNDED: Final = Policy((EVERYTHING,), ())
 
 @dataclass(slots=True)
 class Access:
-    """A minted key in use. `ends_at`: seconds since 1970. `used`: whether it was used since the last use was stored.
-    `parents`: the ids of its ancestors, the nearest first."""
+    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity. `used`:
+    whether the key was used since its last use was stored. `parents`: the ids of its ancestors, the nearest first."""
 
     key: MintedKey
     policy: Policy
@@ -172,7 +177,7 @@ class Access:
 
     @property
     def bound_to(self) -> ConnectionRef | None:
-        """The one connection that a capability leads to; None for a key."""
+        """The connection that a capability stands for; None for a key."""
         if self.key.kind != "capability":
             return None
         named = next(name for one in self.key.limits for name in one.connections)
@@ -197,7 +202,8 @@ class Caller:
 
     @property
     def share(self) -> str:
-        """The name under which the caller shares common resources: the minted key, or the environment for its other keys."""
+        """The name under which the caller shares common resources with others: the id of its minted key, or the name of
+        the environment for keys of gateway.yaml."""
         return self.environment.name if self.access is None else str(self.access.key.id)
 
     @property
@@ -206,7 +212,7 @@ class Caller:
         return "" if self.access is None else str(self.access.key.id)
 
     def actor(self, address: str) -> AuditActor:
-        """Return the actor for the audit trail: this key, used from that network address."""
+        """Return the actor for the audit trail: this key, used from the IP address `address`."""
         if self.access is None:
             return AuditActor("configured_key", address=address)
         key = self.access.key

@@ -1,4 +1,5 @@
-"""Counts requests of clients without a valid key by address in this process; throttles such clients, and logs a few."""
+"""Counts requests without a valid key, by the client's IP address: throttles such clients, and limits their log
+lines."""
 
 import math
 from collections.abc import Callable
@@ -17,9 +18,9 @@ OTHERS: Final = "others"  # further clients are counted together
 
 
 def client_network(address: str | None) -> str:
-    """Return ``192.0.2.1`` or ``2001:db8:1:2::/64``; empty for a client without an address, as on a Unix socket.
+    """Return ``192.0.2.1`` or ``2001:db8:1:2::/64``; empty for a client without an IP address, as on a Unix socket.
 
-    A client with one IPv6 address usually owns its /64, so the /64 is counted as one client.
+    A client with an IPv6 address usually has its whole /64, so the /64 is counted as one client.
     """
     if not address:
         return ""
@@ -35,7 +36,8 @@ def client_network(address: str | None) -> str:
 
 
 class ClientWindow:
-    """Counts per client. All counts restart `WINDOW_S` after the first. At most `MOST_CLIENTS` have a count of their own."""
+    """Counts by client in this process. All counts restart `WINDOW_S` seconds after the first. At most `MOST_CLIENTS`
+    counts are kept; further clients share one."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], int] = {}
@@ -76,7 +78,8 @@ class InvalidKeys:
         self._window = ClientWindow()
 
     def response(self, fault: Unauthorized, client: str, request_id: str) -> GatewayError:
-        """Return the error for `client`, an address, whose key was refused with `fault`."""
+        """Return the error for the client `client` (`client_network`), whose key was refused with `fault`: `fault`, or
+        TooManyRequests after `MOST_INVALID_KEYS` within a minute."""
         self._count()
         seen, client, wait_s = self._window.count(client)
         if seen <= MOST_INVALID_KEYS:
@@ -86,13 +89,13 @@ class InvalidKeys:
         fix = f"Send a valid key, which is accepted at once, or try again in {wait_s} s."
         return TooManyRequests(
             "too_many_request",
-            f"Invalid key, and more than {MOST_INVALID_KEYS} requests with one came from this address within a minute. {fix}",
+            f"More than {MOST_INVALID_KEYS} requests with an invalid key came from this IP address within a minute. {fix}",
             payload={"limit": MOST_INVALID_KEYS, **rule_and_fix("key", fix)},
             retry_after_s=wait_s,
         )
 
 
-# ── Log lines of refusals that need no key to cause: a few a minute for each client, then one line that says so.
+# ── Log lines that anyone can cause without a key: a few a minute for each client, then one line that says so.
 
 MOST_LINES: Final = 10
 """Maximum lines of one event, from one client and about one subject, within a minute."""
@@ -105,7 +108,8 @@ class RefusalLog:
         self._window = ClientWindow()
 
     def info(self, event: str, client: str | None, subject: str = "", /, **fields: Any) -> None:
-        """Log `event`. `client`: its address. `subject`: counted separately, one of a bounded number, and not logged."""
+        """Log `event`, within the limit. `client`: the client's IP address. `subject`: counted separately and not
+        logged; one of a bounded number."""
         if self._counted(event, client, subject):
             log.info(event, **fields)
 

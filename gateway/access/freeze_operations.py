@@ -30,7 +30,7 @@ _FORM: Final = f"write '{PREFIX}PROVIDER WHAT': a risk ({', '.join(RISKS)}), {ST
 
 
 def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
-    """Return `limits` with a snapshot of each rule that names operations. Raises InvalidRequest with every fault."""
+    """Return `limits` with a snapshot of each rule that names operations. Raises InvalidRequest with all faults."""
     snapshots: dict[str, str] = {}
     issues: list[Issue] = []
     for number, text in enumerate(limits.rules):
@@ -47,13 +47,13 @@ def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
 def snapshot(text: str, catalog: Catalog) -> str:
     """Return the snapshot of the operations that the rule `text` stands for in `catalog`.
 
-    Raises ValueError with words that follow the rule.
+    Raises ValueError with a text that continues a sentence about the rule.
     """
     words = text.removeprefix(PREFIX).split(" ")
     if len(text) > MOST_CHARS:
         raise ValueError(f"is longer than {MOST_CHARS} characters")
     if len(words) != 2 or not all(words):
-        raise ValueError(f"is not a rule of operations: {_FORM}")
+        raise ValueError(f"is not a valid rule for operations: {_FORM}")
     provider = catalog.get(words[0])
     if provider is None:
         hint = (
@@ -72,11 +72,11 @@ def snapshot(text: str, catalog: Catalog) -> str:
         raise ValueError(
             "names a GraphQL API, whose operations share one method and path; write 'POST /graphql with query issues'"
         )
-    return _packed(provider, known, _chosen(words[1], known))
+    return _pack(provider, known, _select(words[1], known))
 
 
-def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
-    """Return the operations at the base address that `what` selects; starters first. Raises ValueError."""
+def _select(what: str, known: ProviderOperations) -> list[ApiOperation]:
+    """Return the operations at the base URL that `what` selects; starters first. Raises ValueError."""
     by_id = {one.id: one for one in known.operations}
     terms = [term.split("+") for term in what.split(",")]
     for word in (word for term in terms for word in term):
@@ -87,21 +87,21 @@ def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
             )
         if word in by_id and by_id[word].origin:
             raise ValueError(
-                f"names '{word}', which lives at {by_id[word].origin}; write its method and path, and limit the host"
+                f"names '{word}', which is at {by_id[word].origin}; write its method and path, and limit the hosts"
             )
-    found = [one for one in known.operations if not one.origin and any(_fits(one, term) for term in terms)]
+    found = [one for one in known.operations if not one.origin and any(_matches(one, term) for term in terms)]
     if not found:
         raise ValueError(
-            f"fits no operation of {known.provider}; `gateway catalog operations {known.provider}` lists them"
+            f"matches no operation of {known.provider}; `gateway catalog operations {known.provider}` lists them"
         )
     return sorted(found, key=lambda one: not one.starter)
 
 
-def _fits(one: ApiOperation, term: Sequence[str]) -> bool:
+def _matches(one: ApiOperation, term: Sequence[str]) -> bool:
     return all(word in (one.id, one.risk) or (word == STARTER and one.starter) for word in term)
 
 
-def _packed(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiOperation]) -> str:
+def _pack(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiOperation]) -> str:
     host, base = host_and_path(provider)
     before = base + known.prefix
     whole = _SETTING.sub("*", before)
@@ -109,18 +109,18 @@ def _packed(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiO
     for line in lines:
         _, method, path, _ = line.split(" ")
         parse(f"{method} {whole}{path} as x")  # each line must be a valid rule of its own; raises ValueError
-    others = [f"{one.method} {whole}{_PLACE.sub('*', one.path)}" for one in _left_out(known, chosen)]
+    others = [f"{one.method} {whole}{_PLACE.sub('*', one.path)}" for one in _unselected(known, chosen)]
     return packed(provider.name, host, base, before, lines, list(dict.fromkeys(others)))
 
 
 def host_and_path(provider: Provider) -> tuple[str, str]:
-    """Return host and path of an entry's base address: ``*`` for settings in the host, settings as written in the path."""
-    address = parse_address(provider.proxy.base_url)
-    if address.whole is not None:
+    """Return host and path of an entry's base URL: ``*`` for settings in the host, settings as written in the path."""
+    base_url = parse_address(provider.proxy.base_url)
+    if base_url.whole is not None:
         host = "*"
     else:
-        host = "".join(piece if isinstance(piece, str) else "*" for piece in address.host).lower()
-    path = "".join(piece if isinstance(piece, str) else f"${{{piece.name}}}" for piece in address.path)
+        host = "".join(piece if isinstance(piece, str) else "*" for piece in base_url.host).lower()
+    path = "".join(piece if isinstance(piece, str) else f"${{{piece.name}}}" for piece in base_url.path)
     return host.replace("**", "*"), path.rstrip("/")
 
 
@@ -130,8 +130,8 @@ def _letter(one: ApiOperation) -> str:
 
 
 def known_details(rules: Sequence[OperationRule], known: ProviderOperations) -> dict[str, ApiOperation]:
-    """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id, if today's
-    catalog has the same request under that id."""
+    """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id. An operation
+    is left out unless the current catalog has the same method and path under its id."""
     now = {one.id: one for one in known.operations}
     return {
         rule.name: one
@@ -156,7 +156,7 @@ def rule_path(path: str) -> str:
     return _PLACE.sub(name, path)
 
 
-def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
+def _unselected(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
     """Yield operations that were not chosen but whose requests may match the path of a chosen one."""
     ids = {one.id for one in chosen}
     shapes: dict[tuple[str, int], list[list[str]]] = {}
@@ -175,7 +175,7 @@ def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iter
 
 
 def patterns_may_overlap(one: str, other: str) -> bool:
-    """Return whether some text may match both segments; True if that is not certain."""
+    """Return whether some text may match both segments or hosts; True also if that is not certain."""
     if "*" not in one:
         return one == other or ("*" in other and fits_shape(other.split("*"), one))
     if "*" not in other:

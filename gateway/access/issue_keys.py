@@ -8,7 +8,7 @@ import structlog
 from gateway import clock
 from gateway.access.caller import Caller
 from gateway.access.freeze_operations import freeze_limits
-from gateway.access.key_forms import RequestedKey, check, complete_replacement, mint, usual_scopes
+from gateway.access.key_forms import RequestedKey, check_request, completed_replacement, default_scopes, mint
 from gateway.access.known_keys import Minted
 from gateway.access.operation_rules import is_reference
 from gateway.access.refusals import CREATE, MINTERS, rule_and_fix
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeyIssuer:
-    """Creates and revokes keys. `catalog` returns the one in use, for rules that name operations."""
+    """Creates and revokes keys. `catalog` returns the current catalog, for rules that name operations."""
 
     def __init__(self, store: Store, minted: Minted, catalog: Callable[[], Catalog]) -> None:
         self._store = store
@@ -32,52 +32,52 @@ class KeyIssuer:
         self._catalog = catalog
 
     async def create(
-        self, wish: RequestedKey, environment: str, by: str, caller: Caller | None = None
+        self, requested: RequestedKey, environment: str, by: str, caller: Caller | None = None
     ) -> tuple[Secret, MintedKey]:
-        """Create a key; return its text, which is shown only once, and its record. `by`: the creator, in words.
-        `caller` None: the operator.
+        """Create a key; return the key itself, which is shown only once, and its record. `by`: the text for
+        `created_by`. `caller` None: an operator, without a key.
 
         Raises InvalidRequest, Forbidden, Conflict, NotFound.
         """
         now = clock.now()
         asks = None if caller is None else caller.key
         above = asks
-        old = None if wish.replaces is None else await self.find(environment, wish.replaces, caller)
+        old = None if requested.replaces is None else await self.find(environment, requested.replaces, caller)
         if old is not None:
             if asks is not None:
-                await self._check_not_above(old, asks)
-            wish, above = complete_replacement(wish, old), await self._parent_of(old)
-        if any(map(is_reference, wish.limits.rules)):
-            wish = replace(wish, limits=freeze_limits(wish.limits, self._catalog()))
-        # The key that requests a replacement receives its text. So the replacement ends with that key, as if it had
-        # minted it.
+                await self._check_no_ancestor(old, asks)
+            requested, above = completed_replacement(requested, old), await self._parent_of(old)
+        if any(map(is_reference, requested.limits.rules)):
+            requested = replace(requested, limits=freeze_limits(requested.limits, self._catalog()))
+        # The key that requests a replacement learns the new key. So it becomes the parent, as if it had minted it, and
+        # the replacement ends with it.
         parent = asks if asks is not None and (old is None or old.id != asks.id) else above
-        check(wish, now)
-        scopes = tuple(wish.scopes) if wish.scopes is not None else usual_scopes(wish)
+        check_request(requested, now)
+        scopes = tuple(requested.scopes) if requested.scopes is not None else default_scopes(requested)
         if caller is not None:
             check_within(scopes, caller)
         inherited = old.limits if old is not None else above.limits if above is not None else ()
-        limits = (wish.limits, *inherited)
-        ends = [wish.expires_at, *(one.expires_at for one in (above, asks) if one is not None)]
-        text = mint(wish.kind)
+        limits = (requested.limits, *inherited)
+        ends = [requested.expires_at, *(one.expires_at for one in (above, asks) if one is not None)]
+        text = mint(requested.kind)
         new = NewMintedKey(
             digest=digest(text.reveal()),
             environment=environment,
-            kind=wish.kind,
-            name=wish.name,
+            kind=requested.kind,
+            name=requested.name,
             last_four=text.reveal()[-4:],
             scopes=scopes,
             limits=tuple(one for one in limits if one != KeyLimits()),
-            rate=wish.rate,
-            budget=wish.budget,
+            rate=requested.rate,
+            budget=requested.budget,
             created_by=by,
             parent_id=None if parent is None else parent.id,
             expires_at=min((at for at in ends if at is not None), default=None),
-            replaces=wish.replaces,
-            replaced_ends_at=None if wish.replaces is None else now + wish.overlap,
+            replaces=requested.replaces,
+            replaced_ends_at=None if requested.replaces is None else now + requested.overlap,
         )
         key = await self._store.keys.add(new, now=now)
-        if wish.replaces is not None:
+        if requested.replaces is not None:
             self._minted.missed()
         self._minted.forget(key.digest)
         log.info(
@@ -88,13 +88,13 @@ class KeyIssuer:
             last_four=key.last_four,
             scopes=list(key.scopes),
             by=by,
-            replaces=wish.replaces,
+            replaces=requested.replaces,
         )
         return text, key
 
     async def revoke(self, environment: str, key_id: int, by: str, caller: Caller | None = None) -> int:
-        """Revoke the key and every key that it minted; return how many. Effective in this process immediately. Raises
-        NotFound."""
+        """Revoke the key and every key that it minted, directly or through other keys; return how many. Effective in
+        this process immediately. Raises NotFound."""
         key = await self.find(environment, key_id, caller)
         ended = await self._store.keys.revoke(environment, key.id, now=clock.now())
         for one in ended:
@@ -106,11 +106,11 @@ class KeyIssuer:
         """Return the key. Raises NotFound, also for a key that a limited `caller` did not mint."""
         found = await self._store.keys.find(environment, key_id)
         if found is None or not may_see_key(caller, found):
-            raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists those there are.")
+            raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists the keys.")
         return found
 
-    async def _check_not_above(self, old: MintedKey, asks: MintedKey) -> None:
-        """Raise Forbidden if `asks` descends from `old`: it would belong to its own replacement, and survive a revocation."""
+    async def _check_no_ancestor(self, old: MintedKey, asks: MintedKey) -> None:
+        """Raise Forbidden if `asks` descends from `old`: it would be the parent of its ancestor's replacement."""
         seen: set[int] = set()
         above = await self._parent_of(asks)
         while above is not None and above.id not in seen:
@@ -144,15 +144,15 @@ def check_within(scopes: Sequence[str], caller: Caller) -> None:
     if missing:
         raise Forbidden(
             "forbidden",
-            f"A key can give away no more than it has, and this one lacks: {', '.join(missing)}.",
+            f"A key can only grant scopes that it has. This key lacks: {', '.join(missing)}.",
             payload={
                 "missing": missing,
-                **rule_and_fix("scope", "Leave these scopes out, or ask anyone who has them.", MINTERS),
+                **rule_and_fix("scope", "Leave these scopes out, or use a key that has them.", MINTERS),
             },
         )
     if above.rate is not None or above.budget is not None:
         raise Forbidden(
             "forbidden",
-            "A key with a rate or a budget mints no keys, since their calls would not count as its own.",
+            "A key with a rate or a budget cannot mint keys, since their calls would not count against its limits.",
             payload=rule_and_fix("rate" if above.rate is not None else "budget", f"Use a key without them: {CREATE}."),
         )

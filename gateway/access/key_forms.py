@@ -15,7 +15,7 @@ from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyLimits, Kind, MintedKey
 from gateway.secret import Secret
 
-# ── The form of minted texts: secret keys, and capabilities that are part of an address.
+# ── The form of minted keys: secret keys, and capabilities that are part of a URL.
 
 PREFIX: Final = "gw_sk_"
 CAPABILITY_PREFIX: Final = "gw_cap_"
@@ -27,15 +27,15 @@ _URL_SAFE: Final = frozenset(string.ascii_letters + string.digits + "-_")
 
 
 def mint(kind: Kind = "key") -> Secret:
-    """Return a new key: a prefix that secret scanners recognize, 43 url-safe characters, and a checksum of six
-    characters, by which a scanner can tell a real key from a similar text without calling us.
+    """Return a new key: a prefix that secret scanners recognize, 43 URL-safe characters, and a checksum of six
+    characters, with which a scanner distinguishes a key from a similar text without calling the gateway.
     """
     body = secrets.token_urlsafe(32)
     return Secret(f"{PREFIXES[kind]}{body}{checksum(body)}")
 
 
 def kind_of(text: str) -> Kind | None:
-    """Return the kind of key whose form `text` has, checksum included; None: the gateway never minted it."""
+    """Return the kind of key whose form, checksum included, `text` has; None if it is no key of a gateway."""
     for kind, prefix in PREFIXES.items():
         if text.startswith(prefix):
             body, check = text[len(prefix) : -CHECKSUM_CHARS], text[-CHECKSUM_CHARS:]
@@ -62,8 +62,8 @@ OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedKey:
-    """A request for a new key. `scopes` None: everything; with limits, only the proxy; with `replaces`, those of that
-    key.
+    """A request for a new key. `scopes` None: all scopes; with limits, or for a capability, only the proxy; with
+    `replaces`, those of the replaced key. `rate`: calls per minute. `budget`: calls in total.
 
     `replaces`: the id of a key that stays valid for `overlap`, so that clients can switch to the new key.
     """
@@ -79,51 +79,51 @@ class RequestedKey:
     overlap: timedelta = OVERLAP
 
 
-def complete_replacement(wish: RequestedKey, old: MintedKey) -> RequestedKey:
+def completed_replacement(requested: RequestedKey, old: MintedKey) -> RequestedKey:
     """Return the request for a replacement, completed from the old key."""
     return replace(
-        wish,
+        requested,
         kind=old.kind,
-        scopes=old.scopes if wish.scopes is None else wish.scopes,
-        rate=wish.rate or old.rate,
-        budget=wish.budget or old.budget,
+        scopes=old.scopes if requested.scopes is None else requested.scopes,
+        rate=requested.rate or old.rate,
+        budget=requested.budget or old.budget,
     )
 
 
-def check(wish: RequestedKey, now: datetime) -> None:
+def check_request(requested: RequestedKey, now: datetime) -> None:
     """Raise InvalidRequest with all faults of the request."""
-    issues = [*_scope_issues(wish), *_limit_issues(wish)]
-    if not wish.name.strip() or len(wish.name) > 255 or not wish.name.isprintable():
+    issues = [*_scope_issues(requested), *_limit_issues(requested)]
+    if not requested.name.strip() or len(requested.name) > 255 or not requested.name.isprintable():
         issues.append(Issue("custom", "display_name must have 1 to 255 printable characters.", ("display_name",)))
-    if wish.expires_at is not None and wish.expires_at <= now:
+    if requested.expires_at is not None and requested.expires_at <= now:
         issues.append(Issue("custom", "expires_at is in the past.", ("expires_at",)))
     if issues:
         raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
 
 
-def usual_scopes(wish: RequestedKey) -> tuple[str, ...]:
+def default_scopes(requested: RequestedKey) -> tuple[str, ...]:
     """Return the scopes of a key whose request names none."""
-    limited = wish.kind == "capability" or wish.limits != KeyLimits()
+    limited = requested.kind == "capability" or requested.limits != KeyLimits()
     return (PROXY,) if limited else (EVERYTHING,)
 
 
-def _scope_issues(wish: RequestedKey) -> list[Issue]:
+def _scope_issues(requested: RequestedKey) -> list[Issue]:
     issues = []
-    for n, scope in enumerate(wish.scopes or ()):
+    for n, scope in enumerate(requested.scopes or ()):
         if not is_scope(scope):
             issues.append(
                 Issue("custom", f"'{scope[:64]}' is not a scope; docs/keys.md lists them.", ("scopes", str(n)))
             )
-        elif wish.kind == "capability" and scope not in OF_CAPABILITY:
-            message = f"A capability has no other scopes than {' and '.join(OF_CAPABILITY)}."
+        elif requested.kind == "capability" and scope not in OF_CAPABILITY:
+            message = f"A capability can have only the scopes {' and '.join(OF_CAPABILITY)}."
             issues.append(Issue("custom", message, ("scopes", str(n))))
-    if wish.scopes is not None and not wish.scopes:
+    if requested.scopes is not None and not requested.scopes:
         issues.append(Issue("custom", "scopes is empty; leave it out, or name at least one.", ("scopes",)))
     return issues
 
 
-def _limit_issues(wish: RequestedKey) -> list[Issue]:
-    limits = wish.limits
+def _limit_issues(requested: RequestedKey) -> list[Issue]:
+    limits = requested.limits
     faults: list[tuple[str, tuple[str, ...]]] = [
         (f"At most {most} {name} in a key.", (name,))
         for name, values in limits.as_json().items()
@@ -132,7 +132,7 @@ def _limit_issues(wish: RequestedKey) -> list[Issue]:
     of_tags = *limits.tags, *limits.tags.values()
     named = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
     faults += [
-        (f"{text[:64]!r} is empty, too long or not printable, so there can be none of that name.", (name,))
+        (f"{text[:64]!r} is empty, too long or not printable, so nothing can have that name.", (name,))
         for name, texts in named.items()
         for text in texts
         if not text or len(text) > LONGEST or not text.isprintable()
@@ -141,14 +141,14 @@ def _limit_issues(wish: RequestedKey) -> list[Issue]:
         (fault, ("connections", str(n))) for n, one in enumerate(limits.connections) for fault in _connection(one)
     ]
     faults += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule(one, limits)]
-    faults += [(fault, ("rules",)) for fault in _twice_named(limits.rules)]
+    faults += [(fault, ("rules",)) for fault in _duplicate_names(limits.rules)]
     faults += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host(one)]
-    for name, value in (("rate", wish.rate), ("budget", wish.budget)):
+    for name, value in (("rate", requested.rate), ("budget", requested.budget)):
         if value is not None and not 1 <= value <= 10**9:
-            faults.append((f"{name} is a whole number from 1 to 1000000000.", (name,)))
-    if wish.kind == "capability" and wish.replaces is None and not _one_connection(limits):
+            faults.append((f"{name} must be a whole number from 1 to 1000000000.", (name,)))
+    if requested.kind == "capability" and requested.replaces is None and not _has_one_connection(limits):
         faults.append(
-            ("A capability leads to one connection: name exactly one INTEGRATION/CONNECTION.", ("connections",))
+            ("A capability stands for one connection: name exactly one INTEGRATION/CONNECTION.", ("connections",))
         )
     return [Issue("custom", message, ("limits", *path)) for message, path in faults]
 
@@ -170,17 +170,17 @@ def _rule(text: str, limits: KeyLimits) -> Iterator[str]:
         yield f"'{text[:128]}' {wrong}."
 
 
-def _twice_named(rules: Sequence[str]) -> Iterator[str]:
+def _duplicate_names(rules: Sequence[str]) -> Iterator[str]:
     names = [text.rpartition(" as ")[2] for text in rules if " as " in text and not is_reference(text)]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield f"Two rules are named '{name[:64]}'; give each a name of its own."
+        yield f"Two rules are named '{name[:64]}'; give them different names."
 
 
 def _host(text: str) -> Iterator[str]:
     labels = text.removeprefix("*.").split(".")
     if not all(label.isascii() and label.replace("-", "").isalnum() for label in labels):
-        yield f"'{text[:64]}' is not a host name, nor *.example.com; leave scheme and port out."
+        yield f"'{text[:64]}' is not a host name such as api.example.com or *.example.com; leave scheme and port out."
 
 
-def _one_connection(limits: KeyLimits) -> bool:
+def _has_one_connection(limits: KeyLimits) -> bool:
     return len(limits.connections) == 1 and not limits.connections[0].startswith(f"{ANY_INTEGRATION}/")

@@ -67,11 +67,11 @@ class KeyRule:
 
 
 def parse(text: str) -> KeyRule:
-    """Parse a rule. Raises ValueError with words that follow the rule's name: ``'GET' has no path …``."""
+    """Parse a rule. Raises ValueError with a text that continues a sentence about the rule: ``'GET' has no path …``."""
     methods, space, rest = text.partition(" ")
     before, named_as, name = rest.partition(_AS)
     written, with_body, what = before.partition(WITH)
-    path = _unnamed(written, name) if named_as else written
+    path = _without_placeholders(written, name) if named_as else written
     if len(text) > MOST_CHARS:
         raise ValueError(f"is longer than {MOST_CHARS} characters")
     if not space or not path.startswith("/"):
@@ -81,25 +81,25 @@ def parse(text: str) -> KeyRule:
         raise ValueError("must begin with methods in capitals joined by commas, or with *")
     bare = path.replace("*", "")
     if not _LITERAL.fullmatch(bare):
-        raise ValueError("holds a character that no path has as it is; percent-encode it, and leave the query out")
+        raise ValueError("holds a character that must be percent-encoded in a path; a rule has no query")
     if path.count("**") > 1 or "***" in path:
         raise ValueError("may hold '**' once")
     if (fault := ambiguous(path.replace("*", "x"))) is not None:
-        raise ValueError(f"would never fit, since a path that {fault} is refused")
+        raise ValueError(f"can never match, since a path that {fault} is refused")
     body = _body_rule(what, named, name) if with_body else None
     return KeyRule(text, named, _compiled(path), name, written, body)
 
 
 def _body_rule(what: str, methods: frozenset[str] | None, name: str) -> BodyRule:
     if methods != frozenset(("POST",)):
-        raise ValueError("must begin with POST alone, since 'with' is about the body")
+        raise ValueError("must have POST as its only method, since 'with' is about the body")
     body = parse_body_rule(what)
     if name and body.kind == "tools":
-        raise ValueError("stands for several tools, so it has no name of its own: leave 'as' out")
+        raise ValueError("stands for several tools, so it cannot have a name: leave 'as' out")
     return body
 
 
-def _unnamed(written: str, name: str) -> str:
+def _without_placeholders(written: str, name: str) -> str:
     """Return the path of a rule named `name`, with ``*`` for its placeholders. Raises ValueError."""
     if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise ValueError(
@@ -115,7 +115,7 @@ def _unnamed(written: str, name: str) -> str:
     if "{" in path or "}" in path:
         raise ValueError("holds '{' or '}' around something other than a lower-case word")
     if any(f"{{{place}}}*" in written or f"*{{{place}}}" in written for place in places) or "}{" in written:
-        raise ValueError("has two places with nothing between them")
+        raise ValueError("has two placeholders with nothing between them")
     return path
 
 
@@ -168,7 +168,7 @@ def _ambiguous_escapes(path: str) -> str | None:
         if byte in _DELIMITERS or byte < 0x20 or byte == 0x7F:
             return f"holds '{found[0]}', an encoded delimiter or control character"
         if byte in _UNRESERVED:
-            return f"holds '{found[0]}', which is '{chr(byte)}' and must be written so"
+            return f"holds '{found[0]}', which must be written as '{chr(byte)}'"
     try:
         text = unquote_to_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
@@ -185,7 +185,7 @@ def _ambiguous_escapes(path: str) -> str | None:
 
 Broken = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query", "body", "unread_body"]
 
-# Headers that make frameworks and gateways use another method or another path than the request line has.
+# Headers with which frameworks and gateways replace the method or path of the request line.
 OVERRIDES: Final = frozenset(
     {
         "x-http-method-override",
@@ -227,8 +227,8 @@ class SentRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """The limit that a request breaks, and why. ``unread_body``: a body rule may allow the request; the body is not
-    read yet."""
+    """The limit that a request breaks, and why. `allowed`: the rules or hosts of the key. ``unread_body``: a rule may
+    allow the request, but its body has not been read."""
 
     broken: Broken
     why: str
@@ -239,8 +239,8 @@ class Policy:
     """The policy of a key: its scopes, its limits and those of its ancestors.
 
     `of_resources`: some limit names integrations, connections or tags. `of_connections`: some limit names connections
-    or tags. `of_tags`: some limit names tags. `of_requests`: some limit restricts what may be sent. `may_proxy`: the
-    key has the proxy's scope.
+    or tags. `of_tags`: some limit names tags. `of_requests`: some limit has rules or hosts. `may_proxy`: the key has
+    the scope of the proxy.
     """
 
     def __init__(self, scopes: Sequence[str], limits: Sequence[KeyLimits]) -> None:
@@ -256,8 +256,8 @@ class Policy:
 
     @property
     def rules(self) -> Sequence[Sequence[KeyRule | OperationRule]]:
-        """The rules of the key and of each ancestor that has rules, the key's own last: one of each list must match. A
-        rule that names operations is listed as its operations."""
+        """One list for the key and one for each ancestor, if they have rules; the key's own is last. A request must
+        match one rule of each list. A rule that names operations is listed as its operations."""
         return [
             [*one.written, *(rule for found in one.sets for rule in found.rules)] for one in reversed(self._rules)
         ]  # `MintedKey.limits` start with the key's own
@@ -270,13 +270,13 @@ class Policy:
     def allows(self, scope: str) -> bool:
         """Return whether the key's scopes cover `scope`.
 
-        A key that may send only some requests never sees a credential: with it, it could send any.
+        A key with rules or hosts never sees a credential: with the credential it could send any request.
         """
         return covers(self.scopes, scope) and not (self.of_requests and scope.endswith("_credentials"))
 
     @property
     def pins(self) -> bool:
-        """Whether existing connections keep their settings, and so their hosts, in flows that this key starts."""
+        """Whether existing connections keep their settings, and thus their hosts, in flows that this key starts."""
         return self.of_connections or not self.allows(CONFIGURE)
 
     def reaches_integration(self, integration_id: str) -> bool:
@@ -284,12 +284,12 @@ class Policy:
         return all(_reaches_integration(one, integration_id) for one in self.limits)
 
     def reaches(self, integration_id: str, connection_id: str) -> bool:
-        """Return whether this key may see the connection, apart from its tags."""
+        """Return whether this key may see the connection; tags are not checked here (`fits`)."""
         return all(_reaches(one, integration_id, connection_id) for one in self.limits)
 
     @property
     def tags(self) -> dict[str, str] | None:
-        """Return the tags that a connection must have; None if two limits contradict each other."""
+        """The tags that a connection must have, by lower-case name; None if two limits contradict each other."""
         wanted: dict[str, str] = {}
         for one in self.limits:
             for name, value in one.tags.items():
@@ -302,27 +302,27 @@ class Policy:
         return all(tags.get(name.lower()) == value for one in self.limits for name, value in one.tags.items())
 
     def decision(self, sent: SentRequest) -> Breach | str:
-        """Return the Breach if this request may not be sent, else the text of the rule that allows it, empty if there
-        are none.
+        """Return the Breach if this request may not be sent, else the text of the rule that allows it; empty if the key
+        has no rules.
 
-        For a rule that names operations, the operation's id follows: ``operations jira read: get_issue``. If the
-        key and its ancestors have rules, one of each must allow the request; that of the farthest ancestor is returned.
+        For a rule that names operations, the operation's id follows: ``operations jira read: get_issue``. If both the
+        key and its ancestors have rules, a rule of each must allow the request; the farthest ancestor's is returned.
         """
         if not self.of_requests:
             return ""
         for hosts in self._hosts:
-            if not any(_is_host(pattern, sent.host) for pattern in hosts):
+            if not any(_matches_host(pattern, sent.host) for pattern in hosts):
                 return Breach("hosts", f"it may not send requests to {sent.host}", hosts)
         if not self._rules:
             return ""
         overrides = sorted(OVERRIDES.intersection(sent.names))
         if overrides:
-            return Breach("method_override", f"the header {overrides[0]} may make another request of this one")
+            return Breach("method_override", f"the header {overrides[0]} may change its method or path")
         fault = ambiguous(sent.path)
         if fault is not None:
             return Breach("ambiguous_path", f"a path that {fault} can be read in two ways")
         if _MAY_OVERRIDE.search(sent.query) and (name := _override_in(sent.query)):
-            return Breach("ambiguous_query", f"the query parameter '{name}' may make another request of this one")
+            return Breach("ambiguous_query", f"the query parameter '{name}' may change its method")
         allowing = ""
         for rules in self._rules:
             fitting = rules.fitting(sent) or rules.fitting_body(sent)
@@ -334,7 +334,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class ToolFilter:
-    """A filter for an MCP server's tool list: shows only tools that the caller may call. `sent`: the request for the list."""
+    """Selects the tools of an MCP server's list that the caller may call. `sent`: the request for the list."""
 
     policy: Policy
     sent: SentRequest
@@ -345,7 +345,8 @@ class ToolFilter:
 
 
 class _Rules:
-    """The rules of one key: those with methods and a path, those that also read the body, those that name operations."""
+    """The rules of one key: those with methods and a path, those that also read the body, those that name
+    operations."""
 
     __slots__ = ("of_bodies", "plain", "references", "sets", "texts", "written")
 
@@ -374,7 +375,7 @@ class _Rules:
         if not fitting:
             return Breach("rules", f"no rule of it allows {sent.method} for this path", self.texts)
         if sent.body is None:
-            return Breach("unread_body", "its rule looks into the body, which nobody has read", self.texts)
+            return Breach("unread_body", "its rule reads the body, which was not read", self.texts)
         refusals = [(rule, body.refusal(sent.body)) for rule, body in fitting]
         allowing = next((rule.text for rule, refusal in refusals if refusal is None), None)
         if allowing is not None:
@@ -400,23 +401,24 @@ def _reaches(limits: KeyLimits, integration_id: str, connection_id: str) -> bool
     return any(one in wanted for one in limits.connections)
 
 
-def _is_host(pattern: str, host: str) -> bool:
+def _matches_host(pattern: str, host: str) -> bool:
     """Return whether `host` equals `pattern`, or is a name below ``*.example.com``."""
     pattern, host = pattern.lower(), host.lower()
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
 def _override_in(query: str) -> str | None:
-    """Return the parameter by which some provider or framework would change the method; None if there is none."""
+    """Return the query parameter with which some provider or framework would replace the method; None if there is
+    none."""
     for pair in re.split("[&;?]", query):
         name, _, value = pair.partition("=")
         name, value = unquote_plus(name).strip().lower(), unquote_plus(value).strip().lower()
-        for read in (name, _as_php(name)):
+        for read in (name, _php_name(name)):
             if read in QUERY_OVERRIDES or (read == _METHOD_PARAMETER and value in _METHODS):
                 return read
     return None
 
 
-def _as_php(name: str) -> str:
+def _php_name(name: str) -> str:
     """Return PHP's variable name for a parameter: ``.method``, ``_method[]`` and ``_method%00x`` become ``_method``."""
     return name.partition("\0")[0].partition("[")[0].lstrip(" ").replace(".", "_").replace(" ", "_")

@@ -1,5 +1,4 @@
-"""From a bearer token to its caller: minted keys in memory, dropped when any process changes them. Only digests are
-kept.
+"""From a bearer token to its caller: minted keys in memory, by digest, dropped when any process changes them.
 
 Changes arrive through the same log as changes of connections (`ChangeFeed.follow`): normally within 0.1 s, and within
 `live.trust_s` at the latest. While the store cannot be read, a known key stays valid until `live.ttl_s`.
@@ -33,26 +32,26 @@ log = structlog.get_logger(__name__)
 
 
 class Minted:
-    """The cache of minted keys. It outlives a configuration."""
+    """The cache of minted keys. It outlives reloads of the configuration."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: dict[str, Caller] = {}
-        self._strangers: dict[str, None] = {}
+        self._callers: dict[str, Caller] = {}
+        self._unknown: dict[str, None] = {}
         self._meters: dict[str, Meter] = {}
         self._loading: dict[str, asyncio.Task[Caller | None]] = {}
-        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._load_limit = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._generation = 0
         self._ended: dict[str, None] = {}  # keys that ended while this process used them
-        self._reading: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._first_used: set[str] = set()  # keys whose first use was recorded here; their cached rows do not show it
-        self._looking_for: set[str] = set()  # keys that are being read to learn whether they have ended
+        self._being_checked: set[str] = set()  # keys that are being read to learn whether they have ended
         # Keys to write to the store as used; cached callers that are marked `used` are added at the next write.
         self._used: set[str] = set()
 
     def peek(self, key_digest: str) -> Caller | None:
         """Return the caller with this key digest if it is cached and alive, without I/O; else None."""
-        caller = self._kept.get(key_digest)
+        caller = self._callers.get(key_digest)
         if caller is None or caller.access is None or not caller.access.alive:
             return None
         caller.access.used = True
@@ -66,8 +65,8 @@ class Minted:
         return found
 
     async def _caller(self, key_digest: str) -> Caller | None:
-        if key_digest in self._strangers or key_digest in self._kept:
-            kept = self._kept.get(key_digest)
+        if key_digest in self._unknown or key_digest in self._callers:
+            kept = self._callers.get(key_digest)
             return kept if kept is not None and kept.access is not None and kept.access.alive else None
         task = self._loading.get(key_digest)
         if task is None:
@@ -89,8 +88,8 @@ class Minted:
             self._first_used.clear()
         self._first_used.add(access.key.digest)
         task = asyncio.create_task(self._record_first_use(access.key.digest, caller.actor(address)))
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _record_first_use(self, key_digest: str, actor: AuditActor) -> None:
         acting.set(actor)
@@ -100,10 +99,10 @@ class Minted:
             log.warning("key_use_not_written", detail=fault.message)
 
     def forget(self, key_digest: str) -> None:
-        """Forget a key that was changed, here or elsewhere: the next use reads it again."""
+        """Forget a key that this or another process has changed. If it was cached, read it again in the background."""
         self._generation += 1
-        before = self._kept.pop(key_digest, None)
-        self._strangers.pop(key_digest, None)
+        before = self._callers.pop(key_digest, None)
+        self._unknown.pop(key_digest, None)
         self._loading.pop(key_digest, None)
         if before is not None:
             self._record_use(before)
@@ -112,15 +111,16 @@ class Minted:
     def has_ended(self, access: Access) -> bool:
         """Return whether an exchange with this key must stop because the key has ended.
 
-        `access`: the state when the exchange started; the key may have got an earlier end since.
+        `access`: the key when the exchange started; it may have been revoked, or have got an earlier end, since. If the
+        key is no longer cached, it is read in the background, and a later call returns whether it has ended.
         """
         key_digest = access.key.digest
         if key_digest in self._ended or not access.alive:
             return True
-        now = self._kept.get(key_digest)
+        now = self._callers.get(key_digest)
         if now is None or now.access is None:  # dropped meanwhile, so its end may have been missed
-            if key_digest not in self._looking_for:
-                self._looking_for.add(key_digest)
+            if key_digest not in self._being_checked:
+                self._being_checked.add(key_digest)
                 self._read_again(key_digest)
             return False
         return not now.access.alive
@@ -132,10 +132,10 @@ class Minted:
     def missed(self) -> None:
         """Forget everything, since changes may have been missed."""
         self._generation += 1
-        for caller in self._kept.values():
+        for caller in self._callers.values():
             self._record_use(caller)
-        self._kept.clear()
-        self._strangers.clear()
+        self._callers.clear()
+        self._unknown.clear()
         self._loading.clear()
 
     def _read_again(self, key_digest: str) -> None:
@@ -151,11 +151,11 @@ class Minted:
                 log.warning("key_not_read", detail=fault.message)
                 await clock.sleep(READ_AGAIN_S)
             finally:
-                self._looking_for.discard(key_digest)
+                self._being_checked.discard(key_digest)
 
         task = asyncio.create_task(read())
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _record_use(self, caller: Caller | None) -> None:
         """Record the use of a key that may be evicted, so that its use is still stored."""
@@ -164,28 +164,29 @@ class Minted:
             self._used.add(caller.access.key.digest)
 
     async def _load(self, key_digest: str) -> Caller | None:
-        async with self._looks:
+        async with self._load_limit:
             generation = self._generation
             key = await self._store.keys.get(key_digest)
             parents = () if key is None or key.parent_id is None else await self._store.keys.ancestors(key)
         if key is None or not key.alive(clock.now()):
-            self._keep(self._strangers, key_digest, None, generation)
+            self._keep(self._unknown, key_digest, None, generation)
             return None
         caller = Caller(Environment(key.environment), access_of(key, self._meter(key), parents))
-        self._keep(self._kept, key_digest, caller, generation)
+        self._keep(self._callers, key_digest, caller, generation)
         return caller
 
     def _keep(
         self, place: dict[str, Caller] | dict[str, None], key_digest: str, what: Caller | None, then: int
     ) -> None:
-        """Store the result unless a change arrived meanwhile: the order is unknown, so it is valid for this request only."""
+        """Cache the result, unless a change arrived while it was read: it may be older than the change."""
         if then == self._generation:
             while len(place) >= MOST_KEPT:
                 self._record_use(place.pop(next(iter(place))))
             place[key_digest] = what  # type: ignore[assignment]
 
     def _meter(self, key: MintedKey) -> Meter | None:
-        """Return the key's meter. It outlives the cached key, since a minute that has started continues."""
+        """Return the key's meter; None without rate and budget. It outlives the cached key, so that dropping the key
+        from the cache does not restart its minute."""
         if key.rate is None and key.budget is None:
             return None
         meter = self._meters.get(key.digest)
@@ -200,7 +201,7 @@ class Minted:
         return meter
 
     async def write(self) -> None:
-        """Store key use and return idle parts of budgets, while the gateway runs."""
+        """Store the use of keys and return unspent calls of idle keys, every `WRITE_EVERY_S`, until cancelled."""
         while True:
             await asyncio.sleep(WRITE_EVERY_S)
             try:
@@ -209,16 +210,16 @@ class Minted:
                 log.warning("key_use_not_written", detail=fault.message)
 
     async def close(self) -> None:
-        for task in self._reading:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self._write(0.0)
         except GatewayError as fault:
             log.warning("key_use_not_written", detail=fault.message)
 
     async def _write(self, idle_s: float) -> None:
-        for caller in self._kept.values():
+        for caller in self._callers.values():
             self._record_use(caller)
         used, self._used = self._used, set()
         if used:
@@ -228,7 +229,7 @@ class Minted:
                 self._used |= used  # stored with the next write
                 raise
         for meter in list(self._meters.values()):
-            await meter.give_back(idle_s)
+            await meter.return_unspent(idle_s)
 
 
 # ── From the bearer token of a request to its caller. Only digests are kept in memory.
@@ -237,10 +238,8 @@ INVALID: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_to
 
 
 class Keys:
-    """The keys that gateway.yaml declares, then the minted ones.
-
-    A look-up by digest reveals nothing about the key through its timing.
-    """
+    """The keys of gateway.yaml and the minted keys. The look-up by digest reveals nothing about a key by its
+    duration."""
 
     def __init__(self, by_digest: Mapping[str, Caller], minted: Minted, environments: Collection[str]) -> None:
         self._by_digest = dict(by_digest)
@@ -262,41 +261,43 @@ class Keys:
     def known(self, key_digest: str) -> Caller | None:
         """Return the caller with this key digest (`secret.digest`), if it is known without reading the store."""
         declared = self._by_digest.get(key_digest)
-        return declared if declared is not None else self._of_ours(self._minted.peek(key_digest))
+        return declared if declared is not None else self._if_declared(self._minted.peek(key_digest))
 
     async def caller(self, text: str, kind: Kind = "key") -> Caller:
         """Return the caller that holds `text`. Raises Unauthorized, and Unavailable if the store cannot be read."""
         key_digest = digest(text)
         found = self.known(key_digest)
         if found is None and kind_of(text) == kind:
-            found = self._of_ours(await self._minted.caller(key_digest))
+            found = self._if_declared(await self._minted.caller(key_digest))
         if found is None or (found.key.kind if found.key is not None else "key") != kind:
             raise wrong_kind_error(text, kind) or invalid_key_error(kind)
         return found
 
-    def _of_ours(self, caller: Caller | None) -> Caller | None:
+    def _if_declared(self, caller: Caller | None) -> Caller | None:
         """Return the caller, unless its environment is no longer declared."""
         return caller if caller is not None and caller.environment.name in self._environments else None
 
 
 def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
-    """Return the error for a text in the form of the other kind, naming its proper place; not whether the key exists."""
+    """Return the error for a text that has the form of the other kind; None if it does not. The error says where that
+    kind belongs, and does not reveal whether the key exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
-        message = "This is a capability address, not a secret key."
+        message = "This is a capability URL, not a secret key."
         fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."
     elif kind == "capability" and text.startswith(PREFIX):
-        message = "This is a secret key, not a capability address."
-        fix = "Send it to /proxy as 'Authorization: Bearer <key>'; addresses get logged, so replace this key."
+        message = "This is a secret key, not a capability URL."
+        fix = "Send it to /proxy as 'Authorization: Bearer <key>'; URLs get logged, so replace this key."
     else:
         return None
     return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)
 
 
 def invalid_key_error(kind: Kind) -> Unauthorized:
-    """Return the same error for a key that was never minted, was revoked or has expired."""
+    """Return the error for an invalid key; it is the same for a key that was never minted, was revoked or has
+    expired."""
     if kind == "capability":
-        message = "Invalid capability address: unknown, expired or revoked."
-        fix = f"Ask the person who gave it to you for a new one: {CREATE}."
+        message = "Invalid capability URL: unknown, expired or revoked."
+        fix = f"Ask the person who gave you the URL for a new one: {CREATE}."
     else:
         message = "Invalid secret key: unknown, expired or revoked."
         fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE}."

@@ -1,4 +1,4 @@
-"""Rules that name operations of the catalog, ``operations jira read``, and how requests are matched with them (ADR 54).
+"""Rules that name operations of the catalog, such as ``operations jira read``, and the match with requests (ADR 54).
 
 When a key is created, `freeze_operations` turns such a rule into a snapshot of the methods and paths that it then
 stands for. The snapshot is stored with the key and the catalog is not read again, so no later catalog widens a key. A
@@ -34,9 +34,9 @@ def is_reference(rule: str) -> bool:
 class OperationRule:
     """An operation of a rule.
 
-    `text`: the rule. `name`: the operation's id, which agents call. `written`: its path, including the base
-    address's path, with ``*`` for settings and ``{placeholders}``. `below`: the part of it from the entry's operations
-    file; `before`: the part before that, with ``${settings}`` (path of the base address, and prefix).
+    `text`: the rule. `name`: the operation's id, which agents call. `written`: its path, including the path of the base
+    URL, with ``*`` for settings and ``{placeholders}``. `below`: the part of it from the entry's operations file;
+    `before`: the part before that, with ``${settings}`` (path of the base URL, and prefix).
     """
 
     text: str
@@ -59,7 +59,8 @@ log = structlog.get_logger(__name__)
 
 
 class _Node:
-    """A node of the path tree: the next segments by exactness: a literal text, a text with placeholders, a placeholder."""
+    """A node of the path tree. Its children, the most exact first: `texts` (literal segments), `mixed` (text with
+    placeholders), `whole` (a placeholder alone)."""
 
     __slots__ = ("ends", "mixed", "texts", "whole")
 
@@ -76,8 +77,8 @@ class OperationSet:
     def __init__(
         self, provider: str, host: str, base: str, rules: Iterable[OperationRule], others: Iterable[str]
     ) -> None:
-        """`host`: of the base address, ``*`` for a setting; `base`: its path. `others`: ``METHOD /path`` of operations
-        that the rule leaves out although some of their requests match one of `rules`."""
+        """`host`: host of the base URL, with ``*`` for a setting; `base`: its path. `others`: ``METHOD /path`` of
+        operations that the rule leaves out although some of their requests match one of `rules`."""
         self.provider = provider
         self.host = host
         self.base = base
@@ -96,17 +97,18 @@ class OperationSet:
                 _add(self._left_out, method, shape, None)
 
     def fitting(self, method: str, host: str, path: str) -> OperationRule | None:
-        """Return the operation that this request calls, base address included; None if it calls none of them."""
+        """Return the operation that this request calls; None if it calls none of them. `path` includes the path of the
+        base URL."""
         host = host.lower()
         if host != self.host if self._host is None else not fits_shape(self._host, host):
             return None
         segments = path.split("/")
         if self._left_out is None:
-            return _first(self._root, segments, 1, method)
-        allowed = list(_ends(self._root, segments, 1, method, ()))
+            return _find(self._root, segments, 1, method)
+        allowed = list(_matches(self._root, segments, 1, method, ()))
         if not allowed:
             return None
-        for exactness, _ in _ends(self._left_out, path.lower().split("/"), 1, method, ()):
+        for exactness, _ in _matches(self._left_out, path.lower().split("/"), 1, method, ()):
             if not any(_is_more_exact(one, exactness) for one, _ in allowed):
                 return None
         return min(allowed, key=lambda one: one[0])[1]
@@ -149,7 +151,7 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
     return at < end
 
 
-def _first(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
+def _find(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
     """Return the operation with the path `segments`; of several, the one most exact in the first differing segment."""
     while at < len(segments):
         segment = segments[at]
@@ -163,14 +165,14 @@ def _first(node: _Node, segments: Sequence[str], at: int, method: str) -> Operat
             if not ways:
                 return None
             for way in ways[:-1]:
-                if (found := _first(way, segments, at, method)) is not None:
+                if (found := _find(way, segments, at, method)) is not None:
                     return found
             following = ways[-1]
         node = following
     return node.ends.get(method)
 
 
-def _ends(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]) -> Iterator[_Found]:
+def _matches(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]) -> Iterator[_Found]:
     """Yield each operation with the path `segments`, and its exactness for each segment."""
     if at == len(segments):
         if method in node.ends:
@@ -178,14 +180,14 @@ def _ends(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tu
         return
     segment = segments[at]
     if (following := node.texts.get(segment)) is not None:
-        yield from _ends(following, segments, at + 1, method, (*so_far, _LITERAL))
+        yield from _matches(following, segments, at + 1, method, (*so_far, _LITERAL))
     if not segment:
         return
     for shape, following in node.mixed.values():
         if fits_shape(shape, segment):
-            yield from _ends(following, segments, at + 1, method, (*so_far, _MIXED))
+            yield from _matches(following, segments, at + 1, method, (*so_far, _MIXED))
     if node.whole is not None:
-        yield from _ends(node.whole, segments, at + 1, method, (*so_far, _WHOLE))
+        yield from _matches(node.whole, segments, at + 1, method, (*so_far, _WHOLE))
 
 
 def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -194,24 +196,28 @@ def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 # ── The snapshot: ``COUNT:`` and the text below, compressed, as base64. Its first line is JSON: provider, host, base
-# (the path of the base address) and before (base, and the prefix of the operations file). Each further line is an
+# (the path of the base URL) and before (base, and the prefix of the operations file). Each further line is an
 # operation, ``RISK METHOD PATH ID``, the risk as one letter, upper case for a starter; or ``- METHOD PATH`` for a
 # left-out operation, with its whole PATH.
 
 
 def packed(provider: str, host: str, base: str, before: str, operations: Sequence[str], others: Sequence[str]) -> str:
+    """Return the snapshot. Raises ValueError with a text that continues a sentence about the rule, if it is too
+    large."""
     head = json.dumps({"provider": provider, "host": host, "base": base, "before": before}, separators=(",", ":"))
-    text = "\n".join((head, *operations, *(f"- {other}" for other in others)))
-    return f"{len(operations)}:{base64.b64encode(zlib.compress(text.encode(), 9)).decode()}"
+    text = "\n".join((head, *operations, *(f"- {other}" for other in others))).encode()
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"stands for {len(operations):,} operations, too many for one key; name fewer")
+    return f"{len(operations)}:{base64.b64encode(zlib.compress(text, 9)).decode()}"
 
 
 _made: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakValueDictionary()
 
 
 def operation_set(rule: str, snapshot: str) -> OperationSet:
-    """Return the operations that `rule` stood for when its key was made.
+    """Return the operations that `rule` stood for when its key was created.
 
-    Keys with the same snapshot share it. An unreadable snapshot, or none, allows nothing.
+    Keys with the same snapshot share one object. An unreadable or missing snapshot allows nothing.
     """
     found = _made.get((rule, snapshot))
     if found is None:
@@ -222,7 +228,10 @@ def operation_set(rule: str, snapshot: str) -> OperationSet:
 def _unpacked(rule: str, snapshot: str) -> OperationSet:
     try:
         data = base64.b64decode(snapshot.partition(":")[2], validate=True)
-        text = zlib.decompressobj().decompress(data, MOST_BYTES).decode()
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(data, MOST_BYTES).decode()
+        if not unpacker.eof:  # a cut list could lack the left-out operations, and allow too much
+            raise ValueError("the snapshot is too large, or cut off")
         head, *lines = text.split("\n")
         about = json.loads(head)
         before: str = about["before"]

@@ -23,7 +23,7 @@ def missing_scope_error(*scopes: str) -> Forbidden:
         f"Insufficient scope. Required: {scopes[0]}",
         payload={
             "required": list(scopes),
-            **rule_and_fix("scope", f"Ask them for a key with the scope {scopes[0]}: {CREATE}."),
+            **rule_and_fix("scope", f"Use a key with the scope {scopes[0]}: {CREATE}."),
         },
         headers={"WWW-Authenticate": f'Bearer realm="gateway", error="insufficient_scope", scope="{scopes[0]}"'},
     )
@@ -36,13 +36,14 @@ def lacking_for(scope: str, field: str) -> Forbidden:
         f"This key may not set {field}. Leave it out, or use a key with the scope {scope}.",
         payload={
             "required": [scope],
-            **rule_and_fix("scope", f"Leave {field} out, or ask for a key with the scope {scope}."),
+            **rule_and_fix("scope", f"Leave {field} out, or use a key with the scope {scope}."),
         },
     )
 
 
 def beyond_limits(what: str) -> Forbidden:
-    """Return the error for `what`, which keys limited to some integrations or connections may not do."""
+    """Return the error for an action that keys limited to some integrations or connections may not do. `what`: why
+    not."""
     return Forbidden(
         "forbidden",
         f"This key is limited to some integrations or connections, and {what}.",
@@ -51,13 +52,13 @@ def beyond_limits(what: str) -> Forbidden:
 
 
 def breached(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
-    """Return the error for a breach. `path`: the caller's path after the mount; `below_base`: the provider's base
-    address has a path before it, which may be secret and is not reported."""
-    rule, fix = "rules", f"Send one of the requests that it allows, or ask them for a key that allows {method} {path}."
+    """Return the error for a breach. `path`: the caller's path after ``/proxy``. `below_base`: the provider's base URL
+    has a path before it, which may be secret and is not reported."""
+    rule, fix = "rules", f"Send a request that this key allows, or use a key that allows {method} {path}."
     if below_base:
         fix = (
-            "Send one of the requests that it allows, or ask them for a key that allows this one. Rules match the whole "
-            "path sent to the provider, including the path of its base URL. Send Gateway-Dry-Run: true to see that path."
+            "Send a request that this key allows, or use a key that allows this one. Rules match the whole path sent to "
+            "the provider, including the path of its base URL. Send Gateway-Dry-Run: true to see that path."
         )
     if breach.broken == "rules":
         fix += " In a rule, * matches any characters except '/', and ** matches any characters."
@@ -68,57 +69,56 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
     elif breach.broken == "body":
         rule, fix = (
             "body",
-            "Send one of the tools, queries or mutations that its rules name, in one plain JSON message.",
+            "Send one of the tools, queries or mutations that the key's rules name, in one plain JSON message.",
         )
     elif breach.broken in ("method_override", "ambiguous_query"):
-        rule, fix = breach.broken, "Send the request with the method and path that are meant, without the override."
+        rule, fix = breach.broken, "Send the request with its real method and path, without the override."
     payload: dict[str, Any] = rule_and_fix(rule, fix)
     if breach.allowed:
         payload["allowed"] = list(breach.allowed)
-    where = " below the provider's base address" if below_base else ""
+    where = " below the provider's base URL" if below_base else ""
     return Forbidden("forbidden", f"This key does not allow {method} {path}{where}: {breach.why}.", payload=payload)
 
 
-def unread_body(why: str = "This kind of call has no body that could be read") -> Forbidden:
+def unread_body(why: str = "The body of this kind of call cannot be read") -> Forbidden:
     """Return the error for a rule that reads the body, if the request's body cannot be read."""
     return Forbidden(
         "forbidden",
-        f"A rule of this key looks into the body of the request. {why}, so it is refused.",
-        payload=rule_and_fix("body", "Send it as an ordinary POST to /proxy, without Gateway-Paginate."),
+        f"A rule of this key reads the body of the request. {why}, so the request is refused.",
+        payload=rule_and_fix("body", "Send the request as an ordinary POST to /proxy, without Gateway-Paginate."),
     )
 
 
 def no_integration(environment: str, integration_id: str) -> NotFound:
-    """Return the limited key's error for an integration that does not exist or that it may not use; it does not say which."""
+    """Return the error of a limited key for an integration that does not exist or that it may not use; the error does
+    not say which."""
     return NotFound(
         "unknown_provider_config",
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
         payload={
             "provider_config_key": integration_id,
-            **rule_and_fix(
-                "limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."
-            ),
+            **rule_and_fix("limits", f"Name one that this key may use, or use a key that may use this one: {CREATE}."),
         },
     )
 
 
 def no_connection(integration_id: str, connection_id: str) -> NotFound:
-    """Return the limited key's error for a connection that does not exist or that it may not use."""
+    """Return the error of a limited key for a connection that does not exist or that it may not use; the error does not
+    say which."""
     return NotFound(
         "unknown_connection",
         f"Integration '{integration_id}' has no connection '{connection_id}' that this key may use.",
         payload={
             "provider_config_key": integration_id,
             "connection_id": connection_id,
-            **rule_and_fix(
-                "limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."
-            ),
+            **rule_and_fix("limits", f"Name one that this key may use, or use a key that may use this one: {CREATE}."),
         },
     )
 
 
 def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
-    """Return a copy of `fault` with more payload and another `message`; callers may share the fault itself."""
+    """Return a copy of `fault` with more payload and, unless None, another `message`; callers may share `fault`
+    itself."""
     return type(fault)(
         fault.code,
         fault.message if message is None else message,
@@ -139,21 +139,23 @@ def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str |
 RECONNECT: Final = "create a link with POST /connect/sessions/reconnect and let the end user authorize again"
 """For a connection that exists: it keeps its id, its end user and its settings."""
 CONNECT: Final = "create a link with POST /connect/sessions and let the end user connect"
-"""For an id that does not exist. A connection made with such a link gets its own id."""
+"""For an id that does not exist. A connection made with such a link gets a new id."""
 
 
 def sentence(step: str) -> str:
-    return f"{_capital(step)}."
+    return f"{_capitalized(step)}."
 
 
 def with_link(message: str, url: str) -> str:
-    """Return `message` with the instruction to open `url`."""
-    return _instead(_instead(message, RECONNECT, f"open {url} to authorize again"), CONNECT, f"open {url} to connect")
+    """Return `message` with the instruction to open `url` in place of the instruction to create a link."""
+    return _replace_step(
+        _replace_step(message, RECONNECT, f"open {url} to authorize again"), CONNECT, f"open {url} to connect"
+    )
 
 
 def bound(message: str) -> str:
-    """Return `message` for a link that must be bound to the application's own user."""
-    return _instead(_instead(message, RECONNECT, with_challenge(RECONNECT)), CONNECT, with_challenge(CONNECT))
+    """Return `message` for an environment whose links must be bound to a user of the application (`code_challenge`)."""
+    return _replace_step(_replace_step(message, RECONNECT, with_challenge(RECONNECT)), CONNECT, with_challenge(CONNECT))
 
 
 def with_challenge(step: str) -> str:
@@ -163,7 +165,7 @@ def with_challenge(step: str) -> str:
 
 def without_scope(message: str) -> str:
     """Return `message` for a key that may not create that link."""
-    return _instead(_instead(message, RECONNECT, with_scope(RECONNECT)), CONNECT, with_scope(CONNECT))
+    return _replace_step(_replace_step(message, RECONNECT, with_scope(RECONNECT)), CONNECT, with_scope(CONNECT))
 
 
 def with_scope(step: str) -> str:
@@ -171,11 +173,11 @@ def with_scope(step: str) -> str:
     return f"{method} (needs a key with the scope {SCOPE}) and let {then}"
 
 
-def _instead(message: str, step: str, other: str) -> str:
-    for spelled in (str, _capital):
+def _replace_step(message: str, step: str, other: str) -> str:
+    for spelled in (str, _capitalized):
         message = message.replace(spelled(step), spelled(other))
     return message
 
 
-def _capital(step: str) -> str:
+def _capitalized(step: str) -> str:
     return f"{step[:1].upper()}{step[1:]}"

@@ -1,4 +1,4 @@
-"""The existing scopes, and whether the scopes of a key cover a requested one (docs/compatibility.md#scopes)."""
+"""The scopes, and whether the scopes of a key cover a requested scope (docs/compatibility.md#scopes)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -27,13 +27,13 @@ SCOPES: Final = frozenset(
         "environment:api_keys:delete",
     }
 )
-"""Every single permission. ``<part>:*`` stands for all scopes that begin with that part."""
+"""All scopes without wildcards. ``<part>:*`` stands for all scopes that begin with ``<part>:``."""
 
 WILDCARDS: Final = frozenset(f"{scope.rpartition(':')[0]}:*" for scope in SCOPES if scope.count(":") == 2) | {
     EVERYTHING
 }
 
-# A key that may read the credential may read the rest of the record too.
+# A key that may read credentials may also read the record without them.
 _IMPLIED_BY: Final = {
     f"environment:{of}:{what}": f"environment:{of}:{what}_credentials"
     for of in ("integrations", "connections")
@@ -55,5 +55,5 @@ def _covers(scope: str, wanted: str) -> bool:
 
 
 def is_scope(text: str) -> bool:
-    """Return whether a key can hold the scope."""
+    """Return whether `text` is a scope or a wildcard that a key can have."""
     return text in SCOPES or text in WILDCARDS

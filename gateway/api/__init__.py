@@ -2,12 +2,12 @@
 
 `app/routes.py` has the table of routes; each handler states its scope (`@needs`). Read one area first:
 
-    request_body, shapes, addressed     reads bodies and queries; members that several bodies share; ids in paths
-    answers                             the shapes of answers
+    request_body, shapes, path_ids      reads bodies and queries; members that several bodies share; ids in paths
+    responses                           the shapes of response bodies
     connections, connection_json        list, read, change, delete; a connection as JSON
     connection_import, narrow           `POST /connections`; what minted keys may not set for a connection
     integrations, integration_shapes    integrations; the bodies that create or change one, and its JSON
-    connect_endpoints                   connect sessions, created by the customer's back end
+    connect_endpoints                   connect sessions, created by your back end
     session_results, connect_socket     results of sessions: on request, and on the browser's WebSocket
     typed_in, client_metadata           connecting by a form; our OAuth client metadata document
     keys, environment, providers        keys; variables and the signing key; the catalog and its logos

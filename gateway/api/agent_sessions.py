@@ -1,4 +1,4 @@
-"""Agent sessions in Nango's shapes: a minted key for one tenant's connections, with its own MCP address (ADR 60)."""
+"""Agent sessions in Nango's shapes: a minted key for one tenant's connections, with its own MCP URL (ADR 60)."""
 
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ USUAL_END: Final = timedelta(hours=1)
 LONGEST: Final = timedelta(days=30)
 MOST_SELECTORS: Final = 10
 MOST_FITTING: Final = 1000  # maximum number of connections that match one selector
-MOST_LISTED: Final = 12  # tools; above this they are searched instead (docs/agents.md#tools)
+MOST_LISTED: Final = 12  # tools; a session with more tools lists none, and agents search them (docs/agents.md#tools)
 META_TOOLS: Final = ("nango_tool_search", "nango_execute", "nango_proxy")
 ALL: Final = ",".join(RISK_LETTERS)
 
@@ -72,7 +72,8 @@ class TenantBody(Strict):
 
 
 class NewAgentSession(Strict):
-    """A new agent session. `toolset`: the allowed operations of each integration, by id; see docs/agents.md#sessions."""
+    """A new agent session. `toolset`: the allowed operations of each integration, by id; see
+    docs/agents.md#sessions."""
 
     tenant: TenantBody
     toolset: Literal["*"] | dict[str, PolicyBody | Literal["*"]] = "*"
@@ -83,7 +84,8 @@ class NewAgentSession(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The operations of one integration that a session may call, by id. `whole`: all operations of the catalog."""
+    """The operations of one integration that a session may call. `host`: of the provider's base URL. `ids`: of the
+    operations. `whole`: these are all operations of the catalog on that host."""
 
     integration: Integration
     host: str
@@ -108,7 +110,8 @@ class Tools:
 
 @needs(AGENT_SESSIONS, limits=True)
 async def create_agent_session(request: web.Request) -> web.Response:
-    """Answer 200 with the session's token, shown only here. Raises InvalidRequest, Forbidden, NotFound, NotImplementedHere."""
+    """Respond with 200 and the session's token, which is shown only once. Raises InvalidRequest, Forbidden, NotFound,
+    NotImplementedHere."""
     query_of(request, ())
     body = await read_json(request, NewAgentSession)
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
@@ -124,17 +127,17 @@ async def create_agent_session(request: web.Request) -> web.Response:
     _check_pinned_tools(body.pinned_tools, tools)
     connections = await _connections(request, body.tenant.connections, tools)
     connected = [tools[name] for name in connections]
-    _check_apart(connected)
+    _check_hosts_differ(connected)
     rules = tuple(dict.fromkeys(rule for one in connected if one.ids for rule in one.rules()))
     if not rules:
         raise _not_offered(
-            f"The catalog has no operations that the toolset allows for {_some(connections)}, so the session would have "
+            f"The catalog has no operations that the toolset allows for {_in_quotes(connections)}, so the session would have "
             "no tools. Mint a key with rules of methods and paths instead: POST /environment/api-keys."
         )
     count = sum(len(one.ids) for one in connected)
     if any(body.pinned_tools.values()) and count > MOST_LISTED:
         raise _not_offered(
-            f"Tools cannot be pinned: the session has {count} tools, and above {MOST_LISTED} tools are found by search. "
+            f"Tools cannot be pinned: the session has {count} tools; above {MOST_LISTED}, agents find tools by search. "
             f"Leave pinned_tools out, or let the toolset allow at most {MOST_LISTED} tools."
         )
     limits = KeyLimits(connections=tuple(f"{name}/{one}" for name, one in connections.items()), rules=rules)
@@ -155,7 +158,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
 
 @needs(AGENT_SESSIONS, limits=True)
 async def end_agent_session(request: web.Request) -> web.Response:
-    """Answer 200 with time and reason of the end, also if the session had already ended. Raises NotFound."""
+    """Respond with 200, the time and the reason of the end, also if the session had already ended. Raises NotFound."""
     query_of(request, ())
     session_id, caller, issuer = request.match_info["session_id"], request[CALLER], request.app[RUNTIME].issuer
     environment, now = request[ENVIRONMENT].name, clock.now()
@@ -185,7 +188,8 @@ def is_session(key: MintedKey) -> bool:
 def session_not_found(session_id: str) -> NotFound:
     return NotFound(
         "session_not_found",
-        f"There is no session '{session_id[:64]}' for this key. POST /sessions makes one, whose token goes to its own mcp_url.",
+        f"There is no session '{session_id[:64]}' for this key. Create one with POST /sessions, and send its token to its "
+        "own mcp_url.",
     )
 
 
@@ -200,7 +204,7 @@ def _parse_lifetime(expires_in: str | None) -> timedelta:
     lasts = USUAL_END if expires_in is None else span(expires_in)
     if lasts is None or not timedelta(0) < lasts <= LONGEST:
         issue = Issue(
-            "custom", "expires_in is a number and a unit, up to 30 days: 90s, 15m, 12h or 30d.", ("expires_in",)
+            "custom", "expires_in must be a number and a unit, up to 30 days: 90s, 15m, 12h or 30d.", ("expires_in",)
         )
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
     return lasts
@@ -221,7 +225,7 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
     if unknown:
         raise _refused(
             "unknown_integration",
-            f"The environment has no integration {_some(unknown)}. GET /integrations lists them.",
+            f"The environment has no integration {_in_quotes(unknown)}. GET /integrations lists them.",
             {"integrations": unknown},
         )
     made: dict[str, Tools] = {}
@@ -243,7 +247,7 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
         providers = sorted({there[one["integration_id"]].provider for one in wrong})
         raise _refused(
             "unknown_tool",
-            f"{_some([one['tool'] for one in wrong])}: no such operation. Functions, syncs and records are not "
+            f"{_in_quotes([one['tool'] for one in wrong])}: no such operation. Functions, syncs and records are not "
             f"offered here; name operations: GET /providers/{providers[0]}/operations lists them.",
             {"tools": wrong},
         )
@@ -251,7 +255,8 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
 
 
 def _operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """Return the host of the provider's base address, and the ids of the operations there; none if the catalog has none."""
+    """Return the host of the provider's base URL, and the ids of the operations on it; empty if the catalog has
+    none."""
     provider = catalog.get(integration.provider)
     if provider is None:
         return "", ()
@@ -274,7 +279,7 @@ def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str,
     if outside:
         raise _refused(
             "tool_not_in_toolset",
-            f"pinned_tools names {_some([one['tool'] for one in outside])}, which the toolset does not "
+            f"pinned_tools names {_in_quotes([one['tool'] for one in outside])}, which the toolset does not "
             "allow. Allow it there too.",
             {"pinned": outside},
         )
@@ -285,24 +290,25 @@ def _check_meta_tools(asked: Mapping[str, bool]) -> None:
     if unknown:
         raise _refused(
             "unknown_meta_tool",
-            f"There is no meta tool {_some(unknown)}, only {', '.join(META_TOOLS)}.",
+            f"There is no meta tool {_in_quotes(unknown)}, only {', '.join(META_TOOLS)}.",
             {"meta_tools": unknown},
         )
     if asked.get("nango_proxy"):
         raise _not_offered(
-            "nango_proxy would go past the toolset. call_api is always there and sends what the toolset allows; "
-            "for more, mint a key with wider rules: POST /environment/api-keys."
+            "nango_proxy would bypass the toolset. The tool call_api is always available and sends what the toolset allows. "
+            "For more, mint a key with wider rules: POST /environment/api-keys."
         )
     off = [name for name, wanted in asked.items() if not wanted and name != "nango_proxy"]
     if off:
         raise _not_offered(
-            f"{_some(off)} cannot be switched off: above {MOST_LISTED} tools they are found by find_tools and called by "
-            "call_tool. Leave it out; it gives no right beyond the toolset."
+            f"{_in_quotes(off)} cannot be switched off: above {MOST_LISTED} tools, agents find tools with find_tools and call "
+            "them with call_tool. Leave it out; it allows nothing beyond the toolset."
         )
 
 
-def _check_apart(connected: Sequence[Tools]) -> None:
-    """Raise NotImplementedHere if one integration's tools would also apply to another's connection: rules match by host."""
+def _check_hosts_differ(connected: Sequence[Tools]) -> None:
+    """Raise NotImplementedHere if the tools of one integration would also apply to the connection of another: rules
+    match by host."""
     for one, other in combinations(connected, 2):
         same = one.integration.provider == other.integration.provider and one.ids == other.ids
         if same or (one.whole and other.whole) or not one.ids or not other.ids:
@@ -331,7 +337,7 @@ async def _connections(
     if not wanted.any and not wanted.pinned:
         issue = Issue("custom", "Name the tenant by tags (any) or by connections (pinned).", ("tenant", "connections"))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-    fitting = await _fitting(request, wanted.any, tools)
+    fitting = await _matching_connections(request, wanted.any, tools)
     pinned: dict[str, list[str]] = {}
     for one in wanted.pinned:
         pinned.setdefault(one.integration_id, []).append(one.connection_id)
@@ -341,11 +347,11 @@ async def _connections(
     if several:
         raise _refused(
             "ambiguous_connections",
-            f"More than one connection fits for {_some(several)}: "
-            f"{'; '.join(f'{name}: {_some(ids)}' for name, ids in several.items())}. Pin one, or name narrower tags.",
+            f"More than one connection matches for {_in_quotes(several)}: "
+            f"{'; '.join(f'{name}: {_in_quotes(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
             {
                 "integrations": {
-                    name: {"match_count": len(ids), "candidates": _shown(ids)} for name, ids in several.items()
+                    name: {"match_count": len(ids), "candidates": _candidates(ids)} for name, ids in several.items()
                 }
             },
         )
@@ -354,12 +360,12 @@ async def _connections(
         raise NotFound(
             "unknown_connection",
             "The tenant has no connection for an integration of the toolset. Have the user connect (POST /connect/sessions with "
-            "the same tags), then make the session.",
+            "the same tags), then create the session.",
         )
     return chosen
 
 
-async def _fitting(
+async def _matching_connections(
     request: web.Request, selectors: Sequence[SelectorBody], tools: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the ids of the connections that match one of `selectors`, by integration."""
@@ -368,7 +374,7 @@ async def _fitting(
         wanted = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MOST_FITTING + 1)
         rows = await request.app[RUNTIME].store.connections.list(request[ENVIRONMENT].name, wanted)
         if len(rows) > MOST_FITTING:
-            message = f"These tags fit more than {MOST_FITTING} connections; name tags of one tenant."
+            message = f"These tags match more than {MOST_FITTING} connections; use tags of one tenant."
             issue = Issue("custom", message, ("tenant", "connections", "any", str(n), "tags"))
             raise InvalidRequest("invalid_body", message, errors=[issue])
         for row in rows:
@@ -393,27 +399,28 @@ async def _check_pinned(
         if row is None or not policy.fits(row.tags):
             unknown.append(shown)
         elif wanted.any and one.connection_id not in fitting.get(one.integration_id, ()):
-            unmatched.append({**shown, "candidates": _shown(fitting.get(one.integration_id, ()))})
+            unmatched.append({**shown, "candidates": _candidates(fitting.get(one.integration_id, ()))})
     if unknown:
         raise _refused(
             "unknown_pinned_connection",
-            f"There is no connection {_some([one['connection_id'] for one in unknown])} for an integration of the toolset. "
+            f"There is no connection {_in_quotes([one['connection_id'] for one in unknown])} for an integration of the toolset. "
             "GET /connections lists them.",
             {"pinned": unknown},
         )
     if unmatched:
         raise _refused(
             "pinned_connection_not_matched",
-            f"The tags do not fit {_some([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the tags out.",
+            f"The tags do not match {_in_quotes([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the "
+            "tags out.",
             {"pinned": unmatched},
         )
 
 
-def _shown(ids: Sequence[str]) -> list[dict[str, str]]:
+def _candidates(ids: Sequence[str]) -> list[dict[str, str]]:
     return [{"connection_id": one} for one in ids[:MOST_NAMED]]
 
 
-def _some(names: Collection[str]) -> str:
+def _in_quotes(names: Collection[str]) -> str:
     shown = ", ".join(f"'{one[:64]}'" for one in list(names)[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 

@@ -1,6 +1,7 @@
-"""``GET /audit`` and ``GET /audit/uses``: who did what; which key used which connection, and how often (docs/audit.md)."""
+"""``GET /audit`` and ``GET /audit/uses``: who did what; which key used which connection, and how often
+(docs/audit.md)."""
 
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from aiohttp import web
@@ -32,6 +33,8 @@ USE_FILTERS: Final = ("from", "to", "integrationId", "connectionId", "keyId", "l
 MOST: Final = 1000
 USUAL: Final = 100
 USUAL_SPAN: Final = timedelta(days=1)
+EARLIEST: Final = datetime.min.replace(tzinfo=UTC) + USUAL_SPAN
+LATEST: Final = datetime(9999, 12, 31, 23, tzinfo=UTC)
 NUMBERS: Final = {"limit": (1, MOST), "keyId": (0, 10**11), "cursor": (1, 2**62), "after": (0, 2**62)}
 
 
@@ -71,7 +74,7 @@ async def list_uses(request: web.Request) -> web.Response:
     query = query_of(request, USE_FILTERS, numbers={name: NUMBERS[name] for name in ("limit", "keyId")})
     now = clock.now()
     until = moment(query, "to", now) or now
-    since = moment(query, "from", now) or until - USUAL_SPAN
+    since = moment(query, "from", now) or max(until, EARLIEST) - USUAL_SPAN
     if until <= since:
         raise wrong_query("to", "'to' must be later than 'from'.")
     wanted = UseFilter(
@@ -90,7 +93,7 @@ def uses_shown(wanted: UseFilter, page: UsePage) -> responses.CredentialUses:
     """Return a page of credential uses as the API and the command line show it."""
     return {
         "from": hour_at(hour_of(wanted.since)).isoformat(timespec="milliseconds"),
-        "to": hour_at(hour_of(wanted.until - timedelta(microseconds=1)) + 1).isoformat(timespec="milliseconds"),
+        "to": _end_of_hour(wanted.until - timedelta(microseconds=1)).isoformat(timespec="milliseconds"),
         "calls": page.calls,
         "failed": page.failed,
         "uses_in_all": page.connections,
@@ -105,6 +108,11 @@ def uses_shown(wanted: UseFilter, page: UsePage) -> responses.CredentialUses:
             for use, calls, failed in page.uses
         ],
     }
+
+
+def _end_of_hour(at: datetime) -> datetime:
+    """Return when the hour of `at` ends; of the last hour of year 9999, when it begins: a datetime ends there."""
+    return hour_at(min(hour_of(at) + 1, hour_of(LATEST)))
 
 
 def audit_record_json(one: SealedRecord) -> responses.AuditRecord:

@@ -1,4 +1,4 @@
-"""The gateway's client metadata document; its address serves as client ID at authorization servers (MCP authorization)."""
+"""The gateway's client metadata document; its URL is the client ID at authorization servers (MCP authorization)."""
 
 from aiohttp import hdrs, web
 
@@ -15,6 +15,6 @@ async def document(request: web.Request) -> web.Response:
     integration = generation.integrations.find(names["environment"], names["integration_id"])
     provider = runtime.creator.provider_of(integration) if integration is not None else None
     if integration is None or provider is None or not provider.auth_mode.startswith("MCP_"):
-        raise NotFound("not_found", "There is no client metadata at this address.")
+        raise NotFound("not_found", "There is no client metadata at this URL.")
     context = AuthContext(provider, integration, public_url=generation.public_url)
     return web.json_response(metadata_document(context), headers={hdrs.CACHE_CONTROL: "public, max-age=3600"})

@@ -1,4 +1,4 @@
-"""Connect sessions, created by the customer's back end: their end user, and the integrations that may be connected."""
+"""Connect sessions, created by your back end: their end user, and the integrations that may be connected."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def _s256(text: str) -> str:
 def _return_url(text: str) -> str:
     parts = urlsplit(text)
     if not is_web_address(text) or "#" in text or "@" in parts.netloc:
-        raise ValueError("must be an https:// address of a page, without a user name and without '#'")
+        raise ValueError("must be the https:// URL of a page, without a user name and without '#'")
     if taken := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
         raise ValueError(f"must not have {min(taken)} in its query: the gateway adds it")
     origin_of(text)  # https, or http on loopback
@@ -74,8 +74,8 @@ def _return_url(text: str) -> str:
 class SessionOptions(Strict):
     """Lifetime, limits and bindings of a session; the same for new connections and reconnects.
 
-    `expires_in`: in seconds. `max_connections`: how many connections the session may make. `single_use`: the session
-    serves only the first browser in which its end user continues. `code_challenge`: S256 (RFC 7636 §4.2); connections
+    `expires_in`: in seconds. `max_connections`: how many connections the session may create. `single_use`: the session
+    works only in the first browser in which its end user continues. `code_challenge`: S256 (RFC 7636 §4.2); connections
     stay pending until ``POST /connect/sessions/{id}/complete`` with the verifier. `return_url`: the page of the
     application to which the end user returns, with `state`.
     """
@@ -91,17 +91,17 @@ class SessionOptions(Strict):
     state: Annotated[str, StringConstraints(max_length=512)] | None = None
 
     @model_validator(mode="after")
-    def _together(self) -> "SessionOptions":
+    def _check_pairs(self) -> "SessionOptions":
         if self.code_challenge_method is not None and self.code_challenge is None:
-            raise ValueError("code_challenge_method comes with a code_challenge; give both or neither")
+            raise ValueError("code_challenge_method needs a code_challenge; send both or neither")
         if self.state is not None and self.return_url is None:
-            raise ValueError("state comes back with return_url; give return_url too, or leave state out")
+            raise ValueError("state needs a return_url, to which it is added; send return_url too, or leave state out")
         return self
 
 
 def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
-    """Return `lifetime` and fields of ConnectSession. Raises InvalidRequest if a required binding is missing, or if
-    `return_url` is not a page of the application.
+    """Return `lifetime` and fields of ConnectSession. Raises InvalidRequest if a required code challenge is missing, or
+    if the origin of `return_url` is not registered.
     """
     if body.code_challenge is None and config.environments[environment].requires_binding:
         message = (
@@ -114,7 +114,7 @@ def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[st
         if not is_registered(config, environment, origin):
             message = (
                 f"return_url is a page of {origin}, which is not among the connect_origins of environment '{environment}'. "
-                "Add that origin in gateway.yaml, or use a page of one that is there."
+                "Add that origin in gateway.yaml, or use a page of a registered origin."
             )
             raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("return_url",))])
     return {
@@ -127,18 +127,20 @@ def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[st
     }
 
 
-# ── Connect sessions: the customer's back end decides who may connect what (docs/compatibility.md#connect-sessions).
+# ── Connect sessions: your back end decides who may connect what (docs/compatibility.md#connect-sessions).
 
 READ: Final = "environment:connections:read"
 SCOPES: Final = "oauth_scopes_override"  # sent among the settings, but not a setting
 
 
 class FixedSettings(Strict):
-    """Settings of the connection. `webhook_url` applies to the whole session."""
+    """Settings of the connection. `webhook_url` applies to the whole session. `oauth_scopes_override` replaces the
+    integration's scopes: a list, or a text separated by commas or spaces."""
 
     model_config = ConfigDict(extra="allow")
 
     webhook_url: WebhookUrl | None = None
+    oauth_scopes_override: str | list[str] | None = None
 
 
 class IntegrationDefaults(Strict):
@@ -151,12 +153,13 @@ class IntegrationDefaults(Strict):
 
 def _page(text: str) -> str:
     if text and not (text.lower().startswith("https://") and is_web_address(text)):
-        raise ValueError("must be an https:// address of a page")
+        raise ValueError("must be the https:// URL of a page")
     return text
 
 
 class Override(Strict):
-    """Overrides for the connect page. `docs_connect`: the help page that the connect page links to instead of the provider's."""
+    """Overrides for the connect page. `docs_connect`: the help page that the connect page links to instead of the
+    provider's."""
 
     docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
 
@@ -177,9 +180,9 @@ class NewSession(SessionOptions):
     webhook_url_override: WebhookUrl | None = None
 
     @model_validator(mode="after")
-    def _somebody(self) -> "NewSession":
+    def _check_owner(self) -> "NewSession":
         if self.end_user is None and self.tags is None:
-            raise ValueError("end_user is missing; without it, give tags that name its owner")
+            raise ValueError("end_user is missing; send it, or tags that identify the owner of the connection")
         return self
 
 
@@ -198,7 +201,7 @@ class Reconnect(SessionOptions):
 
 @needs("environment:connect_sessions:write", limits=True)
 async def create_session(request: web.Request) -> web.Response:
-    """Answer 201 with the token, the link for the end user, and when both expire."""
+    """Respond with 201 and the token, the link for the end user, and their expiry."""
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
@@ -207,8 +210,8 @@ async def create_session(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def create_reconnect_session(request: web.Request) -> web.Response:
-    """Answer 201 with the same shape, for an existing connection; an unknown one is 400. The connection keeps its end
-    user unless another one is given."""
+    """Respond with 201 and the same shape, for an existing connection. An unknown connection gets a 400, or a 404 if
+    the key is limited. The connection keeps its end user unless the body has another one."""
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
@@ -218,14 +221,15 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
 async def new_session(
     runtime: Runtime, generation: Generation, caller: Caller, body: NewSession
 ) -> tuple[str, ConnectSession]:
-    """Create a session; return its token and the session. Raises InvalidRequest, NotFound, Forbidden, TooManyRequests."""
+    """Create a session; return its token and the session. Raises InvalidRequest, NotFound, Forbidden,
+    TooManyRequests."""
     environment = caller.environment.name
     _check_integrations(generation, caller, body, body.allowed_integrations)
     offered = offered_to(generation, caller, environment, body.allowed_integrations)
     user = end_user(body.end_user, body.organization)
     tags = derived_tags(user, body.tags)
     check_tags(caller, tags)
-    fixed = _fixed(body)
+    fixed = _fixed_members(body)
     check_fixed(generation, caller, fixed)
     _check_settings(generation, environment, fixed["defaults"])
     return await runtime.sessions.open(
@@ -242,7 +246,8 @@ async def new_session(
 async def reconnect_session(
     runtime: Runtime, generation: Generation, caller: Caller, body: Reconnect
 ) -> tuple[str, ConnectSession]:
-    """Create a session that authorizes an existing connection again; return its token and the session."""
+    """Create a session that authorizes an existing connection again; return its token and the session. Raises
+    InvalidRequest, NotFound, Forbidden, TooManyRequests."""
     ref = ConnectionRef(caller.environment.name, body.integration_id, body.connection_id)
     check_reach(caller, ref)
     await check_tags_of(runtime, caller, ref)
@@ -261,7 +266,7 @@ async def reconnect_session(
     asked = tags_asked(user, body.tags)
     tags = row.tags if asked is None else asked
     check_tags(caller, tags)
-    fixed = _fixed(body)
+    fixed = _fixed_members(body)
     check_fixed(generation, caller, fixed, reconnects=True)
     _check_settings(generation, ref.environment, fixed["defaults"])
     # A session shows its end user to every holder of its token. Without an end user, the connection keeps its own.
@@ -280,10 +285,10 @@ async def reconnect_session(
     )
 
 
-def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
+def _fixed_members(body: NewSession | Reconnect) -> dict[str, Any]:
     """Return the session members that the back end fixes for future connections.
 
-    A webhook address among the settings applies to the session.
+    A `webhook_url` among the settings applies to the whole session, unless the body has a `webhook_url_override`.
     """
     defaults = {key: one.model_dump(exclude_none=True) for key, one in body.integrations_config_defaults.items()}
     lifted = [
@@ -298,7 +303,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
 
 
 def connect_session_json(generation: Generation, token: str, session: ConnectSession) -> responses.ConnectSessionJson:
-    """Return the answer for the caller that created a session."""
+    """Return the body of the response to the caller that created a session."""
     public_url = generation.public_url
     return {
         "session_id": session.digest,
@@ -312,35 +317,36 @@ def connect_session_json(generation: Generation, token: str, session: ConnectSes
 def offered_to(generation: Generation, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:
     """Return the integrations that a session created with this key may offer; empty means all.
 
-    Raises NotFound for an integration that the key may not use, Forbidden for a key limited to connections, since a
-    session creates new ones.
+    Raises NotFound for an integration that the key may not use. Raises Forbidden for a key limited to connections,
+    since a session creates new connections, and for a key that may use none of the integrations.
     """
     policy = caller.policy
     if not policy.of_resources:
         return tuple(asked)
     if any(one.connections for one in policy.limits):
-        raise beyond_limits("a session would make another connection")
+        raise beyond_limits("a session would create another connection")
     for key in asked:
         if not policy.reaches_integration(key):
             raise no_integration(environment, key)
     there = [one.integration_id for one in generation.integrations.of(environment)]
     reached = tuple(asked or filter(policy.reaches_integration, there))
     if not reached:
-        raise beyond_limits("there is none of them here")
+        raise beyond_limits("the environment has none of these integrations")
     return reached
 
 
 def check_tags(caller: Caller, tags: Mapping[str, str]) -> None:
-    """Raise Forbidden if the new connections would lack the tags that the key is limited to."""
+    """Raise Forbidden if a connection with `tags` would lack the tags that the key is limited to."""
     if not caller.policy.fits(tags):
         wanted = ", ".join(f"{name}={value}" for name, value in (caller.policy.tags or {}).items())
-        raise beyond_limits(f"what it makes must carry the tags {wanted}")
+        raise beyond_limits(f"connections that it creates or changes must have the tags {wanted}")
 
 
 def _check_integrations(
     generation: Generation, caller: Caller, body: NewSession | Reconnect, allowed: Sequence[str]
 ) -> None:
-    """Raise InvalidRequest for unknown integrations; the first one gets the closest name that the key may use."""
+    """Raise InvalidRequest for unknown integrations; the message for the first suggests the closest name that the key
+    may use."""
     environment = caller.environment.name
     named = [
         *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed)),
@@ -360,7 +366,7 @@ def _check_integrations(
 
 
 def _check_settings(generation: Generation, environment: str, defaults: Mapping[str, Any]) -> None:
-    """Raise InvalidRequest for settings with which no connection is possible."""
+    """Raise InvalidRequest for fixed settings with which no connection is possible."""
     for key, one in defaults.items():
         integration = generation.integrations.get(environment, key)
         provider = generation.catalog.get(integration.provider)

@@ -1,6 +1,6 @@
 """The WebSocket that reports the outcome to the browser that opened a connect window.
 
-The browser receives an id, adds it to the window's address, and receives one message. Its own messages are ignored.
+The browser receives an id, adds it to the URL of the window, and receives one message. Its own messages are ignored.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class WebsocketResource(web.PlainResource):
 
 
 HEARTBEAT_S: Final = 25.0
-LONGEST_S: Final = 3600.0  # six times the length of an authorization: an older window was abandoned
+LONGEST_S: Final = 3600.0  # an authorization ends long before: such a window was abandoned
 CLOSE_S: Final = 2.0
 LIMIT_BYTES: Final = 4096
 
@@ -43,7 +43,7 @@ async def socket(request: web.Request) -> web.StreamResponse:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     outcomes, limits = runtime.outcomes, generation.config.connect
     if outcomes.crowded(limits.result_sockets):
-        raise Unavailable("busy", "Too many windows wait for an answer here. Try again.", retry_after_s=5)
+        raise Unavailable("busy", "Too many windows wait for a result here. Try again in 5 seconds.", retry_after_s=5)
     with outcomes.socket_of(client_network(request.remote), limits.result_sockets_per_address):
         return await _send_outcomes(request, outcomes)
 

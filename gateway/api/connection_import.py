@@ -60,7 +60,8 @@ class Import(Strict):
 
 @needs("environment:connections:create", limits=True)
 async def import_connection(request: web.Request) -> web.Response:
-    """Answer 201 with the whole connection; importing the same id again replaces its credential."""
+    """Respond with 201 and the connection. Importing the same id again replaces its credential. A key that may not read
+    credentials gets the connection without its credential."""
     query_of(request, ())
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     connection, warnings = await store_connection(runtime, generation, caller, await parsed(request))
@@ -73,7 +74,7 @@ async def import_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:create", limits=True)
 async def import_flat(request: web.Request) -> web.Response:
-    """Import in the former flat form: answer 201 with the body that was sent, and the connection's id."""
+    """Import in the former flat form: respond with 201, the body that was sent, and the connection's id."""
     query_of(request, ())
     sent = await parsed(request)
     connection, _ = await store_connection(
@@ -85,8 +86,8 @@ async def import_flat(request: web.Request) -> web.Response:
 async def store_connection(
     runtime: Runtime, generation: Generation, caller: Caller, given: Any
 ) -> tuple[Connection, list[Issue]]:
-    """Store the connection; return it, and warnings. Raises InvalidRequest with every fault, including the
-    credential's, and NotFound if the caller's key may not use it.
+    """Store the connection; return it, and warnings. Raises InvalidRequest with all faults, including the credential's,
+    NotFound if the caller's key may not use it, and Forbidden.
     """
     environment = caller.environment.name
     body, held = _checked(runtime, generation, caller, given)
@@ -192,8 +193,8 @@ def _credential(runtime: Runtime, integration: Integration, credentials: dict[st
 
 
 def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Issue]:
-    """Return an issue for each unknown setting. Unknown settings are stored, since callers' templates and later
-    versions of the entry may use them. But an unknown name is usually a mistake, so the answer reports it."""
+    """Return an issue for each unknown setting. Unknown settings are stored, since a later version of the entry may use
+    them. But an unknown name is usually a mistake, so the response reports it."""
     known = {name.casefold() for name in (*provider.connection_config, *(provider.connection_configuration or ()))}
     known.add("oauth_scopes_override")
     return [

@@ -24,7 +24,7 @@ LETTERS: Final = re.compile(r"[^a-z]")
 
 
 def listed(connection: Connection) -> responses.ListedConnection:
-    """Return a connection as a row of the list: never a credential, never a setting."""
+    """Return a connection as a row of the list, without its credential and settings."""
     return {**_common(connection), "created": stamp(connection.created_at)}
 
 
@@ -50,7 +50,7 @@ def whole(
     """Return the connection with its settings and, unless `credentials` is false, with its credential.
 
     Without `with_refresh_token`, refresh tokens are left out, in any spelling and at any depth. `zulu`: times end in Z,
-    as in the answer to an import.
+    as in the response to an import. Raises CredentialUnreadable, Unavailable.
     """
     config: Any = dict(connection.config)
     if credentials and connection.secret_config is not None:
@@ -137,8 +137,8 @@ async def add_history(
 async def state_and_story(
     runtime: Runtime, generation: Generation, row: Connection, *, serves: bool = True
 ) -> responses.History:
-    """Return ``history``: each change of state, oldest first; ``diagnosis``: time line, causes in order, and the
-    action; ``scopes``: granted, needed and missing.
+    """Return ``history``: each change of state, oldest first; ``diagnosis``: timeline, causes in order, and the action;
+    ``scopes``: granted, needed and missing.
 
     `serves`: whether this process serves calls; a command does not.
     """
@@ -178,7 +178,8 @@ async def state_and_story(
 
 
 def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return the connection's credential, and whether its stored values can be opened; a missing key counts as readable."""
+    """Return the connection's credential, and whether its stored values can be opened; a missing key counts as
+    readable."""
     try:
         held = runtime.store.open(row.credential)
         runtime.store.open(row.secret_config)

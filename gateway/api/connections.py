@@ -11,10 +11,10 @@ from gateway import clock
 from gateway.access.refusals import missing_scope_error, with_payload
 from gateway.access.scopes import CONNECT
 from gateway.api import responses
-from gateway.api.addressed import in_path, known_ref, ref_of
 from gateway.api.connect_endpoints import check_tags
 from gateway.api.connection_json import add_history, listed, state_of, whole
 from gateway.api.narrow import check_webhook
+from gateway.api.path_ids import in_path, known_ref, ref_of
 from gateway.api.request_body import Strict, empty_body, number, parsed, query_of, read_json, truth, wrong_query
 from gateway.api.shapes import (
     FREE_BYTES,
@@ -62,8 +62,9 @@ MOST: Final = 2000
 WITHOUT_LIMIT: Final = 10_000
 ROWS_AT_ONCE: Final = 500  # read from the store
 PAGE_BYTES: Final = 16 * 1024 * 1024
-"""A list ends with the row that reaches this size, and continues at `next_cursor`; usual rows stay far below."""
-NOT_REFRESHED: Final = "Gateway-Refresh-Failed"  # the answer is still 200: its token is still valid
+"""A page ends with the row with which it reaches this size; the list continues at `next_cursor`. Usual pages are far
+smaller."""
+NOT_REFRESHED: Final = "Gateway-Refresh-Failed"  # the status is still 200, since the token is still valid
 
 
 @needs("environment:connections:list", limits=True)
@@ -73,7 +74,7 @@ async def list_connections(request: web.Request) -> web.Response:
     query = query_of(request, FILTERS, nested=("tags",), numbers=numbers, truths=("missingScopes",))
     limit, page = number(query, "limit"), number(query, "page")
     if page is not None and "cursor" in query:
-        raise wrong_query("page", "Give either 'page' or 'cursor'.")
+        raise wrong_query("page", "Send either 'page' or 'cursor'.")
     wanted = ListFilter(
         connection_id=query.get("connectionId"),
         search=query.get("search"),
@@ -90,7 +91,7 @@ async def list_connections(request: web.Request) -> web.Response:
     shown = _Page(most)
     if truth(query, "missingScopes"):
         if page is not None:
-            raise wrong_query("page", "Give 'cursor' in its place where 'missingScopes' is given.")
+            raise wrong_query("page", "With 'missingScopes', use 'cursor' instead of 'page'.")
         lacking = await find_lacking(
             store, generation_of(request), request[ENVIRONMENT].name, replace(wanted, limit=most)
         )
@@ -131,13 +132,14 @@ class _Page:
         self._last = row
 
     async def give_way(self) -> None:
-        """Let other tasks run, if this one has written enough in its turn of the event loop."""
+        """Let other tasks run, if this one has written `INLINE_BYTES` since it last did so."""
         if self._in_this_turn >= INLINE_BYTES:
             self._in_this_turn = 0
             await clock.give_way()
 
     def response(self, *, goes_on: bool, cursor: str | None = None) -> web.Response:
-        """Return the page. `cursor`: where the list continues, if not after the last row."""
+        """Return the page. `goes_on`: the list has more rows. `cursor`: where it continues, if not after the last
+        row."""
         if cursor is None and self._last is not None:
             cursor = cursor_after(self._last)
         around: responses.ConnectionList = {"connections": []}
@@ -150,7 +152,7 @@ class _Page:
 
 @needs("environment:connections:read", CONNECT, limits=True)
 async def get_connection(request: web.Request) -> web.Response:
-    """Answer with one connection and its credential, refreshed if needed (docs/connections.md#refresh)."""
+    """Return one connection and its credential, refreshed if needed (docs/connections.md#refresh)."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "include", *TRUTHS), truths=TRUTHS)
     with_history = _includes_history(query)
@@ -191,7 +193,8 @@ async def get_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:delete", limits=True)
 async def delete_connection(request: web.Request) -> web.Response:
-    """Delete the connection immediately and revoke its tokens at the provider; the answer reports the result of each."""
+    """Delete the connection immediately and revoke its tokens at the provider; respond with the result for each
+    token."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "revoke"), truths=("revoke",))
     runtime, generation = request.app[RUNTIME], generation_of(request)
@@ -242,7 +245,7 @@ def tags_in(request: web.Request) -> dict[str, str]:
 
 def _includes_history(query: dict[str, str]) -> bool:
     if query.get("include", "history") != "history":
-        raise wrong_query("include", "It may be 'history'.")
+        raise wrong_query("include", "'include' may be 'history'.")
     return "include" in query
 
 
@@ -289,19 +292,20 @@ async def patch_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:update", limits=True)
 async def set_metadata(request: web.Request) -> web.Response:
-    """Replace the metadata; answer 201 with the body that was sent."""
+    """Replace the metadata; respond with 201 and the body that was sent."""
     return await _metadata(request, merge=False)
 
 
 @needs("environment:connections:update", limits=True)
 async def merge_metadata(request: web.Request) -> web.Response:
-    """Merge into the metadata; answer 200 with the body that was sent. Top-level members that it does not name stay."""
+    """Merge into the metadata; respond with 200 and the body that was sent. Other top-level members stay unchanged."""
     return await _metadata(request, merge=True)
 
 
 @needs("environment:connections:update", limits=True)
 async def set_metadata_of_one(request: web.Request) -> web.Response:
-    """Replace the metadata, in the former form: connection in the path, integration in a header, metadata as the body."""
+    """Replace the metadata, in the former form: connection in the path, integration in a header, metadata as the
+    body."""
     return await _bare_metadata(request, merge=False)
 
 
@@ -366,11 +370,9 @@ def _too_large(size: int, path: tuple[str, ...], connection_id: str | None = Non
     whose = (
         "The metadata"
         if connection_id is None
-        else f"Together with what connection '{connection_id}' has, its metadata"
+        else f"Together with its existing metadata, the metadata of connection '{connection_id}'"
     )
-    message = (
-        f"{whose} would have {counted(size, 'byte')} as JSON; at most {FREE_BYTES:,} are taken. Nothing was changed."
-    )
+    message = f"{whose} would have {counted(size, 'byte')} as JSON; the limit is {FREE_BYTES:,}. Nothing was changed."
     return InvalidRequest("invalid_body", message, errors=[Issue("too_big", message, path)])
 
 

@@ -4,7 +4,6 @@ from aiohttp import web
 
 from gateway.api import responses
 from gateway.api.request_body import empty_body, query_of
-from gateway.errors import InvalidRequest
 from gateway.events.signatures import rotate
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
@@ -16,10 +15,9 @@ from gateway.timestamps import iso
 
 @needs("environment:webhook_signing_key:rotate")
 async def rotate_signing_key(request: web.Request) -> web.Response:
-    """Answer 200 with the new key; the former key also signs until `previous_key_retires_at`."""
+    """Respond with 200 and the new key; the previous key also signs until `previous_key_retires_at`."""
     query_of(request, ())
-    if await request.read() not in {b"", b"{}"}:
-        raise InvalidRequest("invalid_body", "This address takes no body.")
+    empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     key, retires_at = await rotate(generation.config, runtime.store, request[ENVIRONMENT].name)
     runtime.deliverer.key_changed()
@@ -33,7 +31,7 @@ async def rotate_signing_key(request: web.Request) -> web.Response:
 
 @needs("environment:variables:read")
 async def list_variables(request: web.Request) -> web.Response:
-    """Answer with a bare array, in the file's order, from the configuration in use, so a reload changes it."""
+    """Return a bare array, in the order of the file, from the current configuration: a reload changes it."""
     query_of(request, ())
     empty_body(request)
     declared = generation_of(request).config.environments[request[ENVIRONMENT].name].variables

@@ -16,24 +16,25 @@ INSTANCE: Final = "Gateway-Instance"
 
 
 async def health(request: web.Request) -> web.Response:
-    """Answer 200 while the process can answer at all; the header names the gateway instance, once it serves."""
+    """Respond with 200 as long as the process runs. The header `Gateway-Instance` names the instance, once it
+    serves."""
     runtime = request.app[RUNTIME]
     headers = {INSTANCE: runtime.store.instance} if runtime.serving else {}
     return web.json_response(responses.Result(result="ok"), headers=headers)
 
 
 async def ready(request: web.Request) -> web.Response:
-    """Answer 200 while this node serves, 503 before that and from the moment a stop begins.
+    """Respond with 200 while this node serves, and with 503 before that and from the moment a stop begins.
 
     If a shared database is away, nodes that serve from memory stay at 200; the body reports ``"store": "away"``, and
     with the query ``store=required`` the status is 503 (ADR 0023). A damaged database is reported as ``"store":
     "damaged"`` in the same way: readable data is served. A full disk is ``"store": "full"``: calls are served, but no
     token is refreshed. A clock that differs from the database's by seconds is ``"clock": "off"``; by so much that this
     node refreshes no token, ``"clock": "refused"``, which with ``store=required`` is also 503; ``clock_offset_seconds``
-    is how far the database's clock is ahead. ``"journal": "unwritable"``: token endpoints' replies cannot be
-    journalled. ``"failover": "reconciling"``: no token is refreshed after a failover of the database (ADR 64). These
-    two do not change the status. The body is that of docs/compatibility.md#requests; ``Gateway-Error`` distinguishes
-    this 503 from one of a proxy before the gateway.
+    is how far the database's clock is ahead. ``"journal": "unwritable"``: token endpoints' replies cannot be journaled.
+    ``"failover": "reconciling"``: after a failover of the database, no token is refreshed (ADR 64). These two do not
+    change the status. The body is that of docs/compatibility.md#requests; ``Gateway-Error`` distinguishes this 503 from
+    one of a proxy in front of the gateway.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:
@@ -72,12 +73,13 @@ def _store_fault(runtime: Runtime, *, away: bool) -> Literal["away", "damaged", 
 
 
 def shared(runtime: Runtime) -> bool:
-    """Return whether other nodes may use the store too; its absence then says nothing about this node."""
+    """Return whether other nodes may use the store too. If it is away, that is no fault of this node."""
     return runtime.generation.config.store.url.startswith(POSTGRES)
 
 
 async def store_away(runtime: Runtime) -> bool:
-    """Return whether the store is away. A shared store is polled every second, so probes only read that; a file is read now."""
+    """Return whether the store is away. A shared store is polled every second, and this returns the last result; a
+    SQLite file is read now."""
     if shared(runtime):
         return runtime.live.feed.away_s is not None
     try:

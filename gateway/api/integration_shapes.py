@@ -26,7 +26,8 @@ REQUIRED: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.ne
 
 
 def _pem(text: str) -> str:
-    """Check that the private key is readable now, rather than at the first end user; return it unfolded."""
+    """Return the private key, unfolded. Checked here, so that an unreadable key does not fail only when an end user
+    connects. Raises ValueError."""
     try:
         unfolded = key_values.private_key(text).reveal()
         private_key_in(unfolded)
@@ -50,7 +51,8 @@ AllowedHosts = Annotated[list[AllowedHost], Field(max_length=100)]
 
 
 class ClientCredentials(Strict):
-    """The OAuth app at the provider. `scopes`: comma-separated, requested as given; empty: the provider's default scopes."""
+    """The OAuth app at the provider. `scopes`: comma-separated, requested as given; empty: the provider's default
+    scopes."""
 
     type: Literal["OAUTH1", "OAUTH2", "TBA", "INSTALL_PLUGIN"]
     client_id: ClientId
@@ -130,7 +132,7 @@ def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Ite
     if given is not None and given.type != mode:
         wanted = f"'{provider.name}' is {mode}"
         takes = (
-            "which takes no credentials here"
+            "whose integrations have no credentials"
             if mode not in CREDENTIAL_FIELDS
             else f"so credentials.type must be '{mode}'"
         )
@@ -138,13 +140,14 @@ def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Ite
     for name in body.integration_config or ():
         yield Issue(
             "unrecognized_keys",
-            f"'{name[:64]}' is not a field: '{provider.name}' asks for nothing in integration_config.",
+            f"'{name[:64]}' is not a field: '{provider.name}' has no fields in integration_config.",
             ("integration_config", name),
         )
 
 
 def fields_of(given: Any) -> Mapping[str, Any]:
-    """Return the members of an Integration that these credentials set; members left out are not included."""
+    """Return the members of an Integration that these credentials replace. `scopes` and `webhook_secret` are only
+    included if given."""
     if given is None:
         return {}
     fields: dict[str, Any] = {"client_id": None, "client_secret": None, "app_id": None, "app_link": None}
@@ -175,7 +178,7 @@ CREDENTIAL_FIELDS: Final = {
     for model in _MODELS
     for name in get_args(model.model_fields["type"].annotation)
 }
-"""The auth modes whose integrations take credentials here, with their fields."""
+"""The auth modes whose integrations have credentials in this API, with the names of their fields."""
 
 
 def integration_json(runtime: Runtime, generation: Generation, integration: Integration) -> responses.IntegrationJson:
@@ -202,7 +205,8 @@ def integration_json(runtime: Runtime, generation: Generation, integration: Inte
 
 
 def credentials(generation: Generation, integration: Integration) -> dict[str, Any] | None:
-    """Return the value for ``include=credentials``: the fields of the integration's auth mode, null if not set."""
+    """Return the value for ``include=credentials``: the fields of the integration's auth mode, null if not set. None if
+    the auth mode has none, or the provider is no longer in the catalog."""
     provider = generation.catalog.get(integration.provider)
     names = CREDENTIAL_FIELDS.get(provider.auth_mode) if provider else None
     if provider is None or names is None:
@@ -211,7 +215,7 @@ def credentials(generation: Generation, integration: Integration) -> dict[str, A
 
 
 def webhook_url(generation: Generation, integration: Integration) -> str | None:
-    """Return the value for ``include=webhook``: the address for the provider's webhooks; None if they are not routed."""
+    """Return the value for ``include=webhook``: the URL for the provider's webhooks; None if they are not routed."""
     provider = generation.catalog.get(integration.provider)
     if provider is None or not provider.webhook_routing_script:
         return None

@@ -1,4 +1,5 @@
-"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations); those of gateway.yaml: read only."""
+"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations); those of gateway.yaml: read
+only."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,6 @@ from gateway import clock
 from gateway.access.key_policy import Policy
 from gateway.access.refusals import beyond_limits, missing_scope_error
 from gateway.api import responses
-from gateway.api.addressed import unique_key
 from gateway.api.integration_shapes import (
     IntegrationChanges,
     NewIntegration,
@@ -21,6 +21,7 @@ from gateway.api.integration_shapes import (
     issues,
     webhook_url,
 )
+from gateway.api.path_ids import unique_key
 from gateway.api.request_body import empty_body, query_of, read_json
 from gateway.auth import modes
 from gateway.catalog.load_catalog import Catalog
@@ -75,7 +76,8 @@ async def get_integration(request: web.Request) -> web.Response:
 
 @needs("environment:integrations:create", limits=True)
 async def create_integration(request: web.Request) -> web.Response:
-    """Answer 200 with the new integration. Raises InvalidRequest with all faults, including those of the provider's entry."""
+    """Respond with 200 and the new integration. Raises InvalidRequest with all faults of the body's form, or all faults
+    against the provider's entry."""
     query_of(request, ())
     body = await read_json(request, NewIntegration)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
@@ -86,8 +88,8 @@ async def create_integration(request: web.Request) -> web.Response:
         *(issues(provider, body) if provider else ()),
     ]
     if generation.integrations.has(environment, body.unique_key):
-        faults.append(_taken(generation, environment, body.unique_key))
-    _refuse(faults)
+        faults.append(_taken_issue(generation, environment, body.unique_key))
+    _raise_if_any(faults)
     new = Integration(
         environment=environment,
         integration_id=body.unique_key,
@@ -101,13 +103,14 @@ async def create_integration(request: web.Request) -> web.Response:
     )
     stored = await runtime.made.add(new)
     if stored is None:
-        raise _refusal([_taken(generation, environment, body.unique_key)])
+        raise _refusal([_taken_issue(generation, environment, body.unique_key)])
     return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
 
 
 @needs("environment:integrations:update", limits=True)
 async def patch_integration(request: web.Request) -> web.Response:
-    """Answer 200 with the changed integration; effective here immediately, and on other nodes within `live.trust_s`."""
+    """Respond with 200 and the changed integration. The change is effective in this process immediately, and in other
+    processes within `live.trust_s`."""
     query_of(request, ())
     body = await read_json(request, IntegrationChanges)
     runtime, generation = request.app[RUNTIME], generation_of(request)
@@ -123,7 +126,7 @@ async def patch_integration(request: web.Request) -> web.Response:
         *(issues(provider, body) if provider else ()),
     ]
     faults += await _rename_issues(runtime, generation, found, body.unique_key)
-    _refuse(faults)
+    _raise_if_any(faults)
     given: dict[str, Any] = {
         "integration_id": body.unique_key,
         "display_name": body.display_name,
@@ -135,7 +138,7 @@ async def patch_integration(request: web.Request) -> web.Response:
     changed = {**fields_of(body.credentials), **{name: value for name, value in given.items() if value is not None}}
     stored = await runtime.made.change(found, replace(found, **changed))
     if stored is None:
-        _refuse(await _rename_issues(runtime, generation, found, body.unique_key))
+        _raise_if_any(await _rename_issues(runtime, generation, found, body.unique_key))
         raise Conflict(
             "conflict", f"Integration '{found.integration_id}' was changed meanwhile. Read it and try again."
         )
@@ -144,7 +147,7 @@ async def patch_integration(request: web.Request) -> web.Response:
 
 @needs("environment:integrations:delete", limits=True)
 async def delete_integration(request: web.Request) -> web.Response:
-    """Delete the integration with its connections, and revoke their tokens; the answer comes at the end and counts them."""
+    """Delete the integration with its connections, and revoke their tokens; then respond with the number of each."""
     query_of(request, ())
     empty_body(request)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
@@ -172,7 +175,7 @@ def _found(request: web.Request, generation: Generation) -> Integration:
 def _check_reach(policy: Policy, key: str) -> None:
     """Check that the key may create, change or delete this integration.
 
-    Raises NotFound, and Forbidden for a key limited to some of its connections, since a change would affect the others
+    Raises NotFound, and Forbidden for a key limited to some connections, since a change would affect other connections
     too.
     """
     if policy.of_connections:
@@ -190,11 +193,11 @@ def _check_hosts(policy: Policy, found: Integration, body: IntegrationChanges) -
 
 
 def _unknown(key: str) -> NoReturn:
-    raise NotFound("not_found", f"There is no integration '{key}'. GET /integrations lists those there are.")
+    raise NotFound("not_found", f"There is no integration '{key}'. GET /integrations lists the integrations.")
 
 
 def _changeable(generation: Generation, found: Integration) -> Integration:
-    """Return `found`. Raises Conflict for a declared integration, naming the place where it can be changed."""
+    """Return `found`. Raises Conflict for an integration of gateway.yaml, naming its file and line."""
     if found.made is None:
         where = _declared_at(generation, found.environment, found.integration_id)
         raise Conflict(
@@ -207,15 +210,15 @@ def _changeable(generation: Generation, found: Integration) -> Integration:
 
 
 def _declared_at(generation: Generation, environment: str, key: str) -> str:
-    """Return the integration's place, ``gateway.yaml:17``, without the folder, which callers need not know."""
+    """Return the integration's file and line, ``gateway.yaml:17``, without the folder, which callers need not know."""
     where = generation.config.where("environments", environment, "integrations", key)
     return PurePath(where).name
 
 
-def _taken(generation: Generation, environment: str, key: str) -> Issue:
+def _taken_issue(generation: Generation, environment: str, key: str) -> Issue:
     there = generation.integrations.find(environment, key)
     if there is None:
-        why = "is just being deleted with its connections; try again when that is done, or take another key"
+        why = "is being deleted with its connections; try again when that is done, or use another key"
     elif there.made is None:
         why = f"is declared at {_declared_at(generation, environment, key)}"
     else:
@@ -227,9 +230,11 @@ async def _rename_issues(runtime: Runtime, generation: Generation, found: Integr
     if key is None or key == found.integration_id:
         return []
     if generation.integrations.has(found.environment, key):
-        return [_taken(generation, found.environment, key)]
+        return [_taken_issue(generation, found.environment, key)]
     if await runtime.store.integrations.has_connections(found.environment, found.integration_id):
-        message = f"'{found.integration_id}' has connections, which are addressed by this key, so it cannot be renamed."
+        message = (
+            f"'{found.integration_id}' has connections, and callers name them by this key, so it cannot be renamed."
+        )
         return [Issue("custom", message, ("uniqueKey",))]
     return []
 
@@ -245,7 +250,7 @@ def _provider_issues(provider: Provider | None, name: str, catalog: Catalog) -> 
     return []
 
 
-def _refuse(faults: Sequence[Issue]) -> None:
+def _raise_if_any(faults: Sequence[Issue]) -> None:
     if faults:
         raise _refusal(faults)
 

@@ -45,7 +45,8 @@ def _in_utc(when: datetime) -> datetime:
 
 
 class NewKeyBody(Strict):
-    """A new key. `environment_id` is accepted for compatibility and ignored: the new key belongs to the caller's environment."""
+    """A new key. `environment_id` is accepted for compatibility and ignored: the new key belongs to the caller's
+    environment."""
 
     display_name: str
     environment_id: int | None = None
@@ -65,7 +66,7 @@ class GoneKeyBody(Strict):
 
 @needs("environment:api_keys:create", limits=True)
 async def create_key(request: web.Request) -> web.Response:
-    """Answer 200 with the key itself, shown only here."""
+    """Respond with 200 and the key itself, which is shown only once."""
     query_of(request, ())
     body = await read_json(request, NewKeyBody)
     caller = request[CALLER]
@@ -82,7 +83,7 @@ async def list_keys(request: web.Request) -> web.Response:
     """List keys, the newest first; revoked and expired ones only with ``include=ended``."""
     query = query_of(request, ("limit", "cursor", "include"), numbers={"limit": (1, MOST), "cursor": (1, 2**62)})
     if query.get("include", "ended") != "ended":
-        raise wrong_query("include", "It may be 'ended'.")
+        raise wrong_query("include", "'include' may be 'ended'.")
     limit = number(query, "limit") or USUAL
     above = request[CALLER].key
     found = await request.app[RUNTIME].store.keys.list(
@@ -100,7 +101,7 @@ async def list_keys(request: web.Request) -> web.Response:
 
 @needs("environment:api_keys:delete", limits=True)
 async def revoke_key(request: web.Request) -> web.Response:
-    """Revoke the key that the path names, or the body, as published clients send it."""
+    """Revoke the key in the path or, as Nango's clients send it, in the body."""
     query_of(request, ())
     named = request.match_info.get("key_id")
     key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _id(named)
@@ -138,7 +139,7 @@ def as_json(key: MintedKey) -> responses.Key:
 
 
 def secret_part(text: Secret, key: MintedKey, public_url: str) -> responses.KeyItself:
-    """Return the part that is shown only once: the key and, for a capability, its address."""
+    """Return the part that is shown only once: the key and, for a capability, its URL."""
     shown: responses.KeyItself = {"secret": text.reveal()}
     if key.kind == "capability":
         shown["base_url"] = f"{public_url}/c/{text.reveal()}"
@@ -148,7 +149,7 @@ def secret_part(text: Secret, key: MintedKey, public_url: str) -> responses.KeyI
 def wish_of(body: NewKeyBody) -> RequestedKey:
     """Return the requested key. Raises InvalidRequest."""
     if body.expires_at is not None and body.expires_in_s is not None:
-        issue = Issue("custom", "Give either expires_at or expires_in_s.", ("expires_in_s",))
+        issue = Issue("custom", "Send either expires_at or expires_in_s.", ("expires_in_s",))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
     expires_at: datetime | None = body.expires_at
     if body.expires_in_s is not None:
@@ -176,7 +177,7 @@ def wish_of(body: NewKeyBody) -> RequestedKey:
 def _id(text: str) -> int:
     key_id = whole_number(text)
     if key_id is None:
-        issue = Issue("invalid_type", "A key's id is a whole number.", ("key_id",))
+        issue = Issue("invalid_type", "A key's id must be a whole number.", ("key_id",))
         raise InvalidRequest("invalid_uri_params", issue.message, errors=[issue])
     return key_id
 

@@ -65,7 +65,7 @@ async def list_operations(request: web.Request) -> web.Response:
     body: responses.Logs = {"data": [operation_json(one) for one in page.operations]}
     if with_others:
         for entry, one in zip(body["data"], page.operations, strict=True):
-            others = await runtime.store.call_log.find(_others(one, wanted))
+            others = await runtime.store.call_log.find(_same_request(one, wanted))
             entry["operations"] = [dict(operation_json(other)) for other in others.operations if other.id != one.id]
     if page.following is not None:
         body["next_cursor"] = str(page.following)
@@ -119,7 +119,7 @@ def _id(query: dict[str, str], name: str) -> int | None:
     return int(query[name])
 
 
-def _others(one: StoredOperation, wanted: OperationFilter) -> OperationFilter:
+def _same_request(one: StoredOperation, wanted: OperationFilter) -> OperationFilter:
     """Return the filter for the operations of the same request that the key may see."""
     at = one.operation.at
     return OperationFilter(

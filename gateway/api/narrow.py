@@ -1,10 +1,9 @@
-"""Limits what minted keys may fix for a connection, since these members could redirect other people's data.
+"""Limits what minted keys may fix for a connection: these members could send other people's data elsewhere.
 
-These are settings, and with them hosts; scopes beyond the integration's; the address for events; links on the connect
-page.
+They are: settings, and thus hosts; scopes beyond the integration's; the URL for events; links on the connect page.
 
-A key with `environment:connections:configure` may set them. A key that is limited to connections or tags changes no
-settings of an existing connection, whatever its scopes.
+A key with `environment:connections:configure` may set them. A key that is limited to connections or tags cannot change
+the settings of an existing connection, whatever its scopes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,39 +24,41 @@ from gateway.records.integration import Integration
 
 
 def check_fixed(generation: Generation, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False) -> None:
-    """Check `fixed`: a connect session's `defaults`, `overrides` and `webhook_url_override`. Raises Forbidden,
-    InvalidRequest."""
+    """Check `fixed`: the `defaults`, `overrides` and `webhook_url_override` of a connect session. `reconnects`: the
+    session is for an existing connection. Raises Forbidden, InvalidRequest."""
     policy, environment = caller.policy, caller.environment
     for key, one in fixed["overrides"].items():
         if url := one.get("docs_connect"):
-            _need(policy, f"overrides.{key}.docs_connect")
+            _require_configure(policy, f"overrides.{key}.docs_connect")
             integration = generation.integrations.find(environment.name, key)
             if caller.key is not None and integration is not None:
                 _check_page(generation, caller, integration, url)
     check_webhook(policy, fixed["webhook_url_override"])
     for key, one in fixed["defaults"].items():
         integration = generation.integrations.find(environment.name, key)
-        what = next(_beyond(generation, integration, one), None)
+        what = next(_members_beyond(generation, integration, one), None)
         if what is None:
             continue
         if reconnects and policy.of_connections:
-            raise beyond_limits("it changes no settings of a connection that is there")
-        _need(policy, f"integrations_config_defaults.{key}.{what}")
+            raise beyond_limits("it cannot change the settings of an existing connection")
+        _require_configure(policy, f"integrations_config_defaults.{key}.{what}")
 
 
 def check_webhook(policy: Policy, url: str | None) -> None:
-    """Raise Forbidden if the key may not set the address for events and webhooks."""
+    """Raise Forbidden if `url` is not None and the key may not set the URL for events and webhooks."""
     if url is not None:
-        _need(policy, "webhook_url_override")
+        _require_configure(policy, "webhook_url_override")
 
 
-def _need(policy: Policy, field: str) -> None:
+def _require_configure(policy: Policy, field: str) -> None:
     if not policy.allows(CONFIGURE):
         raise lacking_for(CONFIGURE, field)
 
 
-def _beyond(generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the settings that these defaults fix; not scopes that the integration requests anyway."""
+def _members_beyond(
+    generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield the names of the members that these defaults fix, except scopes that the integration requests anyway."""
     if defaults.get("authorization_params"):
         yield "authorization_params"
     provider = generation.catalog.get(integration.provider) if integration is not None else None
@@ -65,30 +66,31 @@ def _beyond(generation: Generation, integration: Integration | None, defaults: M
     if not own.issuperset(scope_list(defaults.get("user_scopes") or "")):
         yield "user_scopes"
     config = dict(defaults.get("connection_config") or {})
-    scopes = config.pop("oauth_scopes_override", None) or ""
-    if not (isinstance(scopes, str | list) and own.issuperset(scope_list(scopes))):
+    if not own.issuperset(scope_list(config.pop("oauth_scopes_override", None) or "")):
         yield "connection_config.oauth_scopes_override"
     if config:
         yield f"connection_config.{next(iter(config))}"
 
 
 def _check_page(generation: Generation, caller: Caller, integration: Integration, url: str) -> None:
-    """Raise InvalidRequest for a foreign page: the help page is linked where people enter credentials."""
+    """Raise InvalidRequest for a page of another site: the help page is linked where people enter credentials."""
     provider = generation.catalog.get(integration.provider)
     host = (urlsplit(url).hostname or "").lower()
     declared = generation.config.environments.get(caller.environment.name)
     own = [generation.public_url, *(declared.connect_origins if declared else ())]
-    known = sorted({one for page in (*own, *_pages(provider)) if (one := (urlsplit(page).hostname or "").lower())})
+    known = sorted(
+        {one for page in (*own, *_provider_pages(provider)) if (one := (urlsplit(page).hostname or "").lower())}
+    )
     if host in known or (provider is not None and named(provider, "https", host, urlsplit(url).port or 443)):
         return
     message = (
-        f"docs_connect names {host}. A minted key may name pages of the provider or of your own application only: "
+        f"docs_connect is a page of {host}. A minted key may only name pages of the provider or of your application: "
         f"{', '.join(known)}."
     )
     path = ("overrides", integration.integration_id, "docs_connect")
     raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])
 
 
-def _pages(provider: Provider | None) -> Iterator[str]:
+def _provider_pages(provider: Provider | None) -> Iterator[str]:
     if provider is not None:
         yield from filter(None, (provider.docs, provider.docs_connect, provider.homepage, provider.setup_guide_url))

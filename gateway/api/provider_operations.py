@@ -24,24 +24,24 @@ USUAL: Final = 100
 
 @needs(limits=True)
 async def list_operations(request: web.Request) -> web.Response:
-    """List the operations in the order of their file. Raises NotFound, InvalidRequest."""
+    """List the operations of a provider's API, in the order of the catalog's file. Raises NotFound, InvalidRequest."""
     allowed = ("search", "risk", "scope", "starter", "granted", "limit", "cursor")
     query = query_of(request, allowed, numbers={"limit": (1, MOST)})
     name = request.match_info["provider"]
     named_provider(request)
     if (risk := query.get("risk")) is not None and risk not in RISKS:
-        raise wrong_query("risk", f"It may be {', '.join(RISKS)}.")
+        raise wrong_query("risk", f"'risk' may be {', '.join(RISKS)}.")
     if query.get("starter", "true") != "true":
-        raise wrong_query("starter", "It may be 'true'.")
+        raise wrong_query("starter", "'starter' may be 'true'.")
     try:
         known = await asyncio.to_thread(generation_of(request).catalog.operations, name)
     except UnreadableFile as wrong:
         raise NotFound(
             "not_found",
-            f"The operations of {name!r} cannot be read. `gateway catalog lint` says why: give it your catalog folder.",
+            f"The operations of {name!r} cannot be read. Run `gateway catalog lint` on your catalog folder.",
         ) from wrong
     if known is None:
-        raise NotFound("not_found", f"The catalog has no operations of {name!r}. Its API can be called all the same.")
+        raise NotFound("not_found", f"The catalog has no operations of {name!r}. Its API can be called nevertheless.")
     found = known.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
     page, following = _page(found, query.get("cursor"), number(query, "limit") or USUAL)
     prefix = known.prefix

@@ -18,7 +18,7 @@ from gateway.middleware.key_limits import needs
 from gateway.runtime import generation_of
 from gateway.text import close_matches
 
-# ── A logo: a brand's icon on the brand's colour if known, else initials. No image is fetched.
+# ── Logos: a brand's icon on the brand's colour if known, else initials. No image is fetched.
 
 LEAST_CONTRAST: Final = 4.5  # contrast of white letters on the colour, required by WCAG 2.2 §1.4.3
 LEAST_OF_ICONS: Final = 2.2  # contrast of a white icon; logos are exempt (§1.4.11). Below this value the icon is dark
@@ -91,14 +91,15 @@ HEADERS: Final = {
 
 
 async def logo(request: web.Request) -> web.Response:
-    """Answer with a provider's logo: the operator's own, else the icon of its brand, base or family, else its initials.
+    """Return a provider's logo: the operator's own, else the icon of the provider, of the entry that it is based on or
+    of its family, else its initials.
 
     Raises NotFound for a name that is not in the catalog.
     """
     generation = generation_of(request)
     provider = generation.catalog.get(request.match_info["name"])
     if provider is None:
-        raise NotFound("not_found", "There is no provider of that name, so it has no logo.")
+        raise NotFound("not_found", "There is no provider with this name. GET /providers lists the providers.")
     own = own_logo(generation.config.catalog, provider.name)
     if own is not None:
         return web.Response(body=own.content, content_type=own.media_type, headers=HEADERS)
@@ -121,8 +122,8 @@ _POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
 async def list_providers(request: web.Request) -> web.Response:
     """List providers in the order of their names.
 
-    ``?search=`` finds words in name, display name and categories; ``category=``, ``auth_mode=``; ``limit=`` from 1,
-    with ``cursor=`` from the last answer's ``next_cursor``. Raises InvalidRequest.
+    ``search``: words in name, display name and categories. ``category``, ``auth_mode``: exact values, ignoring case.
+    ``limit``: from 1. ``cursor``: the previous response's ``next_cursor``. Raises InvalidRequest.
     """
     there = listing(request)
     query = read_query(request.query)
@@ -132,7 +133,7 @@ async def list_providers(request: web.Request) -> web.Response:
 
 @needs(limits=True)
 async def get_provider(request: web.Request) -> web.Response:
-    """Answer with one provider. Raises NotFound, InvalidRequest."""
+    """Return one provider. Raises NotFound, InvalidRequest."""
     if request.query:
         raise _invalid([Issue("unrecognized_keys", f"Unrecognized key: {key!r}", (key,)) for key in request.query])
     return listing_response(request, named_provider(request))
@@ -157,7 +158,7 @@ def listing(request: web.Request) -> Listing:
 
 
 def read_query(given: MultiMapping[str]) -> Query:
-    """Return the query parameters of the list. Raises InvalidRequest naming every bad one."""
+    """Return the parsed query parameters of the list. Raises InvalidRequest with all faults."""
     issues = list(_issues(given))
     if issues:
         raise _invalid(issues)
@@ -189,13 +190,13 @@ def _issues(given: MultiMapping[str]) -> Iterator[Issue]:
     for key in dict.fromkeys(given):
         values = given.getall(key)
         if key not in KNOWN:
-            yield Issue("unrecognized_keys", f"Unrecognized key: {key!r}. Known are {', '.join(KNOWN)}.", (key,))
+            yield Issue("unrecognized_keys", f"Unrecognized key: {key!r}. Known keys: {', '.join(KNOWN)}.", (key,))
         elif len(values) > 1:
             yield Issue("invalid_type", f"{key} is given {len(values)} times; give it once.", (key,))
         elif len(values[0]) > LONGEST * 2:
             yield Issue("too_big", f"{key} is longer than {LONGEST * 2} characters.", (key,))
         elif key == "limit" and not (values[0].isascii() and _POSITIVE.fullmatch(values[0])):
-            yield Issue("invalid_type", "limit is a whole number from 1.", ("limit",))
+            yield Issue("invalid_type", "limit must be a whole number, 1 or more.", ("limit",))
         elif key == "cursor" and values[0] and not _is_cursor(values[0]):
             yield Issue("invalid_format", "Invalid cursor: send next_cursor unchanged.", ("cursor",))
 
@@ -214,7 +215,7 @@ def _invalid(issues: list[Issue]) -> InvalidRequest:
 
 
 def listing_response(request: web.Request, body: ListingBody) -> web.Response:
-    """Return `body` with its entity tag, or 304 if the caller has it already (RFC 9110 §13.1.2)."""
+    """Return `body` with its ETag, or 304 if the caller already has it (RFC 9110 §13.1.2)."""
     headers = {"ETag": f'"{body.etag}"', "Cache-Control": "private, no-cache"}
     held = request.if_none_match or ()
     if any(tag.value in {body.etag, "*"} for tag in held):

@@ -36,15 +36,16 @@ CODES: Final = {
 
 
 def issue(error: ErrorDetails, value: Any = None) -> Issue:
-    """Return the place and the fault, without the value, which may be a secret; for an id, the character that does not fit."""
-    path = tuple(str(step) for step in _within(value, error["loc"]))
+    """Return pydantic's error as an Issue. The value is left out, since it may be a secret; of an invalid id, the
+    message has the wrong character."""
+    path = tuple(str(step) for step in _existing_steps(value, error["loc"]))
     if error["type"].startswith("union_tag_"):
         path = (*path, "type")
     return Issue(CODES.get(error["type"], "invalid_type"), _sentence(error, path, value), path)
 
 
-def _within(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
-    """Yield the steps that exist in `value`: pydantic also adds the tried variants of a union."""
+def _existing_steps(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
+    """Yield the steps of a path that exist in `value`: pydantic also adds the variants of a union that it tried."""
     for step in steps:
         if isinstance(value, Mapping):
             if step not in value and value.get("type") == step:
@@ -104,7 +105,7 @@ async def parsed(request: web.Request) -> Any:
 
 
 def share_of(request: web.Request) -> str:
-    """Return the fairness key for `off_loop`: the caller's key, the connect session or the client address.
+    """Return the fairness key for `off_loop`: the caller's key, the connect session or the client's IP address.
 
     Work with the same key runs in order; different keys take turns.
     """
@@ -126,7 +127,7 @@ def checked(value: Any, model: type[Model], code: Code) -> Model:
 def check_count(fault: ValidationError, code: Code) -> None:
     """Raise InvalidRequest if there are too many faults to name each: that would take seconds."""
     if fault.error_count() > MOST_FAULTS:
-        message = f"The body has {counted(fault.error_count(), 'fault')}. Check its form against the API reference."
+        message = f"The body has {counted(fault.error_count(), 'fault')}. Compare it with the API reference, GET /docs."
         raise InvalidRequest(code, message, errors=[Issue("custom", message)]) from None
 
 
@@ -139,11 +140,12 @@ def query_of(
     numbers: Mapping[str, tuple[int, int]] = NO_NUMBERS,
     many: Mapping[str, Collection[str]] = NO_CHOICES,
 ) -> dict[str, str]:
-    """Return the query, each name once; read the values of `truths` and `numbers` (least, most) with `truth` and
-    `number`.
+    """Return the query, each name once. `truths` and `numbers` (least, most): names whose values are checked here and
+    read with `truth` and `number`.
 
-    `many`: names that may be repeated, with their allowed words; returned joined by commas, each word once. Raises
-    InvalidRequest, with all faults, for names that are neither `allowed` nor ``nested[…]``, and for wrong values.
+    `many`: names that may be repeated, with their allowed words; returned joined by commas, each word once.
+    ``nested[…]`` is not returned. Raises InvalidRequest, with all faults, for other names than these and for wrong
+    values.
     """
     issues: list[Issue] = []
     query: dict[str, str] = {}
@@ -158,7 +160,7 @@ def query_of(
                 issues.append(Issue("custom", message, (name,)))
             text = ",".join(dict.fromkeys([*query.get(name, "").split(","), *words])).strip(",")
         elif name not in allowed:
-            issues.append(Issue("unrecognized_keys", f"'{name[:64]}' is not a parameter of this address.", (name,)))
+            issues.append(Issue("unrecognized_keys", f"'{name[:64]}' is not a parameter of this endpoint.", (name,)))
         elif name in query:
             issues.append(Issue("custom", f"'{name}' was given twice.", (name,)))
         elif name in truths and text.lower() not in TRUE | FALSE:
@@ -175,7 +177,7 @@ def query_of(
 def empty_body(request: web.Request) -> None:
     """Raise InvalidRequest if the request has a body (docs/compatibility.md#errors)."""
     if request.body_exists and (request._read_bytes or b"").strip() not in (b"", b"{}"):  # `json_only` has read it
-        message = "This call takes no body; send none."
+        message = "This call has no body; send none."
         raise InvalidRequest("invalid_body", message, errors=[Issue("unrecognized_keys", message)])
 
 
@@ -208,5 +210,5 @@ def moment(query: Mapping[str, str], name: str, now: datetime) -> datetime | Non
         return None
     found = ago(query[name].replace(" ", "+"), now)
     if found is None:
-        raise wrong_query(name, f"'{name}' must be a time in ISO 8601, or a span before now such as 30m, 2h or 3d.")
+        raise wrong_query(name, f"'{name}' must be a time in ISO 8601, or a duration before now such as 30m, 2h or 3d.")
     return found

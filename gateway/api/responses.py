@@ -1,4 +1,4 @@
-"""The shapes of our API's answers: handlers return them, mypy checks them, and the OpenAPI document publishes them.
+"""The shapes of response bodies: handlers return them, mypy checks them, and the OpenAPI document publishes them.
 
 A member that is `NotRequired` is left out rather than null.
 """
@@ -22,7 +22,7 @@ Moment = Annotated[
 ]
 
 
-# ── Members that answers of several areas share.
+# ── Shapes that responses of several areas share.
 
 
 class Success(TypedDict):
@@ -39,7 +39,8 @@ class Readiness(TypedDict):
     result: Literal["ok", "not ready"]
     store: NotRequired[Literal["away", "damaged", "full"]]
     clock: NotRequired[Literal["off", "refused"]]
-    """The node's clock differs from the database's: `off` by seconds, `refused` by so much that this node refreshes no token."""
+    """The node's clock differs from the database's: `off` by seconds, `refused` by so much that this node refreshes no
+    token."""
     clock_offset_seconds: NotRequired[float]
     """Seconds by which the database's clock is ahead of the node's."""
     journal: NotRequired[Literal["unwritable"]]
@@ -98,7 +99,7 @@ class Error(TypedDict):
 
 
 class ErrorText(TypedDict):
-    """The answer to a provider's webhook with an invalid signature."""
+    """The response to a provider's webhook with an invalid signature."""
 
     error: str
 
@@ -203,7 +204,8 @@ class ConnectionList(TypedDict):
 
 
 class ScopesRefused(TypedDict):
-    """Missing scopes that the provider's API reported with 403 since the last authorization; `path`: of the last such call."""
+    """Missing scopes that the provider's API reported with 403 since the last authorization; `path`: of the last such
+    call."""
 
     scopes: list[str]
     at: Moment
@@ -229,8 +231,8 @@ class History(TypedDict):
 
 
 class ConnectionJson(AnyConnection):
-    """A connection with its settings. The members of `credentials` depend on the auth mode. Refresh tokens are included only
-    with `refresh_token=true`, and in the response to an import."""
+    """A connection with its settings. The members of `credentials` depend on the auth mode. Refresh tokens are included
+    only with `refresh_token=true`, and in the response to an import."""
 
     connection_config: dict[str, Any]
     webhook_url_override: str | None
@@ -272,7 +274,8 @@ class Revocation(TypedDict):
 
 class DeletedConnection(Success):
     at_provider: bool
-    """Whether all tokens were revoked at the provider. If not, they stay valid there until they expire or are revoked."""
+    """Whether all tokens were revoked at the provider. If not, they stay valid there until they expire or are
+    revoked."""
     revocation: NotRequired[list[Revocation]]
     """The result for each token. Absent if the provider offers no revocation, or with `revoke=false`."""
 
@@ -568,8 +571,8 @@ class ApiOperationJson(TypedDict):
     """Id of the operation, for key rules and tools. Unique within the provider."""
     method: str
     path: str
-    """Path below the provider's base URL, as in `/proxy/<path>`. Replace `{placeholders}`; `${connectionConfig.x}` is a setting
-    of the connection."""
+    """Path below the provider's base URL, as in `/proxy/<path>`. Replace `{placeholders}`; `${connectionConfig.x}` is a
+    setting of the connection."""
     risk: Literal["read", "write", "delete", "admin"]
     """Derived from method and name. A safeguard, not a guarantee."""
     summary: NotRequired[str]

@@ -58,7 +58,8 @@ class Completion(Strict):
 
 
 async def show(request: web.Request) -> web.Response:
-    """Answer ``GET /connect/session`` (docs/compatibility.md#connect-sessions)."""
+    """Handle ``GET /connect/session``: return the session for its connect page
+    (docs/compatibility.md#connect-sessions)."""
     query_of(request, ())
     session, generation = request[CONNECT_SESSION], generation_of(request)
     body: responses.Session = {
@@ -80,14 +81,14 @@ async def show(request: web.Request) -> web.Response:
 
 
 async def end(request: web.Request) -> web.Response:
-    """Answer ``DELETE /connect/session`` with 204; from then on the session's token is invalid."""
+    """Handle ``DELETE /connect/session``: end the session and respond with 204. Its token is then invalid."""
     query_of(request, ())
     await request.app[RUNTIME].sessions.end(request[CONNECT_SESSION])
     return web.Response(status=204)
 
 
 async def result(request: web.Request) -> web.Response:
-    """Answer ``GET /connect/session/result`` with the results so far, for a page without a WebSocket.
+    """Handle ``GET /connect/session/result``: return the results so far, for a page without a WebSocket.
 
     ``client``: only results of the window with this `ws_client_id`. ``wait_s``: wait up to this long for a first
     result.
@@ -101,13 +102,15 @@ async def result(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def poll(request: web.Request) -> web.Response:
-    """Answer ``GET /connect/sessions/{id}`` with the same for the back end's key; `poll_url` names it. Raises NotFound."""
+    """Handle ``GET /connect/sessions/{id}``, the session's `poll_url`: return the results for the back end's key.
+
+    ``wait_s``: wait up to this long for a first result. Raises NotFound."""
     query = query_of(request, ("wait_s",), numbers={"wait_s": (0, LONGEST_WAIT_S)})
     runtime, name = request.app[RUNTIME], request.match_info["session_id"]
     session = await runtime.sessions.known(name)
     mine = session is not None and session.environment == request[ENVIRONMENT].name
     outcomes = await _wait_for_outcomes(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
-    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _reached(request, one)]
+    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _may_see(request, one)]
     if mine and not outcomes:
         session = await runtime.sessions.known(name)  # it may have ended while we waited
     if not mine and not outcomes and not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name):
@@ -118,10 +121,9 @@ async def poll(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def complete(request: web.Request) -> web.Response:
-    """Answer ``POST /connect/sessions/{id}/complete`` with 200 and the connections, which are stored and usable from
-    then on.
+    """Handle ``POST /connect/sessions/{id}/complete``: store the pending connections and respond with 200 and them.
 
-    Repeating the call returns the same answer. Raises NotFound as `poll` does, and the errors of
+    A repeated call returns the same response. Raises NotFound as `poll` does, and the errors of
     `SessionConnections.complete`.
     """
     query_of(request, ())
@@ -138,18 +140,18 @@ async def complete(request: web.Request) -> web.Response:
     if session is None and not pending:
         raise _unknown()
     done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
-    connections = [_connection_of(one.integration_id, one.connection_id, is_pending=False) for one in done]
+    connections = [_connection_json(one.integration_id, one.connection_id, is_pending=False) for one in done]
     completed: responses.CompletedSession = {"status": "connected", "connections": connections}
     return web.json_response(responses.CompletionResponse(data=completed))
 
 
 def _unknown() -> NotFound:
     return NotFound(
-        "not_found", "This connect session is unknown, or ended long ago. POST /connect/sessions makes one."
+        "not_found", "This connect session is unknown or ended long ago. POST /connect/sessions creates a new one."
     )
 
 
-def _reached(request: web.Request, outcome: Outcome) -> bool:
+def _may_see(request: web.Request, outcome: Outcome) -> bool:
     """Return whether the key may see this outcome."""
     policy = request[CALLER].policy
     if outcome.connection_id:
@@ -158,7 +160,8 @@ def _reached(request: web.Request, outcome: Outcome) -> bool:
 
 
 async def telemetry(request: web.Request) -> web.Response:
-    """Answer ``POST /connect/telemetry`` with 204. Raises Unauthorized for an invalid token."""
+    """Handle ``POST /connect/telemetry``: discard the event and respond with 204. Raises Unauthorized for an invalid
+    token, InvalidRequest."""
     body = await read_json(request, Telemetry)
     if len(body.event) > 255:
         raise InvalidRequest("invalid_body", "'event' may have at most 255 characters.")
@@ -172,27 +175,28 @@ async def _wait_for_outcomes(
     """Return the known outcomes; if there are none, wait up to `wait_s` for the first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     with runtime.outcomes.waiting(client or session_digest) as waiting:
-        found = await _found(runtime, session_digest, client)
+        found = await _outcomes_of(runtime, session_digest, client)
         if not found and wait_s and not runtime.outcomes.crowded(generation.config.connect.result_sockets):
             await asyncio.wait({waiting.outcome}, timeout=wait_s)
-            found = await _found(runtime, session_digest, client)
+            found = await _outcomes_of(runtime, session_digest, client)
     return found
 
 
-async def _found(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
+async def _outcomes_of(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
     found = await runtime.store.flow_results.of_session(session_digest)
     found = [one for one in found if one.error_type != SESSION_ENDED]
     return found if client is None else [one for one in found if one.client_digest == client]
 
 
 def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> responses.SessionOutcome:
-    """Return the result. `expires_at` None: the session has ended. After a failure the user may try again until then."""
+    """Return the result. `expires_at` None: the session has ended. After a failure, the end user may try again until
+    the session expires."""
     made = _connected_outcomes(outcomes)
     connected = any(not one.is_pending for one in made)
     body: responses.SessionOutcome = {
         "status": "connected" if connected else "pending" if made or expires_at else "expired",
         "connections": [
-            _connection_of(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in made
+            _connection_json(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in made
         ],
     }
     if outcomes and not outcomes[-1].succeeded:
@@ -208,12 +212,13 @@ def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> re
     return body
 
 
-def _connection_of(integration_id: str, connection_id: str, *, is_pending: bool) -> responses.SessionConnection:
+def _connection_json(integration_id: str, connection_id: str, *, is_pending: bool) -> responses.SessionConnection:
     return {"provider_config_key": integration_id, "connection_id": connection_id, "is_pending": is_pending}
 
 
 def _connected_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the connections that were made; a pending one counts by its final outcome."""
+    """Return the outcomes of created connections. A later outcome of a pending connection replaces its first one; a
+    pending connection whose completion failed for good is left out."""
     made: list[Outcome | None] = []
     waiting: dict[tuple[str, str | None], int] = {}
     for one in outcomes:
@@ -242,7 +247,7 @@ def _for_browser(
     integration = generation.integrations.find(session.environment, key)
     provider = generation.catalog.get(integration.provider) if integration else None
     if provider is None:
-        public.pop("connection_config", None)  # without the entry, nothing says which settings are secret
+        public.pop("connection_config", None)  # only the entry says which settings are secret
     elif "connection_config" in public:
         secret = {name.casefold() for name, setting in provider.connection_config.items() if setting.secret}
         fixed = public["connection_config"].items()

@@ -22,28 +22,28 @@ FREE_BYTES: Final = 65_536
 """Maximum size of the caller's own members, as JSON: lists, events and pages include them."""
 
 
-def _addressable(text: str) -> str:
+def _usable_in_requests(text: str) -> str:
     if text != text.strip():
         raise ValueError(
             "must not begin or end with whitespace: HTTP strips it from headers, so no request could use this id"
         )
     if has_dot_segment(text):
-        raise ValueError("must not hold '.' or '..' as a whole segment: clients resolve it in an address")
+        raise ValueError("must not have '.' or '..' as a segment: clients resolve them in a URL")
     return text
 
 
 def _check_webhook_url(text: str) -> str:
-    if text:  # an empty one removes the address
+    if text:  # an empty text removes the URL
         values.webhook_url(text)
     return text
 
 
-# Egress decides for each request whether the address may be called.
+# Whether the URL may be called is checked for each request, in `egress`.
 WebhookUrl = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_check_webhook_url)]
 ConnectionId = Annotated[
     str,
     StringConstraints(min_length=1, max_length=255, pattern=CONNECTION_ID),
-    AfterValidator(_addressable),
+    AfterValidator(_usable_in_requests),
 ]
 ProviderConfigKey = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=PROVIDER_CONFIG_KEY)]
 Short = Annotated[str, StringConstraints(max_length=255)]
@@ -85,7 +85,7 @@ def json_bytes(value: Any) -> int:
 
 def _small(value: Any) -> Any:
     if (size := json_bytes(value)) > FREE_BYTES:
-        raise ValueError(f"has {counted(size, 'byte')} as JSON; at most {FREE_BYTES:,} are taken")
+        raise ValueError(f"has {counted(size, 'byte')} as JSON; the limit is {FREE_BYTES:,}")
     return value
 
 
@@ -121,7 +121,8 @@ def end_user(body: EndUserBody | None, organization: OrganizationBody | None = N
 
 
 def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str]:
-    """Return the tags that describe the end user. `given` tags win; the user's own are dropped if there are more than ten."""
+    """Return the tags that describe the end user, and `given` tags, which win. The user's own tags are left out if the
+    sum would exceed `MAX_TAGS`."""
     if user is None:
         return given or {}
     derived: dict[str, Any] = {

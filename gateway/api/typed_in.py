@@ -1,4 +1,4 @@
-"""Connecting by a form that the end user's browser posts in a connect session (docs/compatibility.md#without-a-redirect)."""
+"""Connects an account by a form that the end user's browser posts (docs/compatibility.md#without-a-redirect)."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -29,13 +29,14 @@ OVERRIDE: Final = {"oauth_client_id_override": "client_id", "oauth_client_secret
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of one auth mode; `names`: its fields, None for those of the entry."""
+    """The endpoint for the form of one auth mode. `names`: its fields; None: those of the provider's entry."""
 
     mode: str
     names: frozenset[str] | None
 
     async def __call__(self, request: web.Request) -> web.Response:
-        """Answer 200 with the connection's id. Raises the errors of making a connection, with issue paths of the body."""
+        """Respond with 200 and the connection's id. Raises InvalidRequest, Unauthorized, Forbidden, NotFound, and the
+        errors of `TypedIn.connect`; the paths of issues are those of the body."""
         runtime, generation = request.app[RUNTIME], generation_of(request)
         session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
         _check_browser(session)
@@ -48,9 +49,9 @@ class Form:
         if provider.auth_mode != self.mode:
             raise InvalidRequest(
                 "invalid_auth_mode",
-                f"'{integration.integration_id}' uses {provider.auth_mode}; this address is for {self.mode}.",
+                f"'{integration.integration_id}' uses {provider.auth_mode}; this endpoint is for {self.mode}.",
             )
-        typed = self._typed(await request.read(), provider)
+        typed = self._read_form(await request.read(), provider)
         params = members(request.query, "params")
         connection = await runtime.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
         body: responses.Connected = {
@@ -61,11 +62,11 @@ class Form:
             body["isPending"] = True
         return web.json_response(body)
 
-    def _typed(self, body: bytes, provider: Provider) -> dict[str, Any]:
+    def _read_form(self, body: bytes, provider: Provider) -> dict[str, Any]:
         given = parse(body) if body else {}
         if not isinstance(given, dict):
             raise InvalidRequest("invalid_body", "The body must be a JSON object.")
-        names = {*(self.names if self.names is not None else _asked_for(provider)), *provider.credentials}
+        names = {*(self.names if self.names is not None else _entry_fields(provider)), *provider.credentials}
         names |= set(CERTIFICATES) if provider.require_client_certificate else set()
         issues = [
             Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,))
@@ -82,7 +83,7 @@ class Form:
 
 
 def _check_browser(session: ConnectSession) -> None:
-    """Raise Forbidden if the session belongs to a browser: only its own page may continue it."""
+    """Raise Forbidden if the session is bound to a browser: only the page in that browser may continue."""
     if session.for_one_browser and session.browser_digest is not None:
         raise bound_to_other_browser()
 
@@ -104,7 +105,7 @@ def _check_client(given: Mapping[str, Any], provider: Provider) -> None:
         raise InvalidRequest("missing_client_secret", "'client_secret' is missing.")
 
 
-def _asked_for(provider: Provider) -> Collection[str]:
+def _entry_fields(provider: Provider) -> Collection[str]:
     return {*(name.partition(".")[0] for name in provider.credentials), "assertionOption"}
 
 
@@ -127,16 +128,16 @@ FORMS: Final[Mapping[str, Form]] = {
 
 
 async def outbound(request: web.Request) -> web.Response:
-    """Refuse a published client's request for an app that is installed from the provider's side. Raises InvalidRequest:
-    no entry says that its provider reports such an installation, so waiting for one would never end."""
+    """Refuse the Nango client's request for an app that is installed at the provider. Always raises InvalidRequest: no
+    provider of the catalog reports such an installation, so waiting for it would never end."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
     integration = _integration(generation, session, request.match_info["integration_id"])
     mode = runtime.creator.provider_of(integration).auth_mode
     raise InvalidRequest(
         "invalid_auth_mode",
-        f"'{integration.integration_id}' uses {mode} and cannot be installed from the provider's side. For OAuth, send the "
-        f"browser to /oauth/connect/{integration.integration_id}.",
+        f"'{integration.integration_id}' uses {mode} and cannot be connected by an installation at the provider. For OAuth, "
+        f"send the browser to /oauth/connect/{integration.integration_id}.",
     )
 
 

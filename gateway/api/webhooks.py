@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from gateway.catalog.provider_parts import WebhookSignature
     from gateway.errors import Code
 
-# ── The address for a provider's webhooks (docs/compatibility.md#provider-webhooks).
+# ── The URL for a provider's webhooks (docs/compatibility.md#provider-webhooks).
 
 
-def webhook_address(public_url: str, environment: str, integration_id: str) -> str:
-    """Return the address to enter at the provider."""
+def webhook_url_of(public_url: str, environment: str, integration_id: str) -> str:
+    """Return the URL to enter at the provider."""
     return f"{public_url}/webhook/{quote(environment, safe='')}/{quote(integration_id, safe='')}"
 
 
 NO_CHALLENGE: Final = (
-    "Send webhooks to this address by POST. This request contains no challenge that the gateway can answer."
+    "Send webhooks to this URL by POST. This request contains no challenge that the gateway can return."
 )
 
 
 async def receive_webhook(request: web.Request) -> web.Response:
-    """Answer 200 once the webhook is on the disk, 204 if webhooks of this provider are not handled, 401 in Nango's
-    shape.
+    """Respond with 200 once the webhook is on the disk, with 204 if webhooks of this provider are not handled, and with
+    401 in Nango's shape if the signature is invalid.
 
-    An unknown environment or integration gets the same answer as a wrong signature, and only after the body has
-    arrived, so that strangers learn no names. The query is part of the address, which nobody signs, and is dropped.
+    An unknown environment or integration gets the same response as a wrong signature, and only after the body has
+    arrived, so that strangers learn no names. The URL's query is dropped: providers do not sign it.
     """
     from gateway.events.receive import handling_of, receive
     from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
@@ -54,7 +54,7 @@ async def receive_webhook(request: web.Request) -> web.Response:
         return _refused(request, "unknown integration", known=False)
     message = IncomingWebhook(
         request.method,
-        webhook_address(generation.public_url, environment, key),
+        webhook_url_of(generation.public_url, environment, key),
         {name.lower(): value for name, value in request.headers.items()},
         await request.read(),
         clock.now(),
@@ -70,20 +70,21 @@ async def receive_webhook(request: web.Request) -> web.Response:
         whose = f"{environment}/{key}"
         keys = await runtime.webhook_keys.keys_for(generation.egress, whose, how, message, handling.secrets)
         message = replace(message, public_keys=keys)
-        came = await receive(runtime.store, integration, provider, message, handling, limits)
+        received = await receive(runtime.store, integration, provider, message, handling, limits)
     except SignatureRefused as refusal:
         runtime.call_queue.record_refused(_operation(request, 401, "invalid_webhook_signature", refusal.why))
         return _refused(request, refusal.why)
-    runtime.call_queue.record_operation(_operation(request, 200, None, "queued" if came.queued else "taken"))
-    if came.queued:
+    runtime.call_queue.record_operation(_operation(request, 200, None, "queued" if received.queued else "taken"))
+    if received.queued:
         runtime.deliverer.wake()
-    return web.json_response(came.reply)
+    return web.json_response(received.reply)
 
 
 async def confirm_webhook(request: web.Request) -> web.Response:
-    """Answer 200 with the challenge of a provider that checks the address before it sends anything.
+    """Respond with 200 and the challenge of a provider that verifies the URL before it sends webhooks.
 
-    If its request contains a token that the operator chose, that is the integration's `webhook_secret`.
+    For ``hub.challenge``, the request must contain the integration's `webhook_secret` as ``hub.verify_token``. Raises
+    NotFound.
     """
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = generation.integrations.find(request.match_info["environment"], request.match_info["unique_key"])
@@ -100,7 +101,8 @@ async def confirm_webhook(request: web.Request) -> web.Response:
 
 
 def _validation(request: web.Request, how: "WebhookSignature | None") -> web.Response | None:
-    """Answer a provider that validates the address by an empty POST, with the text from the query that it expects."""
+    """Return the response to a provider that validates the URL by an empty POST: its ``validationToken``. None for any
+    other request."""
     asks = how is not None and "?validationToken=" in (how.challenge or "") and not request.body_exists
     token = request.query.get("validationToken", "") if asks else ""
     return _echo(token) if token else None
@@ -128,8 +130,8 @@ def _operation(request: web.Request, status: int, code: "Code | None", what: str
 
 
 def _refused(request: web.Request, why: str, *, known: bool = True) -> web.Response:
-    """Give the same answer whatever is wrong, so that strangers who try signatures or names learn nothing. The log
-    shows the reason, a few times a minute for each client and integration; all unknown ones count as one."""
+    """Return the same response whatever is wrong, so that strangers who try signatures or names learn nothing. The log
+    has the reason, a few times a minute for each client and integration; all unknown integrations count as one."""
     names = {"environment": "environment", "integration": "unique_key"}
     whose = {label: request.match_info[name][:64] for label, name in names.items()}
     subject = "/".join(whose.values()) if known else ""

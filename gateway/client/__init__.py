@@ -3,10 +3,10 @@
 `AsyncClient` is for asyncio, `Client` for other programs; docs/client.md is their manual. Read in this order:
 
     calls              builds URL, header fields and body of a request from a call's arguments. No I/O
-    client_response      a provider's answer: whole, or streamed
-    client_errors      the exceptions, by their cause; address of the gateway
+    client_response    a provider's response: read as a whole, or streamed
+    client_errors      the exceptions, by their cause; checks the gateway's base URL
     listed_pages       a list through ``Gateway-Paginate``, resumed after an interruption
-    returned_results   verifies the result that an end user brings back from the connect page; PKCE for connect sessions
+    returned_results   verifies the result with which an end user returns from the connect page; PKCE for sessions
     async_client       the client for asyncio
     blocking_client    the same client without asyncio, run in a thread
 
@@ -28,7 +28,7 @@ from gateway.client.returned_results import (
 )
 
 Answer = Response
-"""The former name of `Response`, still accepted."""
+"""The former name of `Response`; the same class."""
 
 __all__ = [
     "Answer",

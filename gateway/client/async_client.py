@@ -53,7 +53,7 @@ class UploadedBody:
             raise
 
 
-def sent_as(body: Body) -> Any:
+def body_for_aiohttp(body: Body) -> Any:
     """Return `body` in a form that aiohttp accepts."""
     if isinstance(body, bytes | bytearray | memoryview | str | Mapping) or hasattr(body, "read"):
         return body
@@ -76,10 +76,10 @@ ERROR: Final = "Gateway-Error"
 
 
 class AsyncClient:
-    """The client. `base_url`: the gateway's address. `provider_config_key` and `connection_id`: defaults for all calls.
+    """The client. `base_url`: the gateway's URL. `provider_config_key` and `connection_id`: defaults for all calls.
 
-    `silence_s`: a call fails if nothing is received for this time; None for no limit. `connect_s`: limit for connecting.
-    Open the client with ``async with``, or close it when done. Raises ValueError for an invalid `base_url`.
+    `silence_s`: a call fails if nothing is received for this time; None for no limit. `connect_s`: limit for
+    connecting. Open the client with ``async with``, or close it when done. Raises ValueError for an invalid `base_url`.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class AsyncClient:
     ) -> None:
         self._base_url = checked(base_url)
         self._authorization = f"Bearer {secret_key}"
-        self._usual: Options = {}
+        self._defaults: Options = {}
         if provider_config_key is not None:
-            self._usual["provider_config_key"] = provider_config_key
+            self._defaults["provider_config_key"] = provider_config_key
         if connection_id is not None:
-            self._usual["connection_id"] = connection_id
+            self._defaults["connection_id"] = connection_id
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
         # One session per event loop: the session of another loop, before a fork or a second asyncio.run, must not be
         # used here, nor closed.
@@ -124,7 +124,8 @@ class AsyncClient:
     # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def get(self, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable, CutShort."""
+        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable,
+        CutShort."""
         return await self.request("GET", endpoint, **options)
 
     async def post(self, endpoint: str, **options: Unpack[Options]) -> Response:
@@ -146,19 +147,19 @@ class AsyncClient:
         return await self.request("OPTIONS", endpoint, **options)
 
     async def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Return the provider's whole answer, whatever its status. Redirects are not followed."""
+        """Return the provider's whole response, whatever its status. Redirects are not followed."""
         async with self.stream(method, endpoint, **options) as response:
             return await response.whole()
 
     @asynccontextmanager
     async def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> AsyncIterator[AsyncStream]:
-        """Yield the provider's answer as soon as its head has arrived; leaving the block early aborts the answer."""
-        asked: Options = {**self._usual, **options}
+        """Yield the provider's response as soon as its head has arrived; leaving the block early aborts it."""
+        asked: Options = {**self._defaults, **options}
         url = proxied(self._base_url, endpoint, asked.get("params"))
         body: dict[str, Any] = {"json": asked["json"]} if "json" in asked else {}
         if "data" in asked:
-            body["data"] = sent_as(asked["data"])
-        async with self._sent(method, url, fields(asked), **body) as response:
+            body["data"] = body_for_aiohttp(asked["data"])
+        async with self._send(method, url, fields(asked), **body) as response:
             yield response
 
     def paginate(
@@ -177,13 +178,13 @@ class AsyncClient:
     ) -> AsyncPages:
         """Return the records of a whole list, to be iterated over once (docs/pagination.md).
 
-        `pages`: maximum number of pages. `limit`: records per page. `way`: the kind of pagination, if the provider's entry
-        does not state it. `since`, `behind`: `cursor` and `behind` of an earlier iteration, to continue after its last
-        record. An interrupted list is resumed, at most `resumes` times in a row without a new record; a wait that the
-        provider demands may last up to `longest_wait_s`. `loads` parses each record.
+        `pages`: maximum number of pages. `limit`: records per page. `way`: the kind of pagination, if the provider's
+        entry does not state it. `since`, `behind`: `cursor` and `behind` of an earlier iteration, to continue after its
+        last record. An interrupted list is resumed, at most `resumes` times in a row without a new record; a wait that
+        the provider demands may last up to `longest_wait_s`. `loads` parses each record.
 
-        Raises ValueError for an absolute URL; iterating raises ProviderError, PagingBroken, GatewayError, Unreachable and
-        CutShort.
+        Raises ValueError for an absolute URL; iterating raises ProviderError, PagingBroken, GatewayError, Unreachable
+        and CutShort.
         """
         below(self._base_url, endpoint)
 
@@ -205,9 +206,9 @@ class AsyncClient:
 
     # ── The gateway's own API ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def _asked(self, call: ApiCall) -> Any:
+    async def _call_api(self, call: ApiCall) -> Any:
         body = {} if call.body is None else {"json": call.body}
-        async with self._sent(call.method, self._base_url + call.target, {}, **body) as stream:
+        async with self._send(call.method, self._base_url + call.target, {}, **body) as stream:
             response = await stream.whole()
         if not 200 <= response.status < 300:
             raise refusal(response)
@@ -217,7 +218,7 @@ class AsyncClient:
             raise refusal(response) from fault
 
     @asynccontextmanager
-    async def _sent(self, method: str, url: str, headers: Mapping[str, str], **body: Any) -> AsyncIterator[AsyncStream]:
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], **body: Any) -> AsyncIterator[AsyncStream]:
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
         if session is None:
@@ -226,9 +227,9 @@ class AsyncClient:
             )
         sent = CIMultiDict(headers)
         sent["Authorization"] = self._authorization
-        address = URL(url, encoded=True)
+        encoded = URL(url, encoded=True)
         try:
-            response = await session.request(method, address, headers=sent, allow_redirects=False, **body)
+            response = await session.request(method, encoded, headers=sent, allow_redirects=False, **body)
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as fault:
             upload = body.get("data")
             if isinstance(upload, UploadedBody) and upload.fault is not None:
@@ -251,9 +252,10 @@ class AsyncClient:
     ) -> Json:
         """Return the connection with its credentials, refreshed if due or if `force_refresh` is set.
 
-        Regular reads also keep its refresh token from expiring. `refresh_token`: include it; `history`: include the timeline.
+        Regular reads also keep its refresh token from expiring. `refresh_token`: include it; `history`: include the
+        timeline.
         """
-        key, named = self._named(provider_config_key, connection_id)
+        key, named = self._ids(provider_config_key, connection_id)
         call = calls.connection(key, named, force_refresh=force_refresh, refresh_token=refresh_token, history=history)
         return await self._json(call)
 
@@ -271,11 +273,12 @@ class AsyncClient:
     async def import_connection(
         self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
     ) -> Json:
-        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is replaced.
+        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is
+        replaced.
 
         Return the connection. The client's own `connection_id` is used if `more` has none.
         """
-        usual = self._usual.get("connection_id")
+        usual = self._defaults.get("connection_id")
         if usual is not None:
             more.setdefault("connection_id", usual)
         return await self._json(calls.imported(self._key(provider_config_key), credentials, more))
@@ -287,14 +290,14 @@ class AsyncClient:
         connection_id: str | None = None,
     ) -> None:
         """Change `end_user`, `tags` (replaced) or `webhook_url_override`."""
-        await self._asked(calls.patched(*self._named(provider_config_key, connection_id), changes))
+        await self._call_api(calls.patched(*self._ids(provider_config_key, connection_id), changes))
 
     async def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """Delete the connection, then revoke its tokens at the provider, unless `revoke` is False; the answer's `revocation`
-        has the result for each token."""
-        return await self._json(calls.deleted(*self._named(provider_config_key, connection_id), revoke=revoke))
+        """Delete the connection, then revoke its tokens at the provider, unless `revoke` is False. The returned
+        `revocation` has the result for each token."""
+        return await self._json(calls.deleted(*self._ids(provider_config_key, connection_id), revoke=revoke))
 
     async def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
         """Return the connection's metadata; empty if there is none."""
@@ -308,7 +311,7 @@ class AsyncClient:
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
         """Replace the metadata of one or several connections; all or nothing: fails if any id is unknown."""
-        await self._asked(self._keeping(metadata, provider_config_key, connection_id, merge=False))
+        await self._call_api(self._metadata_call(metadata, provider_config_key, connection_id, merge=False))
 
     async def update_metadata(
         self,
@@ -317,7 +320,7 @@ class AsyncClient:
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
         """Change the given top-level members of the metadata, and keep the others; otherwise like `set_metadata`."""
-        await self._asked(self._keeping(metadata, provider_config_key, connection_id, merge=True))
+        await self._call_api(self._metadata_call(metadata, provider_config_key, connection_id, merge=True))
 
     async def create_connect_session(self, **session: Unpack[ConnectSessionCall]) -> Json:
         """Create a connect session for one end user, valid for 30 minutes or `expires_in` seconds. Return `token`,
@@ -330,8 +333,8 @@ class AsyncClient:
         """Store the pending connections of a session with a `code_challenge`. Return `status` and `connections`.
 
         Call it for your signed-in user once they have returned. `session_id`: from the session or the verified result.
-        `connection_id`: from the verified result, so that nothing else is stored; without it, several pending connections
-        raise GatewayError ``connection_id_required``. The call is idempotent."""
+        `connection_id`: from the verified result, so that nothing else is stored; without it, several pending
+        connections raise GatewayError ``connection_id_required``. The call is idempotent."""
         return await self._data(calls.completed_session(session_id, code_verifier, connection_id))
 
     async def create_reconnect_session(
@@ -341,11 +344,11 @@ class AsyncClient:
         **session: Unpack[ConnectSessionCall],
     ) -> Json:
         """Create a connect session that authorizes an existing connection again; the connection keeps its id."""
-        return await self._data(calls.reconnect_session(*self._named(provider_config_key, connection_id), session))
+        return await self._data(calls.reconnect_session(*self._ids(provider_config_key, connection_id), session))
 
     async def list_integrations(self) -> list[Json]:
         """Return all integrations of the environment."""
-        found: list[Json] = (await self._asked(calls.integrations()))["data"]
+        found: list[Json] = (await self._call_api(calls.integrations()))["data"]
         return found
 
     async def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
@@ -358,26 +361,27 @@ class AsyncClient:
     async def create_integration(
         self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]
     ) -> Json:
-        """Create an integration of a catalog entry; `unique_key` defaults to the entry's name. Other nodes see it shortly
-        after."""
+        """Create an integration of a catalog entry; `unique_key` defaults to the entry's name. Other nodes see it
+        shortly after."""
         return await self._data(calls.new_integration(provider, unique_key, more))
 
     async def update_integration(
         self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
     ) -> Json:
-        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be changed."""
+        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be
+        changed."""
         return await self._data(calls.changed_integration(self._key(provider_config_key), changes, unique_key))
 
     async def delete_integration(self, provider_config_key: str) -> Json:
-        """Delete the integration and its connections, and revoke their tokens at the provider. `connections` in the answer
-        is their number."""
+        """Delete the integration and its connections, and revoke their tokens at the provider. The returned
+        `connections` has the number of deleted connections and of tokens by result; it is absent if there were none."""
         return await self._json(calls.deleted_integration(provider_config_key))
 
     async def list_providers(
         self, search: str | None = None, *, category: str | None = None, auth_mode: str | None = None
     ) -> list[Json]:
         """Return the catalog entries that match all filters; `search`: words in name, display name and categories."""
-        found: list[Json] = (await self._asked(calls.providers(search, category, auth_mode)))["data"]
+        found: list[Json] = (await self._call_api(calls.providers(search, category, auth_mode)))["data"]
         return found
 
     async def get_provider(self, name: str) -> Json:
@@ -385,20 +389,20 @@ class AsyncClient:
         return await self._data(calls.provider(name))
 
     async def _json(self, call: ApiCall) -> Json:
-        body: Json = await self._asked(call)
+        body: Json = await self._call_api(call)
         return body
 
     async def _data(self, call: ApiCall) -> Json:
         return (await self._json(call))["data"]  # type: ignore[no-any-return]
 
     def _key(self, given: str | None) -> str:
-        key = given or self._usual.get("provider_config_key")
+        key = given or self._defaults.get("provider_config_key")
         if not key:
             raise ValueError("provider_config_key is missing: give it to the call, or to the client for all calls")
         return key
 
-    def _named(self, key: str | None, connection_id: str | None) -> tuple[str, str]:
-        named: Options = {**self._usual}
+    def _ids(self, key: str | None, connection_id: str | None) -> tuple[str, str]:
+        named: Options = {**self._defaults}
         if key is not None:
             named["provider_config_key"] = key
         if connection_id is not None:
@@ -406,9 +410,9 @@ class AsyncClient:
         headers = fields(named)
         return headers["Provider-Config-Key"], headers["Connection-Id"]
 
-    def _keeping(
+    def _metadata_call(
         self, metadata: Mapping[str, Any], key: str | None, connection_id: str | Sequence[str] | None, *, merge: bool
     ) -> ApiCall:
         if connection_id is None or isinstance(connection_id, str):
-            key, connection_id = self._named(key, connection_id)
+            key, connection_id = self._ids(key, connection_id)
         return calls.metadata(self._key(key), connection_id, metadata, merge=merge)

@@ -1,6 +1,7 @@
 """The client for programs without asyncio: it runs `AsyncClient` in a separate thread."""
 
 import asyncio
+import concurrent.futures
 import json
 import os
 import threading
@@ -11,6 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from gateway.client.async_client import AsyncClient
 from gateway.client.calls import Configured, ConnectSessionCall, Filters, ImportedConnection, Json, Options
+from gateway.client.client_errors import Unreachable
 from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
 
@@ -20,7 +22,7 @@ T = TypeVar("T")
 
 
 class Loop:
-    """An event loop in a daemon thread, started on first use, and started again in a forked process."""
+    """An event loop in a daemon thread, started at its first use, and again in a forked process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,15 +31,18 @@ class Loop:
         self._pid = 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` in the loop and return its result. Raises Unreachable if the loop is stopped meanwhile."""
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise Unreachable("the client was closed during this call", "the client was closed") from None
         except BaseException:
             future.cancel()
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Yield the items, each fetched on demand. Leaving the loop early closes `items`."""
+        """Yield the items, each fetched on demand. Leaving the iteration early closes `items`."""
         end = object()
 
         async def following() -> Any:
@@ -50,16 +55,19 @@ class Loop:
             while (item := self.run(following())) is not end:
                 yield item
         finally:
-            self.run(close())
+            if self.used_here:  # else it was stopped, which has ended `items`
+                self.run(close())
 
     @property
     def used_here(self) -> bool:
         return self._loop is not None and self._pid == os.getpid()
 
     def stop(self) -> None:
+        """End the loop and its thread. Calls that still run in other threads raise Unreachable."""
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         if loop is not None and thread is not None and self._pid == os.getpid():
+            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
@@ -74,11 +82,20 @@ class Loop:
             return self._loop
 
 
+async def _cancel_others() -> None:
+    """Cancel all other tasks of this loop and wait for their end: their callers would wait forever once it stops."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 # ── The client, and its streams and pages.
 
 
 class Stream:
-    """An answer whose head has arrived. Iterate over it for pieces as they arrive, over `lines()` for lines."""
+    """A response whose head has arrived. Iterate over it for pieces of its body as they arrive, over `lines()` for
+    lines."""
 
     def __init__(self, stream: AsyncStream, loop: Loop) -> None:
         self._stream = stream
@@ -96,7 +113,7 @@ class Stream:
             yield from several
 
     def whole(self) -> Response:
-        """Return the whole answer, or the rest of it. Raises CutShort."""
+        """Return the whole response; if some of its body was read before, the rest. Raises CutShort."""
         return self._loop.run(self._stream.whole())
 
 
@@ -169,7 +186,8 @@ class Client:
     # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable, CutShort."""
+        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable,
+        CutShort."""
         return self.request("GET", endpoint, **options)
 
     def post(self, endpoint: str, **options: Unpack[Options]) -> Response:
@@ -191,12 +209,12 @@ class Client:
         return self.request("OPTIONS", endpoint, **options)
 
     def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Return the provider's whole answer, whatever its status. Redirects are not followed."""
+        """Return the provider's whole response, whatever its status. Redirects are not followed."""
         return self._loop.run(self._client.request(method, endpoint, **options))
 
     @contextmanager
     def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> Iterator[Stream]:
-        """Yield the provider's answer as soon as its head has arrived; leaving the block early aborts the answer."""
+        """Yield the provider's response as soon as its head has arrived; leaving the block early aborts it."""
         opened = self._client.stream(method, endpoint, **options)
         stream = self._loop.run(opened.__aenter__())
         try:
@@ -259,7 +277,8 @@ class Client:
     def import_connection(
         self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
     ) -> Json:
-        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is replaced."""
+        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is
+        replaced."""
         return self._loop.run(self._client.import_connection(credentials, provider_config_key, **more))
 
     def update_connection(
@@ -332,7 +351,8 @@ class Client:
     def update_integration(
         self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
     ) -> Json:
-        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be changed."""
+        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be
+        changed."""
         return self._loop.run(self._client.update_integration(provider_config_key, unique_key=unique_key, **changes))
 
     def delete_integration(self, provider_config_key: str) -> Json:

@@ -1,4 +1,4 @@
-"""Build URL, header fields and body of a request from a call's arguments. No I/O."""
+"""Builds URL, header fields and body of a request from a call's arguments. No I/O."""
 
 import re
 import string
@@ -24,10 +24,10 @@ class Options(TypedDict, total=False):
     """The options of a call; the client's or the gateway's defaults apply to options left out.
 
     `params`: the query. None is left out, booleans become ``true`` and ``false``, a list becomes a repeated parameter.
-    `base_url_override`: replaces the provider's base URL for this call. `json` is sent as JSON. `data` is sent as it is,
-    a mapping as a form, an iterable piece by piece. `retries`: the gateway's maximum number of retries; `retry_on`:
-    further statuses to retry. `timeout_s`: limit until the provider's answer begins. `decompress`: the gateway
-    decompresses the answer.
+    `base_url_override`: replaces the provider's base URL for this call. `json` is sent as JSON. `data` is sent as it
+    is, a mapping as a form, an iterable piece by piece. `retries`: the gateway's maximum number of retries; `retry_on`:
+    further statuses to retry. `timeout_s`: limit until the provider's response begins. `decompress`: the gateway
+    decompresses the response.
     """
 
     params: Params
@@ -46,17 +46,18 @@ class Options(TypedDict, total=False):
 def proxied(base_url: str, endpoint: str, params: Params | None) -> str:
     """Return the URL of a proxied call. Raises ValueError for an absolute URL."""
     target = f"{base_url}/proxy{quote(below(base_url, endpoint), safe=_KEPT)}"
-    query = written(params)
+    query = query_string(params)
     if not query:
         return target
     return f"{target}{'&' if '?' in target else '?'}{query}"
 
 
 def below(base_url: str, endpoint: str) -> str:
-    """Return `endpoint` with a leading slash, and without the gateway's address, which the gateway writes in Link and
+    """Return `endpoint` with a leading slash, and without the gateway's base URL, which the gateway writes in Link and
     Location.
 
-    Raises ValueError for any other absolute URL: as a path it would only get the provider's 404, without an explanation.
+    Raises ValueError for any other absolute URL: as a path it would only get the provider's 404, without an
+    explanation.
     """
     start = f"{base_url}/proxy"
     rest = endpoint
@@ -64,13 +65,13 @@ def below(base_url: str, endpoint: str) -> str:
         rest = endpoint.removeprefix(start)
     if _ABSOLUTE.match(rest):
         raise ValueError(
-            f"'{endpoint.partition('?')[0]}' is an absolute URL; an endpoint is what follows the provider's base URL, such "
-            "as '/users/1'. To follow `next` links use paginate(), to call another host base_url_override."
+            f"'{endpoint.partition('?')[0]}' is an absolute URL; an endpoint is the part after the provider's base URL, such "
+            "as '/users/1'. To follow `next` links, use paginate(); to call another host, use base_url_override."
         )
     return f"/{rest}" if rest and not rest.startswith(("/", "?")) else rest
 
 
-def written(params: Params | None) -> str:
+def query_string(params: Params | None) -> str:
     """Return the query, percent-encoded, with a space as ``%20``."""
     return "&".join(f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in _pairs(params or ()))
 
@@ -85,7 +86,8 @@ def _pairs(params: Params) -> Iterator[tuple[str, str]]:
 
 
 def fields(options: Options) -> dict[str, str]:
-    """Return the header fields for the options, with the caller's own fields. Raises ValueError for a missing option."""
+    """Return the header fields for the options, with the caller's own fields. Raises ValueError for a missing
+    option."""
     headers = dict(options.get("headers", {}))
     for header, option in (("Provider-Config-Key", "provider_config_key"), ("Connection-Id", "connection_id")):
         name = options.get(option)
@@ -105,8 +107,9 @@ def fields(options: Options) -> dict[str, str]:
     return headers
 
 
-def wish(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
-    """Return the value of Gateway-Paginate, with ``marks``. Raises ValueError for characters not allowed in a header."""
+def paginate_header(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
+    """Return the value of Gateway-Paginate, with ``marks`` (the gateway marks the end of each page). Raises ValueError
+    for characters that are not allowed in a header."""
     said = ["all" if pages is None else str(pages), "marks"]
     if limit is not None:
         said.append(f"limit={limit}")
@@ -127,8 +130,8 @@ Json = dict[str, Any]
 class Filters(TypedDict, total=False):
     """The filters of a list of connections.
 
-    `connection_id`: exact match. `search`: text in the connection's id and in the end user's name and e-mail. `tags`: all
-    of them. `missing_scopes`: only connections that lack scopes.
+    `connection_id`: exact match. `search`: text in the connection's id and in the end user's name and e-mail. `tags`:
+    all of them. `missing_scopes`: only connections that lack scopes.
     """
 
     connection_id: str
@@ -154,11 +157,11 @@ class ImportedConnection(TypedDict, total=False):
 class ConnectSessionCall(TypedDict, total=False):
     """A connect session. `end_user`: ``{"id", "email"?, "display_name"?}``; `tags` may replace it.
 
-    `allowed_integrations`: all if left out. `integrations_config_defaults`: fixed settings by integration. `expires_in`:
-    seconds, 60 to 604800. `max_connections`: maximum number of connections. `single_use`: works in one browser only.
-    `code_challenge`: from `code_challenge(new_code_verifier())`; connections then stay pending until
-    `complete_connect_session`. `return_url`: your page to which the end user returns with the result and `state`; verify
-    the result with `verify_return`.
+    `allowed_integrations`: all if left out. `integrations_config_defaults`: fixed settings by integration.
+    `expires_in`: seconds, 60 to 604800. `max_connections`: maximum number of connections. `single_use`: works in one
+    browser only. `code_challenge`: from `code_challenge(new_code_verifier())`; connections then stay pending until
+    `complete_connect_session`. `return_url`: your page to which the end user returns with the result and `state`;
+    verify the result with `verify_return`.
     """
 
     end_user: Mapping[str, Any]
@@ -180,8 +183,8 @@ class ConnectSessionCall(TypedDict, total=False):
 class Configured(TypedDict, total=False):
     """The members of an integration that is created or changed.
 
-    `credentials`: as its auth mode needs, such as ``{"type": "OAUTH2", "client_id": "…", "client_secret": "…", "scopes":
-    "a,b"}``. Members left out keep their value.
+    `credentials`: as its auth mode needs, such as ``{"type": "OAUTH2", "client_id": "…", "client_secret": "…",
+    "scopes": "a,b"}``. Members left out keep their value.
     """
 
     display_name: str
@@ -194,7 +197,8 @@ class Configured(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A call to the gateway's API. `target`: percent-encoded, begins with a slash. `body`: sent as JSON, if not None."""
+    """A call to the gateway's API. `target`: percent-encoded, begins with a slash. `body`: sent as JSON, if not
+    None."""
 
     method: str
     target: str
@@ -214,7 +218,7 @@ def connections(filters: Filters, limit: int, cursor: str | None) -> ApiCall:
         ("limit", limit),
         ("cursor", cursor),
     ]
-    return ApiCall("GET", f"/connections?{written(query)}")
+    return ApiCall("GET", f"/connections?{query_string(query)}")
 
 
 def connection(key: str, connection_id: str, *, force_refresh: bool, refresh_token: bool, history: bool) -> ApiCall:
@@ -224,7 +228,7 @@ def connection(key: str, connection_id: str, *, force_refresh: bool, refresh_tok
         "refresh_token": refresh_token,
         "include": "history" if history else None,
     }
-    return ApiCall("GET", f"{_at(connection_id)}?{written(query)}")
+    return ApiCall("GET", f"{_at(connection_id)}?{query_string(query)}")
 
 
 def imported(key: str, credentials: Mapping[str, Any], more: ImportedConnection) -> ApiCall:
@@ -233,12 +237,12 @@ def imported(key: str, credentials: Mapping[str, Any], more: ImportedConnection)
 
 def patched(key: str, connection_id: str, changes: Mapping[str, Any]) -> ApiCall:
     query = {"provider_config_key": key}
-    return ApiCall("PATCH", f"{_at(connection_id)}?{written(query)}", dict(changes))
+    return ApiCall("PATCH", f"{_at(connection_id)}?{query_string(query)}", dict(changes))
 
 
 def deleted(key: str, connection_id: str, *, revoke: bool) -> ApiCall:
     query = {"provider_config_key": key, "revoke": None if revoke else False}
-    return ApiCall("DELETE", f"{_at(connection_id)}?{written(query)}")
+    return ApiCall("DELETE", f"{_at(connection_id)}?{query_string(query)}")
 
 
 def metadata(key: str, connection_ids: str | Sequence[str], values: Mapping[str, Any], *, merge: bool) -> ApiCall:
@@ -267,7 +271,7 @@ def integrations() -> ApiCall:
 
 
 def integration(key: str, include: Sequence[str]) -> ApiCall:
-    query = written([("include", wish) for wish in include])
+    query = query_string([("include", one) for one in include])
     return ApiCall("GET", _integration(key) + (f"?{query}" if query else ""))
 
 
@@ -285,7 +289,7 @@ def deleted_integration(key: str) -> ApiCall:
 
 def providers(search: str | None, category: str | None, auth_mode: str | None) -> ApiCall:
     query: dict[str, Param] = {"search": search, "category": category, "auth_mode": auth_mode}
-    text = written(query)
+    text = query_string(query)
     return ApiCall("GET", f"/providers?{text}" if text else "/providers")
 
 

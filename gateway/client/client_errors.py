@@ -1,11 +1,11 @@
-"""The exceptions of a call, by their cause; the gateway's address.
+"""The exceptions of a call, by their cause; the check of the gateway's base URL.
 
 CallFailed
 ├── GatewayError     the gateway refused the call: `code`, `message`, `payload`
 │   └── PagingBroken a list was interrupted: continue with `cursor`
-├── ProviderError    the provider answered with an error, and the caller wants an exception: `response`
-├── Unreachable      the gateway could not be reached, or sent no answer
-└── CutShort         an answer began but is incomplete
+├── ProviderError    the provider returned an error, and the caller wants an exception: `response`
+├── Unreachable      the gateway could not be reached, or sent no response
+└── CutShort         a response began but is incomplete
 """
 
 import json
@@ -23,14 +23,24 @@ if TYPE_CHECKING:
 
 
 class CallFailed(Exception):
-    """The base class of the exceptions of a call."""
+    """The base class of the exceptions of a call. All of them can be pickled, so that they pass between processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[CallFailed], args: tuple[Any, ...], members: Mapping[str, Any]) -> CallFailed:
+    fault = kind.__new__(kind, *args)  # without `__init__`, whose arguments differ from `args`
+    fault.__dict__.update(members)
+    return fault
 
 
 class GatewayError(CallFailed):
-    """An error of the gateway. `code`: the reason, stable across versions (docs/http-api.md). `status`: the HTTP status.
+    """An error of the gateway. `code`: the reason, stable across versions (docs/http-api.md). `status`: the HTTP
+    status.
 
-    `errors`: single faults (``code``, ``message``, ``path``). `payload`: details for programs. `retry_after_s`: seconds to
-    wait before a retry, if known.
+    `errors`: single faults (``code``, ``message``, ``path``). `payload`: details for programs. `retry_after_s`: seconds
+    to wait before a retry, if known.
     """
 
     def __init__(
@@ -85,21 +95,21 @@ class PagingBroken(GatewayError):
 
 
 class ProviderError(CallFailed):
-    """The provider answered with a status of 400 or more."""
+    """The provider returned a status of 400 or more."""
 
     def __init__(self, response: "Response") -> None:
-        super().__init__(f"the provider answered {response.status} {response.reason}: {response.text[:200]}")
+        super().__init__(f"the provider returned {response.status} {response.reason}: {response.text[:200]}")
         self.response = response
         self.status = response.status
 
     @property
     def answer(self) -> "Response":
-        """Return `response`: its former name."""
+        """The former name of `response`."""
         return self.response
 
 
 class Unreachable(CallFailed):
-    """The gateway could not be reached, or closed the connection without an answer. `cause`: a short reason."""
+    """The gateway could not be reached, or closed the connection without a response. `cause`: a short reason."""
 
     def __init__(self, message: str, cause: str = "") -> None:
         super().__init__(message)
@@ -107,11 +117,12 @@ class Unreachable(CallFailed):
 
 
 class CutShort(CallFailed):
-    """The answer was interrupted, or nothing more of it was received within `silence_s`."""
+    """The response was interrupted, or nothing more of it was received within `silence_s`."""
 
 
 def refusal(response: "Response") -> GatewayError:
-    """Return the error in an answer with ``Gateway-Error``; without it, the answer is from a server in front of the gateway."""
+    """Return the error in a response with ``Gateway-Error``. A response without it is from a server in front of the
+    gateway: the error's code is then empty."""
     try:
         error = json.loads(response.content)["error"]
         code, message = str(error["code"]), str(error.get("message", ""))
@@ -143,11 +154,11 @@ def seconds(retry_after: str) -> float | None:
     return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
 
 
-# ── The gateway's address, and the message if it cannot be reached.
+# ── The gateway's base URL, and the message if the gateway cannot be reached.
 
 
 def checked(base_url: str) -> str:
-    """Return the gateway's address without a trailing slash. Raises ValueError if it is not valid."""
+    """Return the gateway's base URL without trailing slashes. Raises ValueError if it is not valid."""
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -155,35 +166,35 @@ def checked(base_url: str) -> str:
         usable = False
     if not usable:
         raise ValueError(
-            f"'{base_url}' is not an address of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
+            f"'{base_url}' is not the URL of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
         )
     return base_url.rstrip("/")
 
 
 def unreachable(base_url: str, fault: Exception) -> Unreachable:
-    """Return the Unreachable to raise for `fault`, which aiohttp raised instead of an answer."""
+    """Return the Unreachable for `fault`, which aiohttp raised instead of returning a response."""
     cause, step = _cause_and_step(fault)
-    return Unreachable(f"no answer from the gateway at {base_url}: {cause}; {step}", cause)
+    return Unreachable(f"no response from the gateway at {base_url}: {cause}; {step}", cause)
 
 
 def _cause_and_step(fault: Exception) -> tuple[str, str]:
     """Return the cause, and the next step."""
-    runs = "check that it runs (`gateway serve`, or `gateway demo`) and that this is its address"
+    runs = "check that it runs (`gateway serve`, or `gateway demo`) and that this is its URL"
     if isinstance(fault, aiohttp.ClientConnectorDNSError):
-        return f"there is no host of the name '{fault.host}'", "check the address"
+        return f"there is no host with the name '{fault.host}'", "check the URL"
     if isinstance(fault, aiohttp.ClientSSLError | ssl.SSLError):
         return _words(fault), "check the scheme (http or https) and that this machine trusts the gateway's certificate"
     if isinstance(fault, aiohttp.ClientConnectorError):
         return _words(fault.os_error), runs
     if isinstance(fault, aiohttp.ServerDisconnectedError):
-        return "it hung up before it answered", "send the call again if it may be sent twice"
+        return "it closed the connection without a response", "send the call again if it may be sent twice"
     if isinstance(fault, aiohttp.ConnectionTimeoutError):
-        return "the connection was not taken in time (connect_s)", runs
+        return "the connection was not accepted in time (connect_s)", runs
     if isinstance(fault, TimeoutError):
-        return "nothing came for too long (silence_s)", "allow for more with silence_s, or look into the gateway's log"
+        return "nothing was received in time (silence_s)", "increase silence_s, or look into the gateway's log"
     if isinstance(fault, aiohttp.ClientResponseError):
         first = fault.message.partition("\n")[0].rstrip(": ")  # the following lines quote the received bytes
-        return f"what answers does not speak HTTP as a gateway does ({first})", "check host and port"
+        return f"it sent something other than a valid HTTP response ({first})", "check host and port"
     return _words(fault), runs
 
 
@@ -197,7 +208,7 @@ def _words(fault: BaseException) -> str:
     if isinstance(fault, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({fault.verify_message})"
     if isinstance(fault, ssl.SSLError):
-        return f"no TLS connection could be made ({fault.reason or 'unknown cause'})"
+        return f"the TLS handshake failed ({fault.reason or 'unknown cause'})"
     if isinstance(fault, ConnectionRefusedError):
         return "nothing listens there"
     if isinstance(fault, OSError) and fault.strerror and "Connect call failed" not in fault.strerror:

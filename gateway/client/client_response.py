@@ -1,4 +1,4 @@
-"""A provider's answer: whole, or streamed."""
+"""A provider's response: read as a whole, or streamed."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -7,19 +7,22 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import aiohttp
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.client.client_errors import CutShort, ProviderError
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A provider's whole answer. `content` is decompressed."""
+    """A provider's whole response. `content`: its body, decompressed."""
 
     status: int
     reason: str
     headers: CIMultiDictProxy[str]
     content: bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a proxy of headers cannot be pickled
+        return _restored, (self.status, self.reason, list(self.headers.items()), self.content)
 
     @property
     def ok(self) -> bool:
@@ -40,14 +43,19 @@ class Response:
         return loads(self.content)
 
     def raise_for_status(self) -> Self:
-        """Raise ProviderError if the status is 400 or more; else return the answer."""
+        """Raise ProviderError if the status is 400 or more; else return the response itself."""
         if not self.ok:
             raise ProviderError(self)
         return self
 
 
+def _restored(status: int, reason: str, headers: list[tuple[str, str]], content: bytes) -> Response:
+    return Response(status, reason, CIMultiDictProxy(CIMultiDict(headers)), content)
+
+
 class AsyncStream:
-    """An answer whose head has arrived. Iterate over it for pieces as they arrive, over `lines()` for lines."""
+    """A response whose head has arrived. Iterate over it for pieces of its body as they arrive, over `lines()` for
+    lines."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -90,7 +98,7 @@ class AsyncStream:
             yield [held]
 
     async def whole(self) -> Response:
-        """Return the whole answer, or the rest of it. Raises CutShort."""
+        """Return the whole response; if some of its body was read before, the rest. Raises CutShort."""
         with _cut_short():
             content = await self._response.read()
         return Response(self.status, self.reason, self.headers, content)
@@ -101,4 +109,4 @@ def _cut_short() -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as fault:
-        raise CutShort(f"the answer broke off: {fault!r}") from fault
+        raise CutShort(f"the response was interrupted: {fault!r}") from fault

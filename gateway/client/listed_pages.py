@@ -8,23 +8,23 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from gateway.client.calls import wish
+from gateway.client.calls import paginate_header
 from gateway.client.client_errors import CallFailed, CutShort, GatewayError, PagingBroken, ProviderError, seconds
 from gateway.client.client_response import AsyncStream
 
 TRAILER: Final = b'{"gateway_trailer":'
 MARK: Final = b'{"gateway_page":'
-_PASSING: Final = frozenset(
+_TEMPORARY: Final = frozenset(
     {"upstream_unreachable", "upstream_timeout", "upstream_protocol", "busy", "token_endpoint_unavailable"}
     | {"store_unavailable"}
 )
-_PASSING_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TEMPORARY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 Ask = Callable[[Mapping[str, str]], AbstractAsyncContextManager[AsyncStream]]
 
 
 class AsyncPages:
-    """Records of a list, to be iterated over once.
+    """The records of a list. Iterate over it once.
 
     `cursor`: the `since` with which another call continues; None at the beginning and at the end. `behind`: number of
     records after `cursor` that were returned already; another call with the same `behind` skips them. `complete`: the
@@ -53,7 +53,7 @@ class AsyncPages:
         self._loads = loads
         self._pages_before = self._pages_read = 0
         self._breaks = 0
-        self._begun = False
+        self._started = False
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         async for batch in self.uncounted():
@@ -68,7 +68,7 @@ class AsyncPages:
             yield batch
 
     def count(self, records: int) -> None:
-        """Note that this number of records was returned, so that a resumed call skips them."""
+        """Count records as returned to the caller, so that a resumed call skips them."""
         self.behind += records
         self._breaks = 0
 
@@ -82,31 +82,32 @@ class AsyncPages:
                 async with self._ask(self._headers()) as response:
                     if "Gateway-Paginate" not in response.headers:
                         raise ProviderError(await response.whole())
-                    self._begun = True
-                    async for batch in self._of(response):
+                    self._started = True
+                    async for batch in self._batches_in(response):
                         if isinstance(batch, dict):
                             trailer = batch
                         else:
                             yield batch
                     if trailer is None:
-                        raise CutShort("the list broke off without a trailer")
+                        raise CutShort("the list was interrupted: it has no trailer")
                     request_id = response.request_id
-                if self._ended(trailer):
+                if self._store_trailer(trailer):
                     return
                 fault: CallFailed = PagingBroken(trailer["error"], self.cursor, request_id)
             except CallFailed as broken:
-                if not self._begun:
+                if not self._started:
                     raise
                 fault = broken
             await self._wait_after(fault)
 
     def _headers(self) -> dict[str, str]:
         left = None if self._pages is None else self._pages - self._pages_before
-        headers = {"Gateway-Paginate": wish(left, self._limit, self._way)}
+        headers = {"Gateway-Paginate": paginate_header(left, self._limit, self._way)}
         return headers if self.cursor is None else {**headers, "Gateway-Paginate-From": self.cursor}
 
-    async def _of(self, response: AsyncStream) -> AsyncIterator[list[Any] | dict[str, Any]]:
-        """Yield batches of records, without records returned before, and last the trailer. No batch spans a page mark."""
+    async def _batches_in(self, response: AsyncStream) -> AsyncIterator[list[Any] | dict[str, Any]]:
+        """Yield batches of records, without records returned before, and last the trailer. No batch spans a page
+        mark."""
         skipped = self.behind
         async for lines in response.several_lines():
             batch: list[Any] = []
@@ -131,7 +132,7 @@ class AsyncPages:
             if batch:
                 yield batch
 
-    def _ended(self, trailer: Mapping[str, Any]) -> bool:
+    def _store_trailer(self, trailer: Mapping[str, Any]) -> bool:
         """Store the trailer's values; return whether the list ended without an error."""
         self.complete = bool(trailer["complete"])
         self._pages_read = trailer["pages"]
@@ -139,10 +140,10 @@ class AsyncPages:
         return "error" not in trailer
 
     async def _wait_after(self, fault: CallFailed) -> None:
-        """Wait until a retry is useful. Raises `fault` if none is."""
+        """Wait until the list can be resumed. Raises `fault` if it cannot, or if there were too many interruptions."""
         self._breaks += 1
         lost = isinstance(fault, PagingBroken) and fault.cursor is None
-        if self._breaks > self._resumes or lost or not _passes(fault):
+        if self._breaks > self._resumes or lost or not _is_temporary(fault):
             raise fault
         wait_s = _stated_wait_s(fault)
         if wait_s is None:
@@ -152,14 +153,14 @@ class AsyncPages:
         await sleep(wait_s)
 
 
-def _passes(fault: CallFailed) -> bool:
+def _is_temporary(fault: CallFailed) -> bool:
     if isinstance(fault, ProviderError):
-        return fault.status in _PASSING_STATUSES
+        return fault.status in _TEMPORARY_STATUSES
     if not isinstance(fault, GatewayError):
         return True
     if fault.code == "page_failed":
-        return fault.payload.get("status") in _PASSING_STATUSES
-    return fault.code in _PASSING or (not fault.code and fault.status in _PASSING_STATUSES)
+        return fault.payload.get("status") in _TEMPORARY_STATUSES
+    return fault.code in _TEMPORARY or (not fault.code and fault.status in _TEMPORARY_STATUSES)
 
 
 def _stated_wait_s(fault: CallFailed) -> float | None:

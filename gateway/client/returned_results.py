@@ -1,4 +1,5 @@
-"""Verify the result with which an end user returns from the connect page; make the PKCE pair of a connect session."""
+"""Verifies the result with which an end user returns from the connect page; makes the PKCE pair of a connect
+session."""
 
 import base64
 import hashlib
@@ -23,8 +24,8 @@ class ConnectResult:
     """The verified result of a connect session, which the end user's browser brought back.
 
     `outcome`: ``connected``, ``pending`` (call `complete_connect_session`), ``cancelled`` or ``failed``, with a code in
-    `error`. `session_id`: as in the session's `poll_url`. `state`: the session's state. `id`: unique id of this result, to
-    refuse a result that is sent twice.
+    `error`. `session_id`: as in the session's `poll_url`. `state`: the session's state. `id`: unique id of this result,
+    to refuse a result that is sent twice.
     """
 
     outcome: str
@@ -71,7 +72,7 @@ def _result_in(url_or_result: str) -> str:
         return url_or_result
     found = parse_qs(urlsplit(url_or_result).query).get("result", [])
     if len(found) != 1:
-        raise InvalidReturn("The address must have one 'result' in its query.")
+        raise InvalidReturn("The URL must have exactly one 'result' in its query.")
     return found[0]
 
 

@@ -1,9 +1,10 @@
-"""The confirmation that every connection needs: in this browser, a person has seen for whom and for which application the
-account is connected, and has clicked.
+"""The confirmation that every connection needs: in this browser, a person has seen for whom and for which application
+the account is connected, and has clicked.
 
-Anyone who has a link has its token, so a form that needs only the token would prove nothing. With the first page of a session,
-each browser gets a random value in a cookie; the form holds a value derived from it, for its integration. A frame keeps no
-cookies: there the browser's headers must say that the form came from the gateway's own page (Fetch Metadata, Origin).
+Anyone who has a link has its token, so a form that needs only the token would prove nothing. With the first page of a
+session, each browser gets a random value in a cookie; the form contains a value derived from it, for its integration. A
+frame keeps no cookies: there the browser's headers must show that the form came from the gateway's own page (Fetch
+Metadata, Origin).
 """
 
 import hmac
@@ -47,6 +48,7 @@ class Browser:
         self._secure = secure
         self._session = session
         known = request.cookies.get(self._name, "")
+        known = known if known.isascii() else ""  # as set by `keep`
         self._is_new = not known
         self._value = Secret(known or secrets.token_urlsafe(32))
 
@@ -62,7 +64,7 @@ class Browser:
 
     @property
     def confirmed(self) -> bool:
-        """Whether a person has confirmed in this browser, as far as the session stores it."""
+        """Whether the session is bound to this browser, in which a person then has confirmed."""
         return self._session.browser_digest == self.digest
 
     def may_return_outcome(self, outcome: Outcome) -> bool:
@@ -78,7 +80,8 @@ class Browser:
 
     def confirms(self, integration_id: str, posted: str) -> bool:
         """Return whether `posted` is the confirmation value of a form that was shown in this browser."""
-        return not self._is_new and hmac.compare_digest(self.confirmation(integration_id), posted)
+        wanted = self.confirmation(integration_id).encode()
+        return not self._is_new and hmac.compare_digest(wanted, posted.encode())
 
     def keep(self, response: web.StreamResponse) -> None:
         left = max(0, int((self._session.expires_at - clock.now()).total_seconds()))
@@ -103,7 +106,7 @@ def check_confirmed(request: web.Request, browser: Browser, integration_id: str,
     if not shown:
         raise InvalidRequest(
             UNCONFIRMED,
-            "This form was not sent from its own page in this browser. Look at the page, and confirm there.",
+            "This form was not sent from its own page in this browser. Check the page and confirm there.",
         )
 
 

@@ -1,8 +1,8 @@
-"""Identifies the connect session of a page, without the token in any address.
+"""Identifies the connect session of a page, without its token in any URL.
 
-Each session has its own cookie, so that two links in one browser do not interfere; the address contains the short name of the
-session, which is not secret. An embedded page cannot keep a cookie: its script sends the token with each request, and the
-form that opens a window posts it.
+Each session has its own cookie, so that two links in one browser do not interfere; the URL contains the short name of
+the session, which is not secret. An embedded page cannot keep a cookie: its script sends the token with each request,
+and the form that opens a window posts it.
 """
 
 from typing import Final
@@ -37,15 +37,15 @@ def is_embedded(request: web.Request) -> bool:
     return request.match_info.get("session_id") == EMBEDDED
 
 
-def base_of(request: web.Request, session_digest: str, words: PageWords) -> str:
-    """Return the address of the session's first page; it keeps a chosen language."""
-    return address_of(request, session_digest, words)
+def first_page_url(request: web.Request, session_digest: str, words: PageWords) -> str:
+    """Return the URL of the session's first page; it keeps a chosen language and theme."""
+    return page_url(request, session_digest, words)
 
 
-def address_of(
+def page_url(
     request: web.Request, session_digest: str, words: PageWords, below: str = "", *, window: bool = False, **query: str
 ) -> str:
-    """Return the address of the page at the path `below` the session's first page; it keeps a chosen language and theme.
+    """Return the URL of the page at the path `below` the session's first page; it keeps a chosen language and theme.
     `window`: the page is shown in its own window, even if a frame opened it."""
     name = EMBEDDED if is_embedded(request) and not window else name_of(session_digest)
     path = f"{generation_of(request).public_url}/connect/s/{name}{below}"
@@ -68,7 +68,9 @@ async def session_of(request: web.Request, posted: str | None = None) -> Connect
         return await sessions.find(posted)
     session = await sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
     if not may_embed(generation_of(request), session.environment, request.headers.get(EMBEDDER, "")):
-        raise Forbidden("forbidden", "The page that embeds this one is not among the environment's connect_origins.")
+        raise Forbidden(
+            "forbidden", "The origin of the page that embeds this one is not in the environment's connect_origins."
+        )
     return session
 
 
@@ -110,4 +112,4 @@ def check_own_form(request: web.Request, public_url: str | None = None) -> None:
     # A page without a referrer sends its forms with `Origin: null`; then Sec-Fetch-Site decides.
     foreign = origin not in {None, own, "null"} or (origin == "null" and site not in {None, "same-origin"})
     if foreign or site == "cross-site":
-        raise Forbidden("forbidden", "This form was sent from another site's page. Open the link itself.")
+        raise Forbidden("forbidden", "This form was sent from a page of another site. Open the link itself.")

@@ -17,7 +17,7 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 
-# ── Scopes in plain words, derived from their names: ``write:jira-work`` means to create and change jira work.
+# ── Scopes in plain words, derived from their names: ``write:jira-work`` becomes "Create and change jira work".
 
 VERBS: Final = {
     "read": "scope_read", "readonly": "scope_read", "view": "scope_read", "list": "scope_read", "get": "scope_read",
@@ -35,7 +35,7 @@ LONGEST: Final = 80
 _BREAK: Final = re.compile(r"[\s:/._-]+")
 
 
-def in_words(scope: str, words: PageWords) -> str:
+def describe_scope(scope: str, words: PageWords) -> str:
     """Return a scope as one sentence. A scope that cannot be interpreted is shown unchanged."""
     if scope in WHOLE:
         return words(WHOLE[scope])
@@ -49,11 +49,11 @@ def in_words(scope: str, words: PageWords) -> str:
     return words(VERBS[verb.lower()], subject=" ".join(parts)) if parts else words("scope_other", subject=scope)
 
 
-def granted(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[str, ...]]]:
+def describe_scopes(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[str, ...]]]:
     """Return sentences in order, each with the scopes that it describes."""
     scopes_by_sentence: dict[str, list[str]] = {}
     for scope in scopes:
-        scopes_by_sentence.setdefault(in_words(scope, words), []).append(scope)
+        scopes_by_sentence.setdefault(describe_scope(scope, words), []).append(scope)
     return [(sentence, tuple(names)) for sentence, names in scopes_by_sentence.items()]
 
 
@@ -61,14 +61,14 @@ def granted(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[st
 class Offer:
     """An integration as the page offers it.
 
-    `how`: what the end user does, in a few words. `host`: the host where the end user signs in. `connected`: this session
-    has connected the integration.
+    `url`: of its form. `how`: what the end user does, in a few words. `host`: the host where the end user signs in, or
+    the provider's name. `connected`: this session has connected the integration.
     """
 
     key: str
     name: str
     logo: str
-    address: str
+    url: str
     provider: Provider
     integration: Integration = field(repr=False)
     oauth: bool
@@ -80,8 +80,8 @@ class Offer:
 def offered(generation: Generation, session: ConnectSession) -> list[Integration]:
     """Return the integrations that the session allows, in the order named; without a list, all of the environment.
 
-    Integrations whose entry is no longer in the catalog are left out: they cannot be connected, and must not make the page
-    fail for the others.
+    Integrations whose entry is no longer in the catalog are left out: they cannot be connected, and must not make the
+    page fail for the others.
     """
     there = [one for one in generation.integrations.of(session.environment) if generation.catalog.get(one.provider)]
     if not session.allowed_integrations:
@@ -91,7 +91,7 @@ def offered(generation: Generation, session: ConnectSession) -> list[Integration
 
 
 def offer(runtime: Runtime, generation: Generation, integration: Integration, start: str, words: PageWords) -> Offer:
-    """Return the offer of an integration. `start`: the address of the session's first page."""
+    """Return the offer of an integration. `start`: the URL of the session's first page."""
     provider = runtime.creator.provider_of(integration)
     public_url = generation.public_url
     oauth = isinstance(modes()[provider.auth_mode], GrantingMode)
@@ -106,7 +106,7 @@ def offer(runtime: Runtime, generation: Generation, integration: Integration, st
         key=integration.integration_id,
         name=name,
         logo=generation.catalog.provider_json(provider.name, public_url)["logo_url"],
-        address=f"{path}/i/{quote(integration.integration_id, safe='')}" + (f"?{query}" if query else ""),
+        url=f"{path}/i/{quote(integration.integration_id, safe='')}" + (f"?{query}" if query else ""),
         provider=provider,
         integration=integration,
         oauth=oauth,
@@ -118,10 +118,10 @@ def offer(runtime: Runtime, generation: Generation, integration: Integration, st
 def matching_offers(offers: list[Offer], search: str) -> list[Offer]:
     """Return the offers whose name, provider or categories contain every word of `search`."""
     wanted = search.casefold().split()
-    return [one for one in offers if all(word in _searched(one) for word in wanted)]
+    return [one for one in offers if all(word in _search_text(one) for word in wanted)]
 
 
-def _searched(one: Offer) -> str:
+def _search_text(one: Offer) -> str:
     return " ".join((one.name, one.provider.display_name, one.key, *one.provider.categories)).casefold()
 
 
@@ -135,8 +135,8 @@ def grants(
 ) -> dict[str, Any]:
     """Return what the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``.
 
-    `user_scope`: further scopes from the address that the browser opened, unless the session fixes them. `again`: scopes
-    that a reconnect requests in place of the integration's.
+    `user_scope`: further scopes from the URL that the browser opened, unless the session fixes them. `again`: scopes
+    that a reconnect requests instead of the integration's.
     """
     if one.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}
@@ -146,5 +146,5 @@ def grants(
     defaults = session.defaults.get(one.key, {})
     fixed = (defaults.get("connection_config") or {}).get("oauth_scopes_override")
     scopes = scope_list(fixed) if fixed else again or AuthContext(one.provider, one.integration).scopes
-    texts = granted([*scopes, *scope_list(defaults.get("user_scopes") or user_scope or "")], words)
+    texts = describe_scopes([*scopes, *scope_list(defaults.get("user_scopes") or user_scope or "")], words)
     return {"list": texts, "sentence": None if texts else words("granted_unnamed", name=one.name)}

@@ -1,8 +1,8 @@
 """The connect page: what a session offers, what will be granted, the form, and the redirect to the provider and back.
 
-Each form is also its confirmation (gateway.pages.confirmation). An accepted form is answered with 303, so that reloading a
-page does not repeat the action. All pages work without JavaScript; with JavaScript, and in a frame, the script fetches the
-same pages and shows them in place (templates/connect/connect.js).
+Each form is also its confirmation (gateway.pages.confirmation). The response to an accepted form is a 303, so that
+reloading a page does not repeat the action. All pages work without JavaScript, except in a frame: there the script
+fetches the same pages and shows them in place (templates/connect/connect.js).
 """
 
 from dataclasses import replace
@@ -22,11 +22,11 @@ from gateway.pages.confirmation import (
 )
 from gateway.pages.connect_cookie import (
     TOKEN_FIELD,
-    address_of,
-    base_of,
     check_own_form,
+    first_page_url,
     is_embedded,
     keep,
+    page_url,
     quoted,
     session_of,
 )
@@ -48,7 +48,7 @@ FORM_BYTES: Final = 256 << 10
 async def entrance(request: web.Request) -> web.StreamResponse:
     """Serve the page that `connect_link` opens and a frame loads.
 
-    The token is moved from the address into a cookie immediately.
+    The token is moved from the URL into a cookie immediately.
     """
     words, runtime = words_for(request), request.app[RUNTIME]
     token = request.query.get("session_token")
@@ -59,7 +59,7 @@ async def entrance(request: web.Request) -> web.StreamResponse:
     except Unauthorized as fault:
         return expired(request, fault, words)
     if "text/html" in request.headers.get(hdrs.ACCEPT, ""):
-        response: web.StreamResponse = see_other(base_of(request, session.digest, words))
+        response: web.StreamResponse = see_other(first_page_url(request, session.digest, words))
     else:  # a program, which may keep no cookies, gets the page itself instead of a redirect
         response = await first_page(request, session, words)
     keep(request, response, token or "", session)
@@ -77,13 +77,13 @@ async def start(request: web.Request) -> web.StreamResponse:
 
 
 async def form(request: web.Request) -> web.StreamResponse:
-    """Serve the form of one integration. ``?asked=``: token of options that were stored because the browser came from an
-    address with options. ``?connected=``: a frame requests the result."""
+    """Serve the form of one integration. ``?asked=``: the token of stored options (`Flows.ask`), for a browser that
+    opened ``/oauth/connect/…`` with options. ``?connected=``: a frame requests the result."""
     words = words_for(request)
     try:
         session = await _session(request)
         one = _offer(request, session, words)
-        asked = await _asked(request, session, one, request.query.get("asked"))
+        asked = await _stored_options(request, session, one, request.query.get("asked"))
     except GatewayError as fault:
         return expired(request, fault, words)
     if is_embedded(request) and request.query.get("connected"):
@@ -94,7 +94,8 @@ async def form(request: web.Request) -> web.StreamResponse:
 
 
 async def act(request: web.Request) -> web.StreamResponse:
-    """Handle the POST of the form: redirect to the provider, or create a connection from the typed credential."""
+    """Handle the POST of the form: begin an authorization at the provider, or create a connection from the typed
+    credential."""
     words = words_for(request)
     try:
         check_own_form(request)
@@ -103,7 +104,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         posted = await form_of(request, FORM_BYTES)
         session = session or await session_of(request, posted.get(TOKEN_FIELD))
         one = _offer(request, session, words)
-        asked = await _asked(request, session, one, posted.get("asked"))
+        asked = await _stored_options(request, session, one, posted.get("asked"))
     except GatewayError as fault:
         return expired(request, fault, words)
     browser = Browser(request, session)
@@ -117,12 +118,14 @@ async def act(request: web.Request) -> web.StreamResponse:
         elif session.for_one_browser and session.browser_digest is not None:
             raise bound_to_other_browser()  # a frame keeps no cookie that could identify its browser
         if one.oauth:
-            response = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
+            response = await _begin_authorization(
+                request, session, one, words, asked or _options_in(params, posted), browser.digest
+            )
         else:
             typed_in = request.app[RUNTIME].typed_in
             its = None if is_embedded(request) else browser.digest
             await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID], its)
-            response = see_other(address_of(request, session.digest, words, f"/i/{quoted(one.key)}/result"))
+            response = see_other(page_url(request, session.digest, words, f"/i/{quoted(one.key)}/result"))
     except GatewayError as fault:
         if isinstance(fault, Forbidden):
             return expired(request, fault, words)
@@ -142,46 +145,51 @@ async def act(request: web.Request) -> web.StreamResponse:
 
 
 async def leave(request: web.Request) -> web.StreamResponse:
-    """Send the browser to the provider. The answer is a page that forwards the browser, not a redirect, so that the gateway's
-    forms may only be sent to the gateway (CSP form-action), and so that the page can be reloaded."""
+    """Send the browser to the provider. The response is a page that forwards the browser, not a redirect: browsers
+    apply the CSP's form-action to redirects too, and the gateway's forms may only go to the gateway. The page can be
+    reloaded."""
     words, runtime = words_for(request), request.app[RUNTIME]
     try:
         session = await _session(request)
-        going = await runtime.flows.started_authorization(request.match_info["flow"], request.cookies)
-        if going is None:  # the flow has ended, or belongs to another browser
-            return see_other(base_of(request, session.digest, words))
-        one = offer_of(request, session, going[0], words)
+        started = await runtime.flows.started_authorization(request.match_info["flow"], request.cookies)
+        if started is None:  # the flow has ended, or belongs to another browser
+            return see_other(first_page_url(request, session.digest, words))
+        integration_id, authorization_url = started
+        one = offer_of(request, session, integration_id, words)
     except GatewayError as fault:
         return expired(request, fault, words)
-    return connect_page(request, "connect/leaving.html", words, name=one.name, host=one.host, url=going[1], logo_of=one)
+    return connect_page(
+        request, "connect/leaving.html", words, name=one.name, host=one.host, url=authorization_url, logo_of=one
+    )
 
 
 async def _session(request: web.Request) -> ConnectSession:
-    """Return the page's session. Raises Unauthorized, or Forbidden, also if the session belongs to another browser."""
+    """Return the page's session. Raises Unauthorized, and Forbidden if the session belongs to another browser or the
+    page is embedded by an origin that is not registered."""
     session = await session_of(request)
     if not is_embedded(request) and not Browser(request, session).may_use_session:
         raise bound_to_other_browser()
     return session
 
 
-async def _depart(
+async def _begin_authorization(
     request: web.Request, session: ConnectSession, one: Offer, words: PageWords, asked: FlowOptions, browser: str
 ) -> web.Response:
     lang = words.lang if words.asked else asked.lang
     authorization = await request.app[RUNTIME].flows.begin(
         session, one.key, replace(asked, lang=lang, request_id=request[REQUEST_ID], browser=browser)
     )
-    response = see_other(address_of(request, session.digest, words, f"/leave/{authorization.flow}", window=True))
+    response = see_other(page_url(request, session.digest, words, f"/leave/{authorization.flow}", window=True))
     bind(response, authorization)
     return response
 
 
-def _typed_wish(params: dict[str, str], posted: dict[str, str]) -> FlowOptions:
+def _options_in(params: dict[str, str], posted: dict[str, str]) -> FlowOptions:
     return FlowOptions(config=params, ws_client_id=posted.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None)
 
 
 def _offer(request: web.Request, session: ConnectSession, words: PageWords) -> Offer:
-    """Return the offer of the integration in the address. Raises NotFound, Forbidden."""
+    """Return the offer of the integration in the path. Raises NotFound, Forbidden."""
     return offer_of(request, session, request.match_info["integration_id"], words)
 
 
@@ -190,10 +198,12 @@ def offer_of(request: web.Request, session: ConnectSession, integration_id: str,
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = generation.integrations.get(session.environment, integration_id)
     check_offered(session, integration.integration_id)
-    return offer(runtime, generation, integration, base_of(request, session.digest, words), words)
+    return offer(runtime, generation, integration, first_page_url(request, session.digest, words), words)
 
 
-async def _asked(request: web.Request, session: ConnectSession, one: Offer, token: str | None) -> FlowOptions | None:
+async def _stored_options(
+    request: web.Request, session: ConnectSession, one: Offer, token: str | None
+) -> FlowOptions | None:
     """Return the options stored under `token`, None without a token. Raises InvalidRequest if they have expired."""
     if not token:
         return None

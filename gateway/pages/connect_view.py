@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.connections.refused_scopes import asked_again
 from gateway.errors import MARK, GatewayError, Issue
 from gateway.pages.confirmation import Browser
-from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
+from gateway.pages.connect_cookie import first_page_url, is_embedded, name_of, page_url
 from gateway.pages.connect_offer import Offer, grants, matching_offers, offer, offered
 from gateway.pages.error_page import advice, advices, expired, reference
 from gateway.pages.form_fields import fields_of, filled
@@ -26,7 +26,7 @@ from gateway.timestamps import iso
 async def first_page(request: web.Request, session: ConnectSession, words: PageWords) -> web.StreamResponse:
     """Return the list of integrations that can be connected, or the form if there is only one."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    begin = base_of(request, session.digest, words)
+    begin = first_page_url(request, session.digest, words)
     made = await made_by(request, session)
     offers = [
         replace(offer(runtime, generation, one, begin, words), connected=one.integration_id in made)
@@ -45,7 +45,7 @@ async def first_page(request: web.Request, session: ConnectSession, words: PageW
         total=len(offers),
         search=search,
         begin=begin,
-        **_whose(session, words),
+        **_whom_lines(session, words),
     )
 
 
@@ -60,8 +60,8 @@ async def form_page(
     asked: FlowOptions | None = None,
     asked_token: str | None = None,
 ) -> web.StreamResponse:
-    """Return the form of `one`, which is also its confirmation. `posted`, `fault`: a rejected form and its error, shown in
-    the form. `asked`: options from the address that the browser opened, stored under `asked_token`. If the session has
+    """Return the form of `one`, which is also its confirmation. `posted`, `fault`: a rejected form and its error, shown
+    in the form. `asked`: options from the URL that the browser opened, stored under `asked_token`. If the session has
     already connected `one`, the page says so."""
     generation = generation_of(request)
     made = (await made_by(request, session)).get(one.key)
@@ -70,7 +70,7 @@ async def form_page(
     if session.used_up:
         return expired(request, session_used_up(session.max_connections), words)
     browser = Browser(request, session)
-    row = await _reconnected(request, session, one.key)
+    row = await _connection_to_reconnect(request, session, one.key)
     fields = fields_of(one.provider, session, one.key, words, row.config if row else {}) if asked is None else []
     again = asked_again(request.app[RUNTIME].store, row, one.provider, one.integration)
     app = generation.config.branding.name or words.plain("the_app")
@@ -89,11 +89,11 @@ async def form_page(
         grants=grants(session, one, app, words, asked.user_scope if asked else None, again),
         confirmation=None if is_embedded(request) else browser.confirmation(one.key),
         asked=asked_token if asked else None,
-        asked_by=await _asked_by(request, session, words),
-        cancel=address_of(request, session.digest, words, "/return", i=one.key),
+        asked_by=await _key_line(request, session, words),
+        cancel=page_url(request, session.digest, words, "/return", i=one.key),
         reconnecting=session.reconnects,
         account=row.account.label if row else None,
-        back=base_of(request, session.digest, words) if len(offered(generation, session)) > 1 else None,
+        back=first_page_url(request, session.digest, words) if len(offered(generation, session)) > 1 else None,
         guide=session.overrides.get(one.key, {}).get("docs_connect") or one.provider.docs_connect,
         fault=fault.message if fault else None,
         advice=advice(fault, words, one.name) if fault else None,
@@ -101,8 +101,8 @@ async def form_page(
         advices=advices(words, one.name) if one.oauth and is_embedded(request) else None,
         all_beside=bool(issues) and len(beside) == len({issue.path for issue in issues}),
         event={"type": "error", "payload": {"errorType": fault.code, "errorMessage": fault.message}} if fault else None,
-        pinned=_pinned(request, session, one, words),
-        **_whose(session, words, row),
+        pinned=_pinned_line(request, session, one, words),
+        **_whom_lines(session, words, row),
     )
     if not is_embedded(request):
         browser.keep(response)
@@ -132,36 +132,36 @@ def frame_page(request: web.Request, words: PageWords) -> web.Response:
     )
 
 
-async def _asked_by(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
-    """Return the line that names the agent that requested the session, by the name of its key. None for a key without limits,
-    which belongs to the application."""
+async def _key_line(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
+    """Return the line with the name of the key that created the session, if the key has limits or was minted by another
+    key, as an agent's is. None for any other key: it belongs to the application."""
     if not session.key_id:
         return None
     key = await request.app[RUNTIME].store.keys.find(session.environment, int(session.key_id))
     return words("asked_by", who=key.name) if key is not None and (key.limits or key.parent_id is not None) else None
 
 
-def _name_in(identifier: str) -> str | None:
+def _recognizable(identifier: str) -> str | None:
     """Return an ID that a person may recognize; None for a UUID."""
     return None if is_uuid(identifier) else identifier
 
 
 def shortened(email: str) -> str:
-    """Return ``a…@example.com``: enough for the owner to recognize the address."""
+    """Return ``a…@example.com``: enough for the owner to recognize the e-mail address."""
     name, at, host = email.rpartition("@")
     return f"{name[:1]}…{at}{host}"
 
 
-async def _reconnected(request: web.Request, session: ConnectSession, key: str) -> Connection | None:
+async def _connection_to_reconnect(request: web.Request, session: ConnectSession, key: str) -> Connection | None:
     if not session.reconnects or session.connection_id is None:
         return None
     ref = ConnectionRef(session.environment, key, session.connection_id)
     return await request.app[RUNTIME].store.connections.get(ref)
 
 
-def _pinned(request: web.Request, session: ConnectSession, one: Offer, words: PageWords) -> str | None:
-    """Return the line about the connection ID that the session is for: an account connected through the link gets this ID.
-    The ID itself is shown unless it is a UUID."""
+def _pinned_line(request: web.Request, session: ConnectSession, one: Offer, words: PageWords) -> str | None:
+    """Return the line about the connection ID that the session is for: an account connected through the link gets this
+    ID. The ID itself is shown unless it is a UUID."""
     if session.connection_id is None:
         return None
     app = generation_of(request).config.branding.name or words.plain("the_app")
@@ -170,15 +170,15 @@ def _pinned(request: web.Request, session: ConnectSession, one: Offer, words: Pa
     return words("for_connection", app=app, connection=session.connection_id)
 
 
-def _whose(session: ConnectSession, words: PageWords, row: Connection | None = None) -> dict[str, Any]:
-    """Return the page's lines about the end user and the session's expiry. `row`: the connection that is authorized again.
-    Its e-mail address is shortened, because a key without access to addresses may have created the link."""
+def _whom_lines(session: ConnectSession, words: PageWords, row: Connection | None = None) -> dict[str, Any]:
+    """Return the page's lines about the end user and the session's expiry. `row`: the connection that is authorized
+    again. Its e-mail address is shortened, since the link may come from a key that may not read connections."""
     user = session.end_user
-    who = (user.display_name or user.email or _name_in(user.id)) if user else None
+    who = (user.display_name or user.email or _recognizable(user.id)) if user else None
     if who is None:
         who = session.tags.get("end_user_display_name") or session.tags.get("end_user_email")
     if user is None and row is not None and (user := row.end_user) is not None:
-        who = who or user.display_name or (shortened(user.email) if user.email else _name_in(user.id))
+        who = who or user.display_name or (shortened(user.email) if user.email else _recognizable(user.id))
     if who and user and user.organization_display_name:
         who = f"{who} · {user.organization_display_name}"
     return {

@@ -18,7 +18,7 @@ from gateway.runtime import generation_of
 PROVIDERS_WORDS: Final = ("error", "error_description", "error_reason", "error_uri", "status_code", "error_message")
 
 # Error code ▸ the text that the page shows for a link that no longer works.
-_SAID: Final[Mapping[str, str]] = {"connect_session_used": "used", "connect_session_in_use": "other_browser"}
+_LINK_TEXTS: Final[Mapping[str, str]] = {"connect_session_used": "used", "connect_session_in_use": "other_browser"}
 
 
 def failed(
@@ -37,13 +37,13 @@ def failed(
     framed: bool = False,
     environment: str | None = None,
 ) -> web.Response:
-    """Show what to do next, in the end user's language; below, for support, the error's message, code and request ID.
+    """Return the page that says what to do next, in the end user's language; below, for support, the error's message,
+    code and request ID.
 
-    No connection is named, because none was stored.
-
-    `message` replaces both the advice and the message of `fault`. `name`: the provider's display name. `back`: link to try
-    again. `done`: link to the application. `tells`: the page posts the failure to the window that opened it
-    (docs/compatibility.md#browser-sdk).
+    `title` and `message` replace the texts for `fault`; `message` also hides its message. `name`: the provider's
+    display name. `back`: link to try again. `done`: link to the application. `tells`: the page posts the failure to the
+    window that opened it (docs/compatibility.md#browser-sdk). `framed`: registered origins may embed the page.
+    `environment`: whose origins may receive the failure; None: all.
     """
     words = words or words_for(request)
     own = message or fault.message
@@ -66,7 +66,7 @@ def failed(
         another=None,
         waits=False,
         tells="error" if tells else None,
-        payload={"message": _providers_words(request, fault) or own, "errorType": error_type(fault)},
+        payload={"message": _provider_error(request, fault) or own, "errorType": error_type(fault)},
         openers=openers(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
         event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
     )
@@ -85,7 +85,7 @@ def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
 
 
 def advices(words: PageWords, name: str) -> dict[str, str]:
-    """Return all advice texts by error code, for a frame that receives the error code from its window."""
+    """Return all advice texts by error code: the script of a frame gets the code of an error in its window."""
     return {key.removeprefix("advice_"): words(key, name=name) for key in words.keys("advice_")}
 
 
@@ -96,7 +96,7 @@ def reference(request: web.Request, fault: GatewayError, words: PageWords) -> st
 
 def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.Response:
     """Return the page for a link that does not work: it says what to do, in non-technical words."""
-    said = _SAID.get(fault.code)
+    said = _LINK_TEXTS.get(fault.code)
     if said is not None:
         return failed(
             request,
@@ -125,8 +125,9 @@ def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.
     )
 
 
-def _providers_words(request: web.Request, fault: GatewayError) -> str | None:
-    """Return the provider's error texts from the callback's query, as JSON; None if the query may not be the provider's."""
+def _provider_error(request: web.Request, fault: GatewayError) -> str | None:
+    """Return the provider's error texts from the callback's query, as JSON; None if the query may not be the
+    provider's."""
     if not isinstance(fault, CallbackFailed) or not fault.proven:
         return None
     query = request.query

@@ -23,7 +23,7 @@ from gateway.records.connecting import ConnectSession
 # ── Reads the fields that a form of the gateway's pages posts.
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
-NOT_OURS: Final = "This is not a form of ours."
+NOT_OURS: Final = "This is not a form of the gateway's pages."
 
 
 async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
@@ -31,8 +31,8 @@ async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
 
     Raises InvalidRequest for a body that no form of the gateway sends, and for a body that arrives too slowly.
 
-    `request.content_type` and `request.post()` are not used: their time to parse Content-Type grows with the square of its
-    length, before the client is authenticated. The pages are UTF-8, so their forms are too.
+    `request.content_type` and `request.post()` are not used: the time in which they parse Content-Type grows with the
+    square of its length, and the client is not authenticated yet. The pages are UTF-8, so their forms are too.
     """
     if media_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != URLENCODED:
         raise InvalidRequest("invalid_body", NOT_OURS, close=True)
@@ -61,7 +61,8 @@ OPTIONAL: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """An input of the form. `name`: the name that the form posts (``params[subdomain]``). `key`: the name in the entry."""
+    """An input of the form. `name`: the name that the form posts (``params[subdomain]``). `key`: the name in the
+    entry."""
 
     name: str
     group: str
@@ -88,8 +89,8 @@ class Field:
 def fields_of(
     provider: Provider, session: ConnectSession, integration_id: str, words: PageWords, before: Mapping[str, Any]
 ) -> list[Field]:
-    """Return all inputs, except settings that the gateway sets itself or the back end has fixed. `before`: plain settings of
-    the connection that is reconnected, used as initial values.
+    """Return all inputs, except settings that the gateway sets itself or the back end has fixed. `before`: the
+    settings, except secret ones, of the connection that is reconnected; used as initial values.
     """
     fixed = {name.casefold() for name in session.defaults.get(integration_id, {}).get("connection_config") or {}}
     settings = {name: one for name, one in provider.connection_config.items() if name.casefold() not in fixed}
@@ -106,7 +107,7 @@ def fields_of(
     ]
     order = {PARAMS: 0, CREDENTIALS: 1, ASSERTION: 2}
     wanted = {(group, key): setting.order for group, forms in groups for key, setting in forms.items()}
-    return sorted(found, key=lambda one: (order[one.group], _place(wanted[one.group, one.key])))
+    return sorted(found, key=lambda one: (order[one.group], _position(wanted[one.group, one.key])))
 
 
 def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting]:
@@ -140,7 +141,8 @@ def filled(fields: Iterable[Field], form: Mapping[str, str], faults: Iterable[Is
 
 
 def typed(fields: Iterable[Field], form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the settings and the credential's fields; a dotted name is a member of an object. Other names are ignored."""
+    """Return the settings and the credential's fields; a dotted name is a member of an object. Other names are
+    ignored."""
     params: dict[str, str] = {}
     credential: dict[str, Any] = {}
     for field in fields:
@@ -148,16 +150,16 @@ def typed(fields: Iterable[Field], form: Mapping[str, str]) -> tuple[dict[str, s
         text = text.strip() if not field.secret or not field.long else text
         if field.group == PARAMS:
             if text:
-                params[field.key] = _bare(field, text)
+                params[field.key] = _without_affixes(field, text)
         elif field.group == ASSERTION:
             if text:
                 credential.setdefault(ASSERTION, {})[field.key] = text
         elif text or not field.optional or field.key == "password":
-            _set(credential, field.key.split("."), text)
+            _set_member(credential, field.key.split("."), text)
     return params, credential
 
 
-def _bare(field: Field, text: str) -> str:
+def _without_affixes(field: Field, text: str) -> str:
     """Return the text without the prefix and suffix that are shown next to the input, because people paste them too."""
     if field.prefix and text.startswith(field.prefix):
         text = text[len(field.prefix) :]
@@ -166,7 +168,7 @@ def _bare(field: Field, text: str) -> str:
     return text
 
 
-def _set(into: dict[str, Any], path: list[str], text: str) -> None:
+def _set_member(into: dict[str, Any], path: list[str], text: str) -> None:
     for step in path[:-1]:
         into = into.setdefault(step, {})
     into[path[-1]] = text
@@ -199,8 +201,8 @@ def _field(group: str, key: str, setting: Setting, docs: str | None, before: Any
 
 
 def browser_pattern(setting: Setting, pattern: str | None) -> str | None:
-    r"""Return `pattern` for an input's attribute. Browsers compile it with the ``v`` flag, so that literal ``-`` ``/`` ``|``
-    and others must be escaped in a character class. None if the user may also type a prefix or suffix.
+    r"""Return `pattern` for an input's attribute. Browsers compile it with the ``v`` flag, so that literal ``-`` ``/``
+    ``|`` and others must be escaped in a character class. None if the user may also type a prefix or suffix.
     """
     if pattern is None or setting.prefix or setting.suffix:
         return None
@@ -228,5 +230,5 @@ def browser_pattern(setting: Setting, pattern: str | None) -> str | None:
     return piece
 
 
-def _place(order: int | None) -> int:
+def _position(order: int | None) -> int:
     return 1000 if order is None else order

@@ -1,4 +1,4 @@
-"""The frame of every page for end users: texts, files, language, brand, and which origins may embed it."""
+"""The frame of every page for end users: texts, language, files, brand, and the origins that may embed it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,14 +16,15 @@ from gateway.generation import Generation
 from gateway.pages.templates import page
 from gateway.runtime import generation_of
 
-# ── The texts of pages for end users, in the languages of `templates/connect/words/`; English is the fallback for missing
-# texts.
+# ── The texts of pages for end users, in the languages of `templates/connect/words/`; English is the fallback for
+# missing texts.
 
 LANGUAGES: Final = ("en", "de", "fr", "es", "ja")
 
 
 class PageWords:
-    """The texts in one language; a call returns a sentence. `asked`: the language was chosen, not guessed, so links keep it."""
+    """The texts in one language; a call returns a sentence. `asked`: the URL names the language, so links keep it; else
+    it is a guess from Accept-Language."""
 
     def __init__(self, lang: str, *, asked: bool = False) -> None:
         self.lang = lang
@@ -36,7 +37,7 @@ class PageWords:
         return text[:1].upper() + text[1:]
 
     def plain(self, key: str) -> str:
-        """Return the text unchanged, for use inside another sentence."""
+        """Return the text `key` unchanged, for use inside another sentence. Raises KeyError if `key` is unknown."""
         return self._words.get(key) or _read_words(LANGUAGES[0])[key]
 
     def has(self, key: str) -> bool:
@@ -47,8 +48,8 @@ class PageWords:
 
 
 def words_for(request: web.Request, lang: str | None = None) -> PageWords:
-    """Return the texts in `lang`, else in ``?lang=``, else in the preferred available language of Accept-Language (RFC 9110
-    §12.5.4)."""
+    """Return the texts in `lang`, else in ``?lang=``, else in the preferred available language of Accept-Language (RFC
+    9110 §12.5.4)."""
     for wanted in (lang, request.query.get("lang")):
         if wanted and (known := _known(wanted)):
             return PageWords(known, asked=True)
@@ -83,7 +84,7 @@ def _read_words(lang: str) -> Mapping[str, str]:
     return words
 
 
-# ── The files that pages load: from a fixed table, never from a path in a request.
+# ── The files that pages load: names from a fixed table, never a path from a request.
 
 OWN: Final = {"connect.css": "text/css", "connect.js": "text/javascript", "icon.svg": "image/svg+xml"}
 IMAGES: Final = {
@@ -116,7 +117,8 @@ async def asset(request: web.Request) -> web.Response:
 
 
 def file_response(request: web.Request, file: File, kind: str) -> web.Response:
-    """Return the file. Browsers cache it for a year if the address has its hash (``?v=``), else revalidate it each time."""
+    """Return the file, or 304. Browsers cache it for a year if the URL has its hash (``?v=``), else revalidate it each
+    time."""
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable" if request.query.get("v") == file.mark else "no-cache",
         "ETag": f'"{file.mark}"',
@@ -138,7 +140,7 @@ def own(name: str) -> File:
 
 
 def logo_mark(logo: Path | None) -> str | None:
-    """Return a hash of the operator's logo; None if there is no logo."""
+    """Return a hash of the operator's logo; None if there is no logo, or its file cannot be read."""
     try:
         return None if logo is None else _image(logo).mark
     except NotFound:
@@ -148,9 +150,9 @@ def logo_mark(logo: Path | None) -> str | None:
 def _image(path: Path) -> File:
     try:
         stamp = path.stat()
+        return _logo(path, stamp.st_mtime_ns, stamp.st_size)
     except OSError as fault:
-        raise NotFound("not_found", "The logo is gone.") from fault
-    return _logo(path, stamp.st_mtime_ns, stamp.st_size)
+        raise NotFound("not_found", "The logo cannot be read.") from fault
 
 
 @cache
@@ -178,7 +180,8 @@ class Color:
 def connect_page(
     request: web.Request, template: str, words: PageWords, status: int = 200, *, framed: bool = False, **context: Any
 ) -> web.Response:
-    """Return `template` in the frame of every page. `framed`: registered origins may embed the page; else nobody may."""
+    """Return `template` in the frame of every page. `framed`: registered origins may embed the page; else nobody
+    may."""
     generation = generation_of(request)
     config, branding = generation.config, generation.config.branding
     public_url = config.server.public_url
@@ -206,23 +209,24 @@ def connect_page(
     )
 
 
-def see_other(address: str) -> web.Response:
-    """Return a 303 to `address`. It sends no referrer, because the current address may hold a token."""
+def see_other(url: str) -> web.Response:
+    """Return a 303 to `url`. The browser sends no referrer, since the current URL may contain a token."""
     return web.Response(
         status=303,
-        headers={hdrs.LOCATION: address, hdrs.CACHE_CONTROL: "no-store", "Referrer-Policy": "no-referrer"},
+        headers={hdrs.LOCATION: url, hdrs.CACHE_CONTROL: "no-store", "Referrer-Policy": "no-referrer"},
     )
 
 
 def embedders(generation: Generation) -> tuple[str, ...]:
-    """Return the origins of all environments that may embed pages. The session's own environment is checked when it opens."""
+    """Return the origins of all environments that may embed pages. The session's own environment is checked when it
+    opens."""
     named = {origin for one in generation.config.environments.values() for origin in one.connect_origins}
     return (*sorted(named), *(LOOPBACK if trusts_loopback(generation.config) else ()))
 
 
 def openers(request: web.Request, environment: str | None) -> str:
-    """Return the origins to which a window's last page posts its result: those registered for `environment` (None: for any
-    environment) and the gateway's own; ``*`` if none is registered."""
+    """Return the origins to which a window's last page posts its result: those registered for `environment` (None: for
+    any environment) and the gateway's own; ``*`` if none is registered."""
     config = generation_of(request).config
     known = config.environments.get(environment) if environment is not None else None
     named = config.environments.values() if known is None else [known]

@@ -1,4 +1,4 @@
-"""The gateway's own address in a browser: the start page, the guides, and the page for unknown addresses."""
+"""The pages at the gateway's own URL: the start page, the guides, and the page for unknown URLs."""
 
 import json
 from typing import Final
@@ -18,12 +18,13 @@ LONGEST: Final = 100  # characters of a search
 
 # Members of `/ready` and their values ▸ text for people.
 STATES: Final = {
-    ("store", "away"): "Its database is away; it serves from memory.",
+    ("store", "away"): "Its database cannot be reached; it serves from memory.",
     ("store", "damaged"): "Its database is damaged; it serves what can still be read.",
-    ("store", "full"): "Its database's disk is full; it refreshes no token.",
+    ("store", "full"): "The disk of its database is full; it refreshes no token.",
     ("clock", "off"): "Its clock differs from the database's by seconds.",
-    ("clock", "refused"): "Its clock differs from the database's so much that it refreshes no token.",
+    ("clock", "refused"): "Its clock differs so much from the database's that it refreshes no token.",
     ("journal", "unwritable"): "Its refresh journal cannot be written.",
+    ("failover", "reconciling"): "Its database has failed over; it refreshes no token until it has compared the data.",
 }
 
 
@@ -46,13 +47,13 @@ async def start_page(request: web.Request) -> web.Response:
 
 
 def missing(request: web.Request, fault: GatewayError) -> web.Response:
-    """Return `fault` as a page: unknown address, or method not allowed."""
-    titles = {404: "There is no such page", 405: "This address takes no such request"}
+    """Return `fault` as a page: unknown URL, or method not allowed."""
+    titles = {404: "Page not found", 405: "Method not allowed"}
     response = page(
         request,
         "missing.html",
         fault.status,
-        title=titles.get(fault.status, "This cannot be answered"),
+        title=titles.get(fault.status, "Request refused"),
         message=fault.message if fault.status != 404 else None,
         code=fault.code,
         request_id=request[REQUEST_ID],

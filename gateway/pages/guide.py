@@ -32,7 +32,7 @@ SECRET_KEY = "<SECRET_KEY>"  # noqa: S105 - a placeholder for people
 CONNECTION_ID = "<CONNECTION_ID>"
 
 _VERBS: Final = frozenset({"get", "post", "put", "patch", "delete"})
-_PLACE: Final = re.compile(r"\{([^{}]*)\}")
+_PATH_PARAMETER: Final = re.compile(r"\{([^{}]*)\}")
 _PLACEHOLDER = re.compile(r"\$\{(?:connectionConfig\.|credentials\.)?([\w.-]+)\}")
 
 
@@ -46,15 +46,17 @@ class SnippetCall:
 
 
 def call_of(provider: Provider, known: ProviderOperations | None = None) -> SnippetCall:
-    """Return a call that shows that a connection works: the entry's verification request, else a read operation of `known`
-    (starters first), else an example path."""
+    """Return a call that shows that a connection works: the entry's verification request, else a read operation of
+    `known` (starters first), else an example path."""
     proof = provider.proxy.verification
     if proof is not None and proof.base_url_override is None and not isinstance(proof.data, str):
-        return SnippetCall(proof.method, _shown(proof.endpoints[0]), proof.data)
+        return SnippetCall(proof.method, _with_placeholders(proof.endpoints[0]), proof.data)
     if known is not None and (starter := _starter(known)) is not None:
-        return SnippetCall(starter.method, _shown(known.prefix) + _PLACE.sub(r"<\1>", starter.path))
+        return SnippetCall(
+            starter.method, _with_placeholders(known.prefix) + _PATH_PARAMETER.sub(r"<\1>", starter.path)
+        )
     form = (provider.proxy.path_form or "").partition(", ")[0]
-    return SnippetCall("GET", _shown(form) if form.startswith("/") and " " not in form else "/<endpoint>")
+    return SnippetCall("GET", _with_placeholders(form) if form.startswith("/") and " " not in form else "/<endpoint>")
 
 
 def _starter(known: ProviderOperations) -> ApiOperation | None:
@@ -70,7 +72,7 @@ def _operations_of(catalog: Catalog, name: str) -> ProviderOperations | None:
         return None
 
 
-def _shown(path: str) -> str:
+def _with_placeholders(path: str) -> str:
     """Return a path with the placeholders for a connection's settings as ``<name>``."""
     return _PLACEHOLDER.sub(r"<\1>", path)
 
@@ -122,8 +124,8 @@ def node(url: str, key: str, call: SnippetCall) -> str:
         text = (
             text.removesuffix("\n}") + f',\n  "body": JSON.stringify({json.dumps(call.body, ensure_ascii=False)})\n}}'
         )
-    address = json.dumps(f"{url}/proxy{call.path}", ensure_ascii=False)
-    return f"const answer = await fetch({address}, {text});\nconsole.log(answer.status, await answer.json());"
+    target = json.dumps(f"{url}/proxy{call.path}", ensure_ascii=False)
+    return f"const response = await fetch({target}, {text});\nconsole.log(response.status, await response.json());"
 
 
 # ── A provider's behaviour, from its entry, in sentences for people.
@@ -154,9 +156,9 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
     if proxy.paginate is not None:
         yield "Lists", _on_paging(proxy.paginate)
     if provider.revocation_url:
-        yield "Deleting a connection", "ends its tokens at the provider, too."
+        yield "Deleting a connection", "also revokes its tokens at the provider."
     if proxy.verification is not None and not mode.redirects:
-        yield "A new credential", "is tried before it is stored."
+        yield "A new credential", "is verified with a request before it is stored."
     if provider.webhook_signature is not None:
         signature = provider.webhook_signature
         where = f"the field {signature.header}" if signature.header else "the body"
@@ -165,8 +167,8 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
 
 def _on_hosts(setting: str) -> str:
     return (
-        f"goes only to hosts that the integration names in allowed_hosts, since users choose the host by the setting "
-        f"'{setting}'. Without it, users connect as with a public client (PKCE), or with a client of their own."
+        f"is sent only to hosts in the integration's allowed_hosts, since users choose the host with the setting "
+        f"'{setting}'. Without it, users connect as with a public client (PKCE), or with their own client."
     )
 
 
@@ -181,15 +183,15 @@ def _on_paging(paginate: Paginate) -> str:
 
 def _on_refresh(refresh: RefreshPolicy) -> Iterator[str]:
     if refresh.access_token_lifetime_s:
-        yield f"Access tokens live about {_span(refresh.access_token_lifetime_s)}."
+        yield f"Access tokens are valid for about {_span(refresh.access_token_lifetime_s)}."
     if refresh.rotating:
-        yield "Each refresh brings a new refresh token and ends the old one."
+        yield "Each refresh returns a new refresh token and invalidates the old one."
     if refresh.expires_after_days_unused:
-        yield f"A refresh token that is not used for {counted(refresh.expires_after_days_unused, 'day')} is dead."
+        yield f"A refresh token expires if it is not used for {counted(refresh.expires_after_days_unused, 'day')}."
     if refresh.expires_after_days_owner_inactive:
-        yield f"It dies, too, when its owner is inactive for {counted(refresh.expires_after_days_owner_inactive, 'day')}."
+        yield f"It also expires if its owner is inactive for {counted(refresh.expires_after_days_owner_inactive, 'day')}."
     if refresh.expires_after_days:
-        yield f"After {counted(refresh.expires_after_days, 'day')} the user has to connect again."
+        yield f"After {counted(refresh.expires_after_days, 'day')}, the user must connect again."
 
 
 def _span(seconds: int) -> str:
@@ -200,13 +202,13 @@ def _span(seconds: int) -> str:
     return counted(seconds, "second")
 
 
-# ── ``GET /providers/{provider}/guide``: how to set up a provider, generated from its entry. The page is public: it holds
-# no secret.
+# ── ``GET /providers/{provider}/guide``: how to set up a provider, generated from its entry. The page is public: it
+# holds no secret.
 
 TRUST = {
-    "confirmed": "Two independent sources or the vendor's own document confirm the addresses and where the credential goes.",
-    "sourced": "At least one source states the addresses and where the credential goes. The provider was not called to find out.",
-    "unconfirmed": "General knowledge, not confirmed: check the addresses before you rely on them.",
+    "confirmed": "Two independent sources or the vendor's own document confirm the URLs and where the credential goes.",
+    "sourced": "At least one source states the URLs and where the credential goes. The provider was not called to verify them.",
+    "unconfirmed": "General knowledge, not confirmed: check the URLs before you rely on them.",
 }
 
 
@@ -218,7 +220,7 @@ async def guide(request: web.Request) -> web.Response:
     provider = generation.catalog.get(name)
     if provider is None:
         missing = NotFound(
-            "not_found", f"The catalog has no provider '{name}'. `gateway catalog list` shows what there is."
+            "not_found", f"The catalog has no provider '{name}'. `gateway catalog list` lists the providers."
         )
         return failed(request, missing, 404, title="There is no such provider", message=missing.message)
     shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
@@ -232,7 +234,7 @@ async def guide(request: web.Request) -> web.Response:
         script=True,
         provider=provider,
         shown=generation.catalog.provider_json(name, public_url),
-        trust=TRUST.get(provider.trust() or "", "Nobody says where its facts come from."),
+        trust=TRUST.get(provider.trust() or "", "The entry does not state its sources."),
         evidence=in_words(provider.evidence),
         steps=steps(provider, public_url, shared.display_name if shared else None),
         settings=asked(provider.connection_config),
@@ -248,6 +250,6 @@ async def guide(request: web.Request) -> web.Response:
 
 
 def _credentials(provider: Provider) -> dict[str, Setting]:
-    """Return the fields that the user types in: the entry's forms, else those of its auth mode."""
+    """Return the credential fields that the user types in: the entry's own, else those of its auth mode."""
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     return provider.credentials or {name: Setting(title=title_from(name)) for name in mode.asks}

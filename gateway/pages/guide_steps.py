@@ -18,8 +18,8 @@ _READS: Final = re.compile(r"readonly|(?:^|[^a-z])read(?:$|[^a-z])")
 _WITH_SCOPES: Final = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2"})
 CALLBACK: Final = "/oauth/callback"
 PUBLIC: Final = (
-    "Make the app public where the provider tells private apps from public ones: a private one works for its owner alone. "
-    "Most ask for the address of a privacy policy."
+    "Make the app public if the provider distinguishes private and public apps: a private app works only for its owner. "
+    "Most providers ask for the URL of a privacy policy."
 )
 
 
@@ -36,19 +36,18 @@ class GuideStep:
 
 
 def steps(provider: Provider, public_url: str, family: str | None) -> list[GuideStep]:
-    """Return all steps, in order, up to the first connection. `family`: the provider whose app this provider can share."""
+    """Return all steps, in order, up to the first connection. `family`: the provider whose app this provider can
+    share."""
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     declared = GuideStep("Declare the integration in gateway.yaml.", code=declaration(provider, mode))
     if not mode.redirects:
         made = GuideStep(
-            "Make a connection by giving the gateway the credential.", code=imported(provider, mode, public_url)
+            "Create a connection: send the credential to the gateway.", code=imported(provider, mode, public_url)
         )
         return [*_where_credentials_are(provider, mode), declared, made]
-    made = GuideStep("Connect a test user: ask for a link, open it, authorize.", code=session(provider, public_url))
+    made = GuideStep("Connect a test user: create a link, open it, authorize.", code=session(provider, public_url))
     if _registers_itself(provider) or not mode.integration:
-        text = (
-            f"There is nothing to register: the gateway does so itself at {provider.display_name} when a user connects."
-        )
+        text = f"There is nothing to register: the gateway registers itself at {provider.display_name} when a user connects."
         return [GuideStep(text), declared, made]
     return [*_registration(provider, mode, public_url, family), made]
 
@@ -59,21 +58,21 @@ def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[Gui
         yield GuideStep(f"Register an application at {name}.", link=page)
     if mode.asks or provider.credentials:
         yield GuideStep(
-            f"Each user has a credential of their own, which {name} gives out.", link=provider.docs_connect or page
+            f"Each user has their own credential, which they get from {name}.", link=provider.docs_connect or page
         )
 
 
 def _registration(provider: Provider, mode: ModeFormat, public_url: str, family: str | None) -> Iterator[GuideStep]:
-    """Yield the first five steps, for an app at the provider."""
+    """Yield the steps up to the first connection, for an app at the provider."""
     kind = _KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
-    shared = (f"The app that serves {family} serves this one, too: add what is missing to it.",) if family else ()
+    shared = (f"If you have an app for {family}, use it for this provider too: add what is missing.",) if family else ()
     page = provider.setup_guide_url or provider.docs
     if provider.setup is None:
         yield GuideStep(f"Create {kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
     else:
-        callback = f"The callback address is {public_url}{CALLBACK}."
+        callback = f"The callback URL is {public_url}{CALLBACK}."
         yield _in_console(provider.display_name, provider.setup, (*shared, callback))
-    yield GuideStep("Register this callback address, exactly as it stands here.", code=f"{public_url}{CALLBACK}")
+    yield GuideStep("Register exactly this callback URL.", code=f"{public_url}{CALLBACK}")
     if provider.auth_mode in _WITH_SCOPES:
         yield GuideStep("Select the scopes that your application needs.", notes=tuple(_on_scopes(provider)))
     shown = ", ".join(_variable(provider, key) for key in mode.integration)
@@ -84,15 +83,15 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
 
 
 def _on_variables(mode: ModeFormat) -> Iterator[str]:
-    yield "These are environment variables: restart the gateway after you set them. SIGHUP loads changes in gateway.yaml alone."
+    yield "These are environment variables: restart the gateway after you set them. SIGHUP only loads changes in gateway.yaml."
     if "app_link" in mode.integration:
-        yield "The app's public link is the address of its page, such as https://github.com/apps/my-app."
+        yield "The app's public link is the URL of its page, such as https://github.com/apps/my-app."
     if "private_key" in mode.integration:
-        yield "The private key is the text of the PEM file; ${file:path/to/key.pem} in place of the variable reads it from there."
+        yield "The private key is the text of the PEM file. To read it from the file, write ${file:path/to/key.pem} instead."
 
 
 def _in_console(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
-    known = "from pages that were read" if setup.sources else "from general knowledge, not looked up"
+    known = "from the provider's pages" if setup.sources else "from general knowledge, not verified"
     what = f"Create an app in {name}'s developer console" + (f": {setup.app_type}." if setup.app_type else ".")
     dated = f"Written down on {setup.date}, {known}. Consoles change."
     return GuideStep(what, link=setup.console, notes=(*notes, dated), items=tuple(setup.steps))
@@ -100,13 +99,13 @@ def _in_console(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
 
 def _on_scopes(provider: Provider) -> Iterator[str]:
     if scopes := _starter_scopes(provider):
-        yield f"To begin with: {', '.join(scopes)}. Select the same ones here and in gateway.yaml (next step)."
+        yield f"To start with: {', '.join(scopes)}. Select the same scopes here and in gateway.yaml (next step)."
     if provider.default_scopes:
-        yield f"Requested unless the integration names others: {', '.join(provider.default_scopes)}."
+        yield f"Requested unless the integration has other scopes: {', '.join(provider.default_scopes)}."
     if any(scope.endswith(".default") for scope in provider.default_scopes or ()):
-        yield ".default stands for all permissions that the app is registered with."
+        yield ".default stands for all permissions with which the app is registered."
     if provider.refresh is not None and (needed := provider.refresh.requires_scope):
-        yield f"Without {needed} there is no refresh token, and every connection ends with its first access token."
+        yield f"Without {needed}, there is no refresh token, and every connection ends when its first access token expires."
 
 
 def declaration(provider: Provider, mode: ModeFormat) -> str:
@@ -123,8 +122,8 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
 
 
 def _starter_scopes(provider: Provider) -> list[str]:
-    """Return scopes to start with: those of the set-up, else the entry's default scopes. If these only allow a refresh, add
-    two scopes that allow reading."""
+    """Return scopes to start with: those of the set-up, else the entry's default scopes. If these only allow a refresh,
+    add two scopes that allow reading."""
     if provider.setup is not None and provider.setup.scopes:
         return provider.setup.scopes
     asked = provider.default_scopes or []

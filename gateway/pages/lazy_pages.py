@@ -1,4 +1,5 @@
-"""The pages' handlers, imported with the first request for a page: most workers serve none, and the import costs 1 MB."""
+"""The pages' handlers, imported with the first request for a page: most workers serve none, and the import costs 1
+MB."""
 
 from aiohttp import hdrs, web
 
@@ -85,7 +86,8 @@ async def guides(request: web.Request) -> web.StreamResponse:
 
 
 async def front_door(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Serve a page to a browser for ``/`` or an unknown address; for all other clients, call `handler`."""
+    """Serve a page to a browser for ``/``, an unknown path or a method that is not allowed; for other clients, call
+    `handler`."""
     if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
         return await handler(request)
     from gateway.pages import front_door as own

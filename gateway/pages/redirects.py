@@ -12,12 +12,12 @@ from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
 from gateway.http.url import members
 from gateway.middleware.facts import REQUEST_ID
 from gateway.pages.confirmation import Browser, claim, is_browser
-from gateway.pages.connect_cookie import address_of, base_of, holds, keep, quoted
+from gateway.pages.connect_cookie import first_page_url, holds, keep, page_url, quoted
 from gateway.pages.connect_offer import offer
 from gateway.pages.error_page import failed
 from gateway.pages.form_fields import posted
 from gateway.pages.frame import PageWords, connect_page, see_other, words_for
-from gateway.pages.result import application_address, connected_page, way_to_application
+from gateway.pages.result import application_link, application_url, connected_page
 from gateway.records.connecting import ConnectSession, FlowOptions, Outcome
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
@@ -34,18 +34,19 @@ LONGEST_CLIENT_ID: Final = 255
 
 
 async def begin(request: web.Request) -> web.StreamResponse:
-    """Start an authorization. A browser gets a 303 to the confirmation page, which keeps the address's options; a cookie binds
-    the session to the browser. A program, which holds nobody's cookies, gets a 302 to the provider, with a cookie that binds
-    the flow to it.
+    """Start an authorization. A browser gets a 303 to the confirmation page, for which the URL's options are stored,
+    and the session's token in a cookie. A program, which holds nobody's cookies, gets a 302 to the provider, with a
+    cookie that binds the flow to it.
 
-    A refusal is a page in a browser, and JSON for programs or without a valid session. The window's WebSocket also gets it.
+    An error is a page for a browser, and JSON for a program or without a valid session. The window's WebSocket reports
+    it too.
     """
     runtime = request.app[RUNTIME]
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
     integration_id = request.match_info["integration_id"]
     ws_client_id = request.query.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None
     try:
-        asked = await _asked(request, session, integration_id, ws_client_id)
+        asked = await _options_in(request, session, integration_id, ws_client_id)
         if is_browser(request):
             return await _to_confirmation(request, session, integration_id, asked)
         browser = Browser(request, session)
@@ -62,7 +63,7 @@ async def begin(request: web.Request) -> web.StreamResponse:
         headers={
             hdrs.LOCATION: authorization.url,
             hdrs.CACHE_CONTROL: "no-store",
-            "Referrer-Policy": "no-referrer",  # the current address holds the session's token
+            "Referrer-Policy": "no-referrer",  # the current URL contains the session's token
         },
     )
     bind(response, authorization)
@@ -95,13 +96,12 @@ async def _to_confirmation(
         raise bound_to_other_browser()
     token = await request.app[RUNTIME].flows.ask(session, integration_id, asked)
     words = words_for(request, asked.lang)
-    address = address_of(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token)
-    response = see_other(address)
+    response = see_other(page_url(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token))
     keep(request, response, request.query.get("connect_session_token", ""), session)
     return response
 
 
-async def _asked(
+async def _options_in(
     request: web.Request, session: ConnectSession, integration_id: str, ws_client_id: str | None
 ) -> FlowOptions:
     runtime = request.app[RUNTIME]
@@ -126,52 +126,53 @@ LONGEST_FORM: Final = 4096
 
 
 async def callback(request: web.Request) -> web.Response:
-    """Handle the provider's callback. Returns a 303 to the result page or to the application, or the result page itself if the
-    browser does not hold the session; a 200 with sites to choose from; or a 400 with the error."""
+    """Handle the provider's callback. Return a 303 to the result page or to the application; the result page itself, if
+    the browser has no cookie of the session; a 200 with sites to choose from; or a 400 with the error."""
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
     try:
-        came = await runtime.flows.finish(request.query, request.cookies, request[REQUEST_ID])
+        finished = await runtime.flows.finish(request.query, request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
-        if fault.code == "invalid_state" and (done := await _done_before(request, state_in(request.query))) is not None:
-            return done
+        if fault.code == "invalid_state" and (earlier := await _earlier_result(request, state_in(request.query))):
+            return earlier
         response = await _failed(request, fault)
         if fault.code == "invalid_state" and not getattr(fault, "spent", False):
             return response  # the state may be another browser's, or its callback may still arrive: keep the cookie
     else:
-        response = await _result_response(request, came)
-    _spend(request, response, name)
+        response = await _result_response(request, finished)
+    _delete_flow_cookie(request, response, name)
     return response
 
 
 async def site(request: web.Request) -> web.Response:
-    """Handle ``POST /oauth/site``: the choice among several sites of a grant. The form's token is valid once, in one browser."""
+    """Handle ``POST /oauth/site``: the end user has chosen one of several sites. The form's token is valid once, in one
+    browser."""
     runtime, token = request.app[RUNTIME], ""
     try:
         form = await posted(request, LONGEST_FORM)
         token = form.get("token", "")
-        came = await runtime.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
+        finished = await runtime.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
         return await _failed(request, fault)
-    response = await _result_response(request, came)
-    _spend(request, response, runtime.flows.cookie_name(token))
+    response = await _result_response(request, finished)
+    _delete_flow_cookie(request, response, runtime.flows.cookie_name(token))
     return response
 
 
-async def _result_response(request: web.Request, came: ConnectedResult | Choice) -> web.Response:
-    words = words_for(request, came.lang)
-    if isinstance(came, ConnectedResult):
-        return await _connected_response(request, came, words)
+async def _result_response(request: web.Request, finished: ConnectedResult | Choice) -> web.Response:
+    words = words_for(request, finished.lang)
+    if isinstance(finished, ConnectedResult):
+        return await _connected_response(request, finished, words)
     response = connect_page(
         request,
         "connect/sites.html",
         words,
-        name=came.provider.display_name,
+        name=finished.provider.display_name,
         action=f"{generation_of(request).public_url}/oauth/site",
-        token=came.token,
-        sites=came.sites,
+        token=finished.token,
+        sites=finished.sites,
     )
-    set_flow_cookie(response, came.cookie_name, came.cookie_value.reveal())
+    set_flow_cookie(response, finished.cookie_name, finished.cookie_value.reveal())
     return response
 
 
@@ -183,46 +184,44 @@ async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
     integration = generation.integrations.find(session.environment, fault.integration_id) if session else None
     if session is None or integration is None or generation.catalog.get(integration.provider) is None:
         return failed(request, fault, words=words, integration_id=fault.integration_id, tells=True)
-    one = offer(runtime, generation, integration, base_of(request, session.digest, words), words)
+    one = offer(runtime, generation, integration, first_page_url(request, session.digest, words), words)
     return failed(
         request,
         fault,
         words=words,
         name=one.name,
         integration_id=one.key,
-        back=one.address,
-        done=way_to_application(request, session, words, one.key),
+        back=one.url,
+        done=application_link(request, session, words, one.key),
         tells=True,
     )
 
 
-async def _connected_response(request: web.Request, came: ConnectedResult, words: PageWords) -> web.Response:
-    ref = came.connection.ref
-    made = Outcome(
+async def _connected_response(request: web.Request, connected: ConnectedResult, words: PageWords) -> web.Response:
+    ref = connected.connection.ref
+    outcome = Outcome(
         environment=ref.environment,
-        session_digest=came.session_digest,
+        session_digest=connected.session_digest,
         integration_id=ref.integration_id,
         connection_id=ref.connection_id,
-        is_pending=came.is_pending,
+        is_pending=connected.is_pending,
         at=clock.now(),
     )
-    if not holds(request, came.session_digest):
-        return await connected_page(request, words, made, None)
-    session = await request.app[RUNTIME].sessions.known(came.session_digest)
-    if came.is_pending and session is not None and session.return_url is not None:
-        address = await application_address(request, session, made, ref.integration_id)
-    else:
-        address = address_of(request, came.session_digest, words, f"/i/{quoted(ref.integration_id)}/result")
-    return see_other(address)
+    if not holds(request, connected.session_digest):
+        return await connected_page(request, words, outcome, None)
+    session = await request.app[RUNTIME].sessions.known(connected.session_digest)
+    if connected.is_pending and session is not None and session.return_url is not None:
+        return see_other(await application_url(request, session, outcome, ref.integration_id))
+    return see_other(page_url(request, connected.session_digest, words, f"/i/{quoted(ref.integration_id)}/result"))
 
 
-async def _done_before(request: web.Request, state: str) -> web.Response | None:
-    """Return the result page if this browser's earlier callback with this state led to a connection, else None."""
+async def _earlier_result(request: web.Request, state: str) -> web.Response | None:
+    """Return a redirect to the result page if an earlier callback with this state made a connection, else None."""
     made = await request.app[RUNTIME].store.flow_results.of_flow(digest(state)) if state else None
     if made is None or not made.succeeded or not holds(request, made.session_digest):
         return None
     words = words_for(request)
-    return see_other(address_of(request, made.session_digest, words, f"/i/{quoted(made.integration_id)}/result"))
+    return see_other(page_url(request, made.session_digest, words, f"/i/{quoted(made.integration_id)}/result"))
 
 
 async def _held_session(request: web.Request, session_digest: str | None) -> ConnectSession | None:
@@ -231,6 +230,6 @@ async def _held_session(request: web.Request, session_digest: str | None) -> Con
     return await request.app[RUNTIME].sessions.known(session_digest)
 
 
-def _spend(request: web.Request, response: web.Response, name: str) -> None:
+def _delete_flow_cookie(request: web.Request, response: web.Response, name: str) -> None:
     if name in request.cookies:
         response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")

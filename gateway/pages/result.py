@@ -1,4 +1,4 @@
-"""The last pages of a connect session: its result, at an address that can be reloaded, and the redirect back to the
+"""The last pages of a connect session: its result, at a URL that can be reloaded, and the redirect back to the
 application."""
 
 from typing import Any
@@ -9,7 +9,7 @@ from gateway.authorization.return_address import ReturnResult, return_address
 from gateway.errors import GatewayError
 from gateway.events.signatures import signing_keys
 from gateway.pages.confirmation import Browser
-from gateway.pages.connect_cookie import address_of, base_of, held_digest, is_embedded, quoted, session_of
+from gateway.pages.connect_cookie import first_page_url, held_digest, is_embedded, page_url, quoted, session_of
 from gateway.pages.connect_offer import offer, offered
 from gateway.pages.error_page import expired, failed
 from gateway.pages.frame import PageWords, connect_page, openers, see_other, words_for
@@ -40,11 +40,12 @@ async def result(request: web.Request) -> web.StreamResponse:
         generation.integrations.get(session.environment, key)
     except GatewayError as fault:
         return expired(request, fault, words)
-    return see_other(address_of(request, session.digest, words, f"/i/{quoted(key)}"))
+    return see_other(page_url(request, session.digest, words, f"/i/{quoted(key)}"))
 
 
 async def to_application(request: web.Request) -> web.StreamResponse:
-    """Serve ``GET …/return``, the target of Done and Cancel: a 303 to the session's `return_url`, or a last page without one."""
+    """Serve ``GET …/return``, the target of Done and Cancel: a 303 to the session's `return_url`, or a last page
+    without one."""
     words = words_for(request)
     try:
         session = await session_of(request)
@@ -62,16 +63,16 @@ async def to_application(request: web.Request) -> web.StreamResponse:
     failures = [one for one in outcomes if not one.succeeded]
     if session.return_url is not None:
         last = next(reversed(made or failures), None)
-        return see_other(await application_address(request, session, last, key))
+        return see_other(await application_url(request, session, last, key))
     if made:
-        return see_other(address_of(request, session.digest, words, f"/i/{quoted(made[-1].integration_id)}/result"))
+        return see_other(page_url(request, session.digest, words, f"/i/{quoted(made[-1].integration_id)}/result"))
     return _last_page(
         request,
         words,
         success=None,
         title=words("cancelled_title"),
         message=words("cancelled"),
-        back=base_of(request, session.digest, words),
+        back=first_page_url(request, session.digest, words),
         back_label=words("again"),
         tells="error",
         payload={"message": words("cancelled"), "errorType": "window_closed"},
@@ -80,7 +81,7 @@ async def to_application(request: web.Request) -> web.StreamResponse:
     )
 
 
-async def application_address(
+async def application_url(
     request: web.Request, session: ConnectSession, outcome: Outcome | None, key: str | None
 ) -> str:
     """Return `return_url` with the signed result. `outcome` None: the end user has cancelled."""
@@ -115,8 +116,9 @@ async def result_page(
 async def connected_page(
     request: web.Request, words: PageWords, made: Outcome, session: ConnectSession | None, *, already: bool = False
 ) -> web.Response:
-    """Return the page that says that an account is connected. `made`: its outcome. `session` None: the session has ended, or
-    this browser does not hold it. `already`: the end user opened the form of an integration that is already connected."""
+    """Return the page that says that an account is connected. `made`: its outcome. `session` None: the session has
+    ended, or this browser does not hold it. `already`: the end user opened the form of an integration that is already
+    connected."""
     generation = generation_of(request)
     if (
         made.is_pending
@@ -125,8 +127,8 @@ async def connected_page(
         and not is_embedded(request)
         and Browser(request, session).may_return_outcome(made)
     ):
-        address = await application_address(request, session, made, made.integration_id)
-        return connect_page(request, "connect/onward.html", words, url=address)
+        url = await application_url(request, session, made, made.integration_id)
+        return connect_page(request, "connect/onward.html", words, url=url)
     integration = generation.integrations.find(made.environment, made.integration_id)
     provider = generation.catalog.get(integration.provider) if integration else None
     name = (integration.display_name if integration else None) or (
@@ -143,10 +145,10 @@ async def connected_page(
         else words("done_return", app=app) if state == "done" and returns
         else words(state, app=app, name=name)
     )  # fmt: skip
-    base = base_of(request, session.digest, words) if session is not None else None
+    base = first_page_url(request, session.digest, words) if session is not None else None
     another = None
     if already and open_for_more and session is not None:
-        another = address_of(request, session.digest, words, f"/i/{quoted(made.integration_id)}", again="1")
+        another = page_url(request, session.digest, words, f"/i/{quoted(made.integration_id)}", again="1")
     return _last_page(
         request,
         words,
@@ -158,7 +160,7 @@ async def connected_page(
         back_label=words("done_more"),
         another=another,
         waits=state == "one_more",
-        done=way_to_application(request, session, words, made.integration_id),
+        done=application_link(request, session, words, made.integration_id),
         tells="success" if not already else None,
         openers=openers(request, made.environment),
         event=None
@@ -174,11 +176,11 @@ async def connected_page(
     )
 
 
-def way_to_application(request: web.Request, session: ConnectSession | None, words: PageWords, key: str) -> str | None:
-    """Return the link back to the application for a last page; None if the session has no `return_url`, or in a frame."""
+def application_link(request: web.Request, session: ConnectSession | None, words: PageWords, key: str) -> str | None:
+    """Return the URL that leads back to the application; None if the session has no `return_url`, or in a frame."""
     if session is None or session.return_url is None or is_embedded(request):
         return None
-    return address_of(request, session.digest, words, "/return", i=key)
+    return page_url(request, session.digest, words, "/return", i=key)
 
 
 def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: ConnectSession | None) -> web.Response:
@@ -186,8 +188,8 @@ def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: 
     name = back = None
     integration = generation.integrations.find(outcome.environment, outcome.integration_id)
     if session is not None and integration is not None and generation.catalog.get(integration.provider) is not None:
-        one = offer(runtime, generation, integration, base_of(request, session.digest, words), words)
-        name, back = one.name, one.address
+        one = offer(runtime, generation, integration, first_page_url(request, session.digest, words), words)
+        name, back = one.name, one.url
     fault = GatewayError(outcome.code or "generic_error_support", outcome.error_desc or "")  # type: ignore[arg-type]
     return failed(
         request,
@@ -196,7 +198,7 @@ def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: 
         name=name,
         integration_id=outcome.integration_id,
         back=back,
-        done=way_to_application(request, session, words, outcome.integration_id),
+        done=application_link(request, session, words, outcome.integration_id),
         framed=is_embedded(request),
     )
 

@@ -1,4 +1,5 @@
-"""Jinja under the gateway's own application key, so that it does not conflict with a host app that uses aiohttp-jinja2."""
+"""Jinja under the gateway's own application key, so that it does not conflict with a host app that uses
+aiohttp-jinja2."""
 
 import secrets
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ class Templates:
 
     @cached_property
     def environment(self) -> "jinja2.Environment":
-        """The Jinja environment. Undefined names raise, so that a missing value fails a test instead of leaving a gap."""
+        """The Jinja environment. Undefined names raise, so that a missing value fails a test instead of leaving a
+        gap."""
         import jinja2
 
         loader = jinja2.FileSystemLoader(resources.folder("templates"))
@@ -44,8 +46,8 @@ def page(
     ancestors: Sequence[str] = (),
     **context: Any,
 ) -> web.Response:
-    """Return the page with the security headers of every page: it is not cached, sends no referrer, and only `ancestors` may
-    frame it. `script`: whether the gateway's script runs; it may send requests to the gateway's origin.
+    """Return the page with the security headers of every page: it is not cached, sends no referrer, and only
+    `ancestors` may frame it. `script`: whether the gateway's script runs; it may send requests to the gateway's origin.
     """
     import aiohttp_jinja2
 

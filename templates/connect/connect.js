@@ -1,11 +1,11 @@
-// What makes the connect page better where scripts run; without it, all of it works by links and forms.
+// The script of the connect page. Without it, links and forms do the same, except in a frame, which needs it.
 (() => {
   "use strict";
   const body = document.body;
   const root = document.documentElement;
   const live = document.getElementById("live");
   const framed = "embedded" in body.dataset;
-  let token = null; // in a frame only: held here and nowhere else
+  let token = null; // only in a frame, which stores it nowhere else
   let parentOrigin = null;
   let popup = null;
   let round = 0;
@@ -84,7 +84,7 @@
     if (form.matches("[data-search]") && !framed) return;
     if (form.getAttribute("aria-busy") === "true") { event.preventDefault(); return; }
     if (!framed) { busy(form, true); return; }
-    if (form.matches("[data-oauth]")) { authorize(form); return; } // goes on into the window
+    if (form.matches("[data-oauth]")) { authorize(form); return; } // the browser then submits it into the window
     event.preventDefault();
     if (form.method === "get") { filter(new FormData(form).get("q") || ""); return; }
     busy(form, true);
@@ -95,13 +95,13 @@
   });
 
   // ── in a frame: the same pages, fetched with the token ────────────────────
-  async function show(address, options = {}) {
-    const url = new URL(address, location.href);
+  async function show(target, options = {}) {
+    const url = new URL(target, location.href);
     if (body.dataset.lang && !url.searchParams.has("lang")) url.searchParams.set("lang", body.dataset.lang);
     const headers = { Authorization: `Bearer ${token}`, "Gateway-Embedder": parentOrigin, Accept: "text/html" };
-    const answer = await fetch(url, { ...options, headers, credentials: "omit", cache: "no-store", referrerPolicy: "no-referrer" });
-    // Its style is that of the page it comes into; here, under another nonce, it would only be complained of.
-    const text = (await answer.text()).replace(/<style[\s\S]*?<\/style>/, "");
+    const response = await fetch(url, { ...options, headers, credentials: "omit", cache: "no-store", referrerPolicy: "no-referrer" });
+    // Its style equals that of the current page; its nonce does not, so the browser would only report a CSP violation.
+    const text = (await response.text()).replace(/<style[\s\S]*?<\/style>/, "");
     const page = new DOMParser().parseFromString(text, "text/html");
     const fresh = page.getElementById("main");
     if (!fresh) throw new Error("no page");
@@ -179,8 +179,8 @@
   async function outcome(client) {
     const url = new URL(body.dataset.result, location.href);
     url.searchParams.set("client", client);
-    const answer = await fetch(url, { headers: { Authorization: `Bearer ${token}` }, credentials: "omit", cache: "no-store" });
-    return answer.ok ? (await answer.json()).data : null;
+    const response = await fetch(url, { headers: { Authorization: `Bearer ${token}` }, credentials: "omit", cache: "no-store" });
+    return response.ok ? (await response.json()).data : null;
   }
 
   function done(form, connection) {
@@ -214,8 +214,8 @@
     if (location.pathname.endsWith("/oauth/callback")) history.replaceState(null, "", location.pathname);
     const message = { type: `nango_oauth_callback_${kind}` };
     if (kind === "error") message.payload = JSON.parse(main().dataset.payload);
-    // The opener is a page of the application, or our own in a frame: only a registered origin or our own receives it. Where
-    // none is registered, any page may.
+    // The opener is a page of the application, or our own page in a frame. Only registered origins and our own receive the
+    // message; if no origin is registered, any page receives it.
     if (window.opener) for (const origin of main().dataset.openers.split(" ")) window.opener.postMessage(message, origin);
     let channel = null;
     const ended = (event) => { if (event.data && event.data.type === "nango_oauth_callback_ack") window.close(); };

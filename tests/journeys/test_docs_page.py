@@ -64,14 +64,14 @@ async def test_the_operations_are_filtered_by_words(page: Any, running: RunningG
     shown = await page.locator("article:visible h3").all_inner_texts()
     assert "POST /connect/sessions/reconnect" in shown
     assert 0 < len(shown) < 5
-    assert await page.locator("#found").inner_text() == f"{len(shown)} of {whole} fit"
+    assert await page.locator("#found").inner_text() == f"{len(shown)} of {whole} match"
     assert await page.locator("h2:visible").count() == 1
     assert await page.locator("nav li:visible").count() == len(shown)
     await page.locator("article:visible a[href^='#']").first.click()  # its schema, which the filter had hidden
     assert await page.locator("article:visible").count() == whole
     assert await page.locator("article:target").is_visible()
     await page.fill("#filter", "no such thing")
-    assert await page.locator("#found").inner_text() == f"0 of {whole} fit"
+    assert await page.locator("#found").inner_text() == f"0 of {whole} match"
     await page.keyboard.press("Escape")
     assert await page.locator("article:visible").count() == whole
 

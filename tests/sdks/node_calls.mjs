@@ -13,13 +13,13 @@ async function call(name, work) {
     try {
         told[name] = { value: await work() };
     } catch (fault) {
-        const answer = fault.response;
-        told[name] = { failed: answer ? { status: answer.status, data: answer.data, headers: { ...answer.headers } } : String(fault) };
+        const response = fault.response;
+        told[name] = { failed: response ? { status: response.status, data: response.data, headers: { ...response.headers } } : String(fault) };
     }
 }
 
-// What some methods give is the HTTP client's own answer.
-const answered = (answer) => ({ status: answer.status, data: answer.data });
+// Some methods return the HTTP client's own response.
+const parts = (response) => ({ status: response.status, data: response.data });
 
 const { integration, connection } = given;
 const here = { providerConfigKey: integration, connectionId: connection };
@@ -39,7 +39,7 @@ await call('getIntegration', () => nango.getIntegration({ uniqueKey: 'sdk' }, { 
 await call('getIntegrationWebhook', () => nango.getIntegration({ uniqueKey: integration }, { include: ['webhook'] }));
 await call('updateIntegration', () => nango.updateIntegration({ uniqueKey: 'sdk' }, { display_name: 'Renamed', unique_key: 'sdk-2' }));
 await call('updateDeclaredIntegration', () => nango.updateIntegration({ uniqueKey: integration }, { display_name: 'x' }));
-await call('deleteIntegration', async () => answered(await nango.deleteIntegration('sdk-2')));
+await call('deleteIntegration', async () => parts(await nango.deleteIntegration('sdk-2')));
 await call('getDeletedIntegration', () => nango.getIntegration({ uniqueKey: 'sdk-2' }));
 
 await call('patchConnection', () => nango.patchConnection({ connectionId: connection, provider_config_key: integration }, { end_user: { id: 'u-sdk', email: 'sdk@example.com', display_name: 'Una' }, tags: { Team: 'b a' } }));
@@ -54,8 +54,8 @@ await call('getConnectionRefreshed', () => nango.getConnection(integration, conn
 await call('getUnknownConnection', () => nango.getConnection(integration, 'nobody'));
 await call('getToken', () => nango.getToken(integration, connection));
 await call('getRawTokenResponse', () => nango.getRawTokenResponse(integration, connection));
-await call('setMetadata', async () => answered(await nango.setMetadata(integration, connection, { plan: 'free', seats: 1 })));
-await call('updateMetadata', async () => answered(await nango.updateMetadata(integration, [connection], { plan: 'pro' })));
+await call('setMetadata', async () => parts(await nango.setMetadata(integration, connection, { plan: 'free', seats: 1 })));
+await call('updateMetadata', async () => parts(await nango.updateMetadata(integration, [connection], { plan: 'pro' })));
 await call('getMetadata', () => nango.getMetadata(integration, connection));
 await call('setMetadataOfUnknown', () => nango.setMetadata(integration, [connection, 'nobody'], { plan: 'lost' }));
 await call('getMetadataAgain', () => nango.getMetadata(integration, connection));
@@ -65,26 +65,26 @@ await call('createConnectSessionForUnknown', () => nango.createConnectSession({ 
 await call('createReconnectSession', () => nango.createReconnectSession({ connection_id: connection, integration_id: integration }));
 await call('getEnvironmentVariables', () => nango.getEnvironmentVariables());
 
-await call('get', async () => answered(await nango.get(at(`${root}/search`, { params: { maxResults: 1 } }))));
-await call('getWithQuery', async () => answered(await nango.get(at(`${root}/search?maxResults=2`))));
-await call('proxy', async () => answered(await nango.proxy(at(`${root}/myself`, { method: 'GET', retries: 2, decompress: true }))));
-await call('post', async () => answered(await nango.post(at(`${root}/search`, { data: { maxResults: 1, jql: '' } }))));
-await call('put', async () => answered(await nango.put(at('/streams/upload', { data: { a: 'b' } }))));
-await call('putForm', async () => answered(await nango.put(at('/streams/upload', { data: { a: '1' }, headers: { 'Content-Type': 'application/x-www-form-urlencoded' } }))));
-await call('patch', async () => answered(await nango.patch(at(`${root}/myself`, { data: { a: 'b' } }))));
-await call('delete', async () => answered(await nango.delete(at('/sandbox/faults'))));
+await call('get', async () => parts(await nango.get(at(`${root}/search`, { params: { maxResults: 1 } }))));
+await call('getWithQuery', async () => parts(await nango.get(at(`${root}/search?maxResults=2`))));
+await call('proxy', async () => parts(await nango.proxy(at(`${root}/myself`, { method: 'GET', retries: 2, decompress: true }))));
+await call('post', async () => parts(await nango.post(at(`${root}/search`, { data: { maxResults: 1, jql: '' } }))));
+await call('put', async () => parts(await nango.put(at('/streams/upload', { data: { a: 'b' } }))));
+await call('putForm', async () => parts(await nango.put(at('/streams/upload', { data: { a: '1' }, headers: { 'Content-Type': 'application/x-www-form-urlencoded' } }))));
+await call('patch', async () => parts(await nango.patch(at(`${root}/myself`, { data: { a: 'b' } }))));
+await call('delete', async () => parts(await nango.delete(at('/sandbox/faults'))));
 await call('stream', async () => {
-    const answer = await nango.get(at('/streams/download', { params: { bytes: 100000 }, responseType: 'arraybuffer' }));
-    return { status: answer.status, bytes: answer.data.length };
+    const response = await nango.get(at('/streams/download', { params: { bytes: 100000 }, responseType: 'arraybuffer' }));
+    return { status: response.status, bytes: response.data.length };
 });
 await call('proxyToUnknownConnection', () => nango.get({ endpoint: '/x', providerConfigKey: integration, connectionId: 'nobody' }));
 await call('proxyFromConstructor', async () => {
     const bound = new Nango({ host: `${given.host}/`, secretKey: given.key, ...here });
-    return answered(await bound.get({ endpoint: `${root}/myself` }));
+    return parts(await bound.get({ endpoint: `${root}/myself` }));
 });
 await call('withWrongKey', () => new Nango({ host: given.host, secretKey: 'nobody-knows-this-one' }).listIntegrations());
 
-await call('deleteConnection', async () => answered(await nango.deleteConnection(integration, connection)));
-await call('deleteConnectionAgain', async () => answered(await nango.deleteConnection(integration, connection)));
+await call('deleteConnection', async () => parts(await nango.deleteConnection(integration, connection)));
+await call('deleteConnectionAgain', async () => parts(await nango.deleteConnection(integration, connection)));
 
 process.stdout.write(JSON.stringify(told));

@@ -187,7 +187,7 @@ async def test_proxied_calls(report: dict[str, Any]) -> None:
     put, form = value(report, "put")["data"], value(report, "putForm")["data"]
     assert (put["content_type"], put["bytes"]) == ("application/json", len('{"a":"b"}'))
     assert (form["content_type"], form["bytes"]) == ("application/x-www-form-urlencoded", len("a=1"))
-    refused = report["patch"]["failed"]  # the provider has no PATCH: this is its own answer, not the gateway's
+    refused = report["patch"]["failed"]  # the provider has no PATCH: this is its own response, not the gateway's
     assert refused["status"] == 405
     assert "gateway-error" not in refused["headers"]
     assert value(report, "delete")["status"] in {200, 204}

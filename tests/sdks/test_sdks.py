@@ -79,7 +79,7 @@ def cases() -> Iterator[ParameterSet]:
         for way in WAYS:
             marks = []
             if way == "capability" and not CAPABILITIES:
-                marks.append(pytest.mark.skip("this gateway has no capability addresses yet"))
+                marks.append(pytest.mark.skip("this gateway has no capability URLs yet"))
             elif not ALL and name not in SHORT:
                 marks.append(pytest.mark.skip("too slow for every run; `make sdks` runs it"))
             yield pytest.param(name, way, id=f"{name}-{way}", marks=marks)
@@ -145,7 +145,7 @@ def assert_nothing_leaked(vendors: Mapping[str, Vendor], secrets: list[str]) -> 
             for secret in secrets:
                 assert secret not in seen.text, f"{vendor.name} was shown our key: {seen.method} {seen.target}"
             assert OUR_HEADERS.search(seen.text.partition("\n\n")[0]) is None, seen.text
-            if not presigned:  # an SDK may send its dummy credential to other addresses
+            if not presigned:  # an SDK may send its dummy credential to other URLs
                 assert seen.all(vendor.slot[0]) == [vendor.slot[1]], f"{vendor.name}: {seen.method} {seen.target}"
                 credentials = [*seen.all("authorization"), *seen.all("x-api-key")]
                 assert credentials == [vendor.slot[1]], f"{vendor.name}: {credentials}"

@@ -98,7 +98,7 @@ def test_graphql_request_is_checked_by_all_its_root_fields() -> None:
 
 @pytest.mark.parametrize("pattern", ["a*b*c", "*b*", "*b", "a*", "a*b", "*", "abc", "*bc*b", "*b*c", "a*a*a"])
 def test_star_matches_any_characters(pattern: str) -> None:
-    """A rule matches like shell patterns on every name of up to six letters."""
+    """A name pattern matches as a shell pattern does; tried with every name of up to six letters."""
     names = ["".join(letters) for length in range(1, 7) for letters in product("abc", repeat=length)]
     rule = parse_body_rule(f"query {pattern}")
     assert [one for one in names if rule.names.fullmatch(one)] == [one for one in names if fnmatchcase(one, pattern)]

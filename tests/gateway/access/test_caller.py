@@ -44,7 +44,7 @@ async def test_no_call_of_a_large_budget_waits_for_the_store_after_the_first() -
     for _ in range(5000):
         assert meter.count() == (True, None)
         await turns()
-    await meter.give_back()
+    await meter.return_unspent()
     assert budget.left == 100_000 - 5001
 
 
@@ -68,7 +68,7 @@ async def test_reservation_during_a_stop_is_returned() -> None:
         assert meter.count()[0]
     await turns()
     assert len(budget.asked) == 2
-    giving = asyncio.create_task(meter.give_back())
+    giving = asyncio.create_task(meter.return_unspent())
     await turns()
     budget.open.set()
     await giving

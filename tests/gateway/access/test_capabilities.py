@@ -209,7 +209,7 @@ def test_log_contains_eight_characters_of_the_capabilitys_digest() -> None:
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Path, fast_path: bool) -> None:
+async def test_links_of_the_provider_lead_through_the_capability_url(tmp_path: Path, fast_path: bool) -> None:
     async def responded(reader: Any, writer: Any) -> None:
         while True:
             head, _ = await read_message(reader)
@@ -222,9 +222,9 @@ async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Pat
         token = (await capability(gateway))["secret"]
         for _ in range(2):
             response = await gateway.raw(get(token))
-            address = f"{gateway.running.url}/c/{token}".encode()
-            assert response.head.one("location") == address + b"/y?z=1"
-            assert response.head.one("link") == b"<" + address + b"/p?page=2>; rel=next"
+            url = f"{gateway.running.url}/c/{token}".encode()
+            assert response.head.one("location") == url + b"/y?z=1"
+            assert response.head.one("link") == b"<" + url + b"/p?page=2>; rel=next"
             assert response.head.one("referrer-policy") == b"no-referrer"
         assert gateway.running.on_fast_path is fast_path
 

@@ -1,6 +1,4 @@
-"""Which requests count as one client's. Invalid keys of a client are throttled, and its refusals are logged only a few
-times.
-"""
+"""Requests by client: which count as one client's. A client's invalid keys are throttled, and its log lines are limited."""
 
 from typing import Any
 
@@ -40,7 +38,7 @@ def test_ipv6_clients_of_one_network_count_together(address: str | None, client:
     assert client_network(address) == client
 
 
-# ── Invalid keys: many from one address are throttled, valid ones pass; keys and capability URLs in the wrong place.
+# ── Invalid keys: many from one IP address are throttled, valid ones pass; keys and capability URLs in the wrong place.
 
 WRONG = {"Authorization": "Bearer sk-test-of-nobody-at-all"}
 
@@ -64,7 +62,7 @@ async def test_many_invalid_keys_from_one_address_are_throttled(
     with capture_logs() as logs:
         status, error, headers = await asked(running, WRONG)
         assert (status, error["code"], headers["Retry-After"]) == (429, "too_many_request", "60")
-        assert error["message"].startswith("Invalid key, ")
+        assert error["message"].startswith("More than 50 requests with an invalid key ")
         assert (await asked(running, {}, f"/c/{mint('capability').reveal()}/x"))[0] == 429
     lines = [line for line in logs if line["event"] == "invalid_keys_throttled"]
     assert [(line["client"], line["log_level"]) for line in lines] == [("127.0.0.1", "warning")]
@@ -124,22 +122,22 @@ async def test_refusals_of_a_key_name_the_scheme(running: RunningGateway) -> Non
     assert (status, headers["WWW-Authenticate"]) == (403, 'Bearer realm="gateway"')
 
 
-async def test_a_capability_address_that_is_sent_as_a_key_is_called_one(running: RunningGateway) -> None:
+async def test_capability_url_sent_as_a_key_is_named_as_one(running: RunningGateway) -> None:
     wish = {"display_name": "c", "kind": "capability", "scopes": ["environment:proxy"]}
     wish |= {"limits": {"connections": ["tracker/u1"]}}
     body = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    address = body["data"]["base_url"]
-    for text in (address, address.rpartition("/")[2], mint("capability").reveal()):
+    url = body["data"]["base_url"]
+    for text in (url, url.rpartition("/")[2], mint("capability").reveal()):
         status, error, _ = await asked(running, {"Authorization": f"Bearer {text}"})
         assert (status, error["code"]) == (401, "unknown_account")
-        assert error["message"].startswith("This is a capability address, not a secret key. Use it as the base URL")
-    assert (await asked(running, {}, f"/c/{address.rpartition('/')[2]}/x"))[0] == 404, "as the message says"
+        assert error["message"].startswith("This is a capability URL, not a secret key. Use it as the base URL")
+    assert (await asked(running, {}, f"/c/{url.rpartition('/')[2]}/x"))[0] == 404, "as the message says"
 
 
 async def test_a_key_in_a_capability_s_place_is_called_one(running: RunningGateway) -> None:
     status, error, _ = await asked(running, {}, f"/c/{mint().reveal()}/x")
     assert status == 401
-    assert error["message"].startswith("This is a secret key, not a capability address.")
+    assert error["message"].startswith("This is a secret key, not a capability URL.")
     assert SECRET_KEY not in str(error)
 
 

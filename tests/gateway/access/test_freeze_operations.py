@@ -36,13 +36,13 @@ def test_operation_matches_one_term_with_all_its_words(catalog: Catalog) -> None
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("operations jira", "is not a rule of operations: write 'operations PROVIDER WHAT'"),
-        ("operations jira read write", "is not a rule of operations"),
+        ("operations jira", "is not a valid rule for operations: write 'operations PROVIDER WHAT'"),
+        ("operations jira read write", "is not a valid rule for operations"),
         ("operations jirra read", "names the provider 'jirra', which the catalog does not have; did you mean 'jira'"),
         ("operations workday read", "without operations in the catalog; write rules with methods and paths instead"),
         ("operations linear read", "names a GraphQL API"),
         ("operations jira get_isue", "names 'get_isue', which is not an operation of jira; did you mean 'get_issue'"),
-        ("operations jira get_issue+write", "fits no operation of jira"),
+        ("operations jira get_issue+write", "matches no operation of jira"),
         ("operations jira " + "read," * 200, "is longer than 512 characters"),
     ],
 )
@@ -57,7 +57,7 @@ def test_invalid_operation_rule_is_refused_with_a_hint(catalog: Catalog, rule: s
 def test_an_operation_at_another_host_is_no_part_of_a_set(tmp_path: Path) -> None:
     own = load_catalog([folder(written(tmp_path, mail=FILE), mail=MAIL)])
     assert names("operations mail write", own) == ["send_mail"]
-    with pytest.raises(ValueError, match=r"lives at https://up\.example\.com"):
+    with pytest.raises(ValueError, match=r"which is at https://up\.example\.com"):
         snapshot("operations mail upload", own)
 
 

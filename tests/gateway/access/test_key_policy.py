@@ -221,7 +221,7 @@ def test_braces_are_literal_in_a_rule_without_a_name() -> None:
     ],
 )
 def test_rule_name_is_a_plain_word_and_placeholders_are_unique(text: str) -> None:
-    with pytest.raises(ValueError, match=r"name|places|holds"):
+    with pytest.raises(ValueError, match=r"name|placeholders|holds"):
         parse(text)
 
 

@@ -115,7 +115,7 @@ CALLS = {
 }
 
 
-async def test_each_scope_opens_its_own_address_and_no_other(gateway: TwoConnectionGateway) -> None:
+async def test_each_scope_allows_its_own_endpoint_and_no_other(gateway: TwoConnectionGateway) -> None:
     for held in CALLS:
         key = (await gateway.key(held, scopes=[held]))["secret"]
         for needed, (method, path, body) in CALLS.items():
@@ -434,7 +434,7 @@ async def test_retry_counts_against_the_budget(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr("gateway.clock.sleep", at_once)
         status, headers, _ = await proxied(gateway, key, Retries="5")
         assert (status, headers["Gateway-Attempts"], len(gateway.provider.heads)) == (503, "3", 3)
-        assert "Gateway-Error" not in headers, "the provider's own answer"
+        assert "Gateway-Error" not in headers, "the provider's own response"
         assert (await proxied(gateway, key))[0] == 403
 
 
@@ -499,7 +499,7 @@ async def test_unknown_key_is_looked_up_once(gateway: TwoConnectionGateway, monk
     assert asked == [digest(stranger)]
 
 
-def test_every_address_behind_a_key_says_which_scope_it_needs() -> None:
+def test_every_endpoint_behind_a_key_states_its_scope() -> None:
     behind = [(m, p, h) for m, p, h in ROUTES if scope in getattr(h, CHAIN, ())]
     assert len(behind) > 10
     assert [(method, path) for method, path, handler in behind if not hasattr(handler, NEEDS)] == []

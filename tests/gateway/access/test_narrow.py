@@ -199,7 +199,7 @@ async def test_a_key_that_may_make_sessions_reads_only_the_state(gateway: Runnin
         "docs",
     ],
 )
-async def test_a_help_page_is_an_https_address_for_every_key(gateway: RunningGateway, page: str) -> None:
+async def test_help_page_must_be_an_https_url_for_every_key(gateway: RunningGateway, page: str) -> None:
     body = {"end_user": {"id": "u2"}, "overrides": {"forge": {"docs_connect": page}}}
     for headers in (gateway.headers, await minted(gateway, CONNECT, CONFIGURE)):
         status, response = await asked(gateway, "POST", "/connect/sessions", headers, **body)

@@ -1,6 +1,8 @@
 """Rules that name operations: what their snapshots match, for every shipped provider."""
 
+import base64
 import re
+import zlib
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.access.freeze_operations import snapshot
 from gateway.access.key_policy import Breach, Policy, SentRequest, ambiguous, parse
-from gateway.access.operation_rules import OperationSet, _rule, fits_shape, operation_set
+from gateway.access.operation_rules import OperationSet, _rule, _unpacked, fits_shape, operation_set, packed
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.records.access import KeyLimits
 from tests.gateway.catalog.folders import SCRIPTS, SHIPPED
@@ -186,3 +188,21 @@ def test_path_tree_matches_like_the_single_paths(allowed: list[str], left_out: l
 @given(st.lists(st.text("ab", max_size=2), min_size=2, max_size=4), st.text("abc", max_size=8))
 def test_segment_shape_matches_like_its_pattern(shape: list[str], text: str) -> None:
     assert fits_shape(shape, text) is (re.fullmatch(".+".join(map(re.escape, shape)), text) is not None)
+
+
+def test_snapshot_that_is_cut_off_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The left-out operations are its last lines: without them, the rule would allow more than it names."""
+    text = packed("lane", "api.example.com", "", "", ["r GET /items/* get_item"], [f"GET /items/{n}" for n in range(9)])
+    whole = operation_set(RULE, text)
+    assert whole.fitting("GET", "api.example.com", "/items/x") is not None
+    assert whole.fitting("GET", "api.example.com", "/items/8") is None
+    size = len(zlib.decompress(base64.b64decode(text.partition(":")[2])))
+    monkeypatch.setattr("gateway.access.operation_rules.MOST_BYTES", size - len("- GET /items/8") - 1)
+    cut = _unpacked(RULE, text)
+    assert cut.fitting("GET", "api.example.com", "/items/8") is None
+    assert cut.rules == ()
+
+
+def test_rule_for_too_many_operations_is_refused() -> None:
+    with pytest.raises(ValueError, match="stands for 60,000 operations, too many for one key; name fewer"):
+        packed("lane", "api.example.com", "", "", [f"r GET /items/{n}/parts get_{n}" for n in range(60_000)], [])

@@ -44,7 +44,7 @@ async def statuses(url: str, key: str, count: int) -> list[int]:
 
 
 async def until_refused(url: str, key: str, count: int = 1) -> None:
-    """Return when `count` calls in a row are answered with 401."""
+    """Return when `count` calls in a row return 401."""
     async with asyncio.timeout(PATIENCE_S):
         while set(await statuses(url, key, count)) != {401}:
             pass
@@ -118,7 +118,7 @@ async def test_a_stream_under_way_ends_with_its_key(
         result = await gateway.key(**({"expires_in_s": LONG_S} if how == "expired" else {}))
         named = f"Authorization: Bearer {result['secret']}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n"
         ask = "GET /proxy/{} HTTP/1.1\r\nHost: gw\r\n" + named + "\r\n"
-        async with streaming(gateway, ask, by_lane=fast_path) as client:
+        async with streaming(gateway, ask, on_fast_path=fast_path) as client:
             if "forgotten" in how:
                 gateway.running.runtime.minted.missed()
             if "revoked" in how:
@@ -132,9 +132,9 @@ async def test_a_stream_under_way_ends_with_its_key(
 
 
 @asynccontextmanager
-async def streaming(gateway: TwoConnectionGateway, ask: str, *, by_lane: bool) -> AsyncIterator[Caller]:
-    """A client with an open stream. `by_lane`: over the fast path, which needs data from earlier requests."""
-    fast_path = gateway.running.fast_path if by_lane else None
+async def streaming(gateway: TwoConnectionGateway, ask: str, *, on_fast_path: bool) -> AsyncIterator[Caller]:
+    """A client with an open stream. `on_fast_path`: over the fast path, which needs data from earlier requests."""
+    fast_path = gateway.running.fast_path if on_fast_path else None
     while True:
         async with dial(gateway.port) as client:
             await client.send(ask.format("warm").encode())

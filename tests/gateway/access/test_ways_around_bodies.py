@@ -121,8 +121,8 @@ MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
     ("another method", call("get_issue", method="resources/read"), None, ""),
     ("another method in other case", call("get_issue", method="TOOLS/CALL"), None, ""),
     ("a task", b'{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"name":"get_issue"}}', None, ""),
-    ("an answer to the server", b'{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}', None, ""),
-    ("an answer beside a call", GOOD[:-1] + b',"result":{}}', None, ""),
+    ("a response to the server", b'{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}', None, ""),
+    ("a response beside a call", GOOD[:-1] + b',"result":{}}', None, ""),
     (
         "parameters by their place",
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["delete_issue"]}',

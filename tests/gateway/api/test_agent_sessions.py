@@ -1,4 +1,4 @@
-"""``POST /sessions`` end to end: the connections and tools of a session, its MCP address, and how it ends."""
+"""``POST /sessions`` end to end: the connections and tools of a session, its MCP URL, and how it ends."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -145,7 +145,7 @@ async def test_an_ended_session_returns_nothing_more(door: Agents) -> None:
     assert (await door.responded(other["session_token"], "tools/list", **at(other)))[0] == 200
 
 
-async def test_only_sessions_are_ended_by_their_address(door: Agents) -> None:
+async def test_only_sessions_are_ended_by_their_url(door: Agents) -> None:
     await door.key("GET /items")
     key = (await door.running.json("GET", "/environment/api-keys", expect=200))["data"][0]
     for one in (key["id"], 999, "x"):

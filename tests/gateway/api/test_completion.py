@@ -347,8 +347,8 @@ async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
 async def test_what_is_typed_in_is_pending_too(running: RunningGateway, tracker: Tracker) -> None:
     await keyed(running, tracker)
     session = await made(running, **BOUND)
-    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
-    async with running.http.post(address, json={"apiKey": "k3y"}) as response:
+    url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    async with running.http.post(url, json={"apiKey": "k3y"}) as response:
         body = await response.json()
         assert (response.status, body["isPending"]) == (200, True)
     assert await pending_id(running, session) == body["connectionId"]
@@ -415,10 +415,10 @@ async def test_typed_in_credential_beyond_the_limit_is_refused_before_it_is_trie
 ) -> None:
     await keyed(running, tracker)
     session = await made(running, single_use=True)
-    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     statuses = []
     for _ in range(2):
-        async with running.http.post(address, json={"apiKey": "k3y"}) as response:
+        async with running.http.post(url, json={"apiKey": "k3y"}) as response:
             statuses.append(response.status)
     assert statuses == [200, 403]
     assert len(await listed(running)) == 1
@@ -429,8 +429,8 @@ async def test_what_one_browser_keeps_is_not_typed_in_elsewhere(running: Running
     await keyed(running, tracker)
     session = await made(running, single_use=True)
     assert await running.runtime.store.sessions.keep_for_browser(session["poll_url"].rpartition("/")[2], "b" * 64)
-    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
-    async with running.http.post(address, json={"apiKey": "k3y"}) as response:
+    url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    async with running.http.post(url, json={"apiKey": "k3y"}) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
     assert await listed(running) == []
 

@@ -208,8 +208,8 @@ async def test_polling_reports_a_wrong_typed_in_credential(running: RunningGatew
     async with asyncio.timeout(PATIENCE_S):
         while not running.runtime.outcomes.crowded(1):
             await asyncio.sleep(0)
-    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
-    async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as response:
+    url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    async with running.http.post(url, json={"apiKey": "a-wrong-key"}) as response:
         refused = (await response.json())["error"]
     async with asyncio.timeout(PATIENCE_S):
         result = (await waiting)["data"]
@@ -302,8 +302,8 @@ async def test_a_reconnect_is_for_its_own_integration_alone(running: RunningGate
     running.document["environments"]["dev"]["integrations"]["other"] = {"provider": "tracker", "client_id": "x"}
     await running.restart()
     reply = await reconnect(running, await connected(running, tracker))
-    address = f"{running.url}/oauth/connect/other?connect_session_token={reply['token']}"
-    async with running.http.get(address, allow_redirects=False) as response:
+    url = f"{running.url}/oauth/connect/other?connect_session_token={reply['token']}"
+    async with running.http.get(url, allow_redirects=False) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (403, "integration_not_allowed")
 
 
@@ -401,8 +401,8 @@ async def test_an_account_endpoint_without_its_setting_leaves_the_account_unknow
 
 async def test_outbound_authorization_of_another_auth_mode_is_refused(running: RunningGateway) -> None:
     token = (await made(running))["token"]
-    address = f"{running.url}/auth/oauth-outbound/tracker?connect_session_token={token}"
-    async with running.http.post(address, json={}) as response:
+    url = f"{running.url}/auth/oauth-outbound/tracker?connect_session_token={token}"
+    async with running.http.post(url, json={}) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_auth_mode")
 
 
@@ -439,16 +439,16 @@ async def test_a_typed_in_reconnect_keeps_the_settings_that_are_not_given_again(
     wish = {"connection_id": "k1", "integration_id": "keyed"}
     fixed = {"integrations_config_defaults": {"keyed": {"connection_config": {"team": "red"}}}}
     reply = await running.json("POST", "/connect/sessions/reconnect", json={**wish, **fixed}, expect=201)
-    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={reply['data']['token']}"
-    async with running.http.post(address, json={"apiKey": "second"}) as response:
+    url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={reply['data']['token']}"
+    async with running.http.post(url, json={"apiKey": "second"}) as response:
         assert response.status == 200, await response.text()
     after = await running.json("GET", "/connections/k1?provider_config_key=keyed")
     assert after["credentials"]["apiKey"] == "second"
     assert after["connection_config"] == {"region": "eu", "team": "red", "pin": "0000"}
 
 
-async def test_a_webhook_address_among_the_settings_is_checked_like_any_other(running: RunningGateway) -> None:
-    settings = {"tracker": {"connection_config": {"webhook_url": "not an address"}}}
+async def test_webhook_url_among_the_settings_is_checked_like_any_other(running: RunningGateway) -> None:
+    settings = {"tracker": {"connection_config": {"webhook_url": "not a URL"}}}
     body = {"end_user": {"id": "u1"}, "integrations_config_defaults": settings}
     response = await running.json("POST", "/connect/sessions", json=body, expect=400)
     (issue,) = response["error"]["errors"]

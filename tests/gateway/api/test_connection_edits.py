@@ -94,21 +94,21 @@ async def test_deprecated_metadata_endpoints_still_work(running: RunningGateway,
     reply = await running.json("POST", "/connection", json=flat, expect=201)
     connection_id = reply.pop("connection_id")
     assert reply == flat
-    address = f"/connection/{connection_id}?provider_config_key=tracker"
-    shown = await running.json("GET", address, expect=200)
+    url = f"/connection/{connection_id}?provider_config_key=tracker"
+    shown = await running.json("GET", url, expect=200)
     assert shown["credentials"]["access_token"] == grant["access_token"]
     headers = {**running.headers, "Provider-Config-Key": "tracker"}
     for method, body, status, held in (
         ("POST", {"a": 1}, 201, {"a": 1}),
         ("PATCH", {"b": 2}, 200, {"a": 1, "b": 2}),
     ):
-        url = f"{running.url}/connection/{connection_id}/metadata"
-        async with running.http.request(method, url, headers=headers, json=body) as response:
+        metadata_url = f"{running.url}/connection/{connection_id}/metadata"
+        async with running.http.request(method, metadata_url, headers=headers, json=body) as response:
             assert (response.status, await response.json()) == (status, body)
-        assert (await running.json("GET", address))["metadata"] == held
+        assert (await running.json("GET", url))["metadata"] == held
     assert len((await running.json("GET", "/connection", expect=200))["connections"]) == 1
-    assert await running.json("PATCH", address, json={"tags": {"a": "b"}}, expect=200) == {"success": True}
-    assert await running.json("DELETE", address, expect=200) == {"success": True, "at_provider": False}
+    assert await running.json("PATCH", url, json={"tags": {"a": "b"}}, expect=200) == {"success": True}
+    assert await running.json("DELETE", url, expect=200) == {"success": True, "at_provider": False}
 
 
 async def test_a_flat_import_of_a_key_or_a_password(running: RunningGateway, tracker: Tracker) -> None:
@@ -172,9 +172,9 @@ WRONG_PATCHES: list[tuple[str, dict[str, Any], int, str]] = [
 
 async def test_a_wrong_patch_is_named(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    for address, body, status, code in WRONG_PATCHES:
-        response = await running.json("PATCH", address, json=body, expect=status)
-        assert response["error"]["code"] == code, (address, body)
+    for url, body, status, code in WRONG_PATCHES:
+        response = await running.json("PATCH", url, json=body, expect=status)
+        assert response["error"]["code"] == code, (url, body)
 
 
 async def test_an_import_tells_the_faults_of_form_and_credential_together(running: RunningGateway) -> None:

@@ -198,12 +198,12 @@ async def test_delete_is_effective_at_once(running: RunningGateway, tracker: Tra
     await running.imported(tracker.grant())
     async with running.proxied("c1") as response:
         assert response.status == 200
-    address = "/connections/c1?provider_config_key=tracker"
-    assert await running.json("DELETE", address, expect=200) == {"success": True, "at_provider": False}
+    url = "/connections/c1?provider_config_key=tracker"
+    assert await running.json("DELETE", url, expect=200) == {"success": True, "at_provider": False}
     async with running.proxied("c1") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
     for method in ("DELETE", "GET"):
-        body = await running.json(method, address, expect=404)
+        body = await running.json(method, url, expect=404)
         assert body["error"]["code"] == "unknown_connection"
 
 

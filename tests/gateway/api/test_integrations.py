@@ -81,7 +81,7 @@ async def test_include_adds_the_requested_fields(running: RunningGateway) -> Non
     assert body["error"]["errors"][0]["path"] == ["include"]
 
 
-async def test_a_provider_with_a_routing_script_has_a_webhook_address(running: RunningGateway) -> None:
+async def test_provider_with_a_routing_script_has_a_webhook_url(running: RunningGateway) -> None:
     jira = {"provider": "jira", "unique_key": "j", "credentials": CLIENT}
     await running.json("POST", "/integrations", json=jira, expect=200)
     body = await running.json("GET", "/integrations/j?include=webhook", expect=200)
@@ -164,8 +164,8 @@ async def test_misspelt_provider_is_reported_with_the_closest_match(running: Run
 
 async def test_a_change_takes_effect_and_leaves_the_rest(running: RunningGateway, tracker: Tracker) -> None:
     before = await made(running, credentials={**CLIENT, "webhook_secret": "hook"}, custom={"team": "a"})
-    address = "/integrations/made"
-    body = await running.json("PATCH", address, json={"display_name": "New", "forward_webhooks": False}, expect=200)
+    url = "/integrations/made"
+    body = await running.json("PATCH", url, json={"display_name": "New", "forward_webhooks": False}, expect=200)
     assert body["data"] == {
         **before,
         "display_name": "New",
@@ -173,12 +173,12 @@ async def test_a_change_takes_effect_and_leaves_the_rest(running: RunningGateway
         "updated_at": body["data"]["updated_at"],
     }
     other = {"type": "OAUTH2", "client_id": "client-3", "client_secret": "other"}
-    await running.json("PATCH", address, json={"credentials": other}, expect=200)
-    shown = (await running.json("GET", f"{address}?include=credentials"))["data"]
+    await running.json("PATCH", url, json={"credentials": other}, expect=200)
+    shown = (await running.json("GET", f"{url}?include=credentials"))["data"]
     assert shown["credentials"] == {**other, "scopes": CLIENT["scopes"], "webhook_secret": "hook"}
     assert shown["custom"] == {"team": "a"}
-    await running.json("PATCH", address, json={"credentials": {**other, "scopes": ""}}, expect=200)
-    assert (await running.json("GET", f"{address}?include=credentials"))["data"]["credentials"]["scopes"] is None
+    await running.json("PATCH", url, json={"credentials": {**other, "scopes": ""}}, expect=200)
+    assert (await running.json("GET", f"{url}?include=credentials"))["data"]["credentials"]["scopes"] is None
 
 
 async def test_only_integrations_without_connections_can_be_renamed(running: RunningGateway, tracker: Tracker) -> None:

@@ -65,7 +65,7 @@ async def test_complete_surrogate_pair_is_one_character(running: RunningGateway,
         ({"tags": {}, "surprise": 1}, "'surprise' is not a field here."),
         ({"tags": []}, "tags must be an object."),
         ({"tags": {"1x": "y"}}, "tags: tag '1x' must begin with a letter and hold letters, digits and _ - . / only."),
-        ({}, "end_user is missing; without it, give tags that name its owner."),
+        ({}, "end_user is missing; send it, or tags that identify the owner of the connection."),
         ({"end_user": {"id": 5}}, "end_user.id must be text."),
         ({"end_user": {}, "a": 1}, "end_user.id is missing; 'a' is not a field here."),
         (
@@ -85,7 +85,7 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
     assert [issue["path"] for issue in body["error"]["errors"]] == [["limit"], ["page"], ["surprise"]]
     assert body["error"]["message"] == (
         "'limit' must be a whole number from 1 to 2000; 'page' must be a whole number from 0 to 1000000000; "
-        "'surprise' is not a parameter of this address."
+        "'surprise' is not a parameter of this endpoint."
     )
 
 

@@ -92,17 +92,17 @@ async def test_a_reconnect_session_has_the_same_options(running: RunningGateway,
         (
             {"integrations_config_defaults": {"tracker": {"authorization_params": {"a": "x" * 65_536}}}},
             "integrations_config_defaults",
-            "at most 65,536",
+            "the limit is 65,536",
         ),
         (
             {"integrations_config_defaults": {"tracker": {"connection_config": {"a": ["x"] * 30_000}}}},
             "integrations_config_defaults",
-            "at most 65,536",
+            "the limit is 65,536",
         ),
         (
             {"overrides": {f"t{n}": {"docs_connect": "https://x.example/" + "y" * 2000} for n in range(40)}},
             "overrides",
-            "at most 65,536",
+            "the limit is 65,536",
         ),
     ],
 )
@@ -115,17 +115,29 @@ async def test_wrong_options_are_named(shared: RunningGateway, given: dict[str, 
     assert says in fault["message"]
 
 
+@pytest.mark.parametrize("scopes", [[{}], [["read"]], [1], {"read": True}, 7])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_fixed_scopes_that_are_no_texts_are_named(shared: RunningGateway, scopes: Any) -> None:
+    """They used to fail with 500, here or when the end user connected."""
+    defaults = {"tracker": {"connection_config": {"oauth_scopes_override": scopes}}}
+    body = {"end_user": {"id": "u1"}, "integrations_config_defaults": defaults}
+    error = (await shared.json("POST", "/connect/sessions", json=body, expect=400))["error"]
+    place = ["integrations_config_defaults", "tracker", "connection_config", "oauth_scopes_override"]
+    assert error["code"] == "invalid_body"
+    assert all(one["path"][:4] == place for one in error["errors"])
+
+
 @pytest.mark.parametrize("given", [{"code_challenge_method": "S256"}, {"state": "s"}])
 async def test_option_without_its_counterpart_is_refused(running: RunningGateway, given: dict[str, Any]) -> None:
     body = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **given}, expect=400)
-    assert "give" in body["error"]["message"]
+    assert "send" in body["error"]["message"]
 
 
 async def test_a_registered_origin_may_be_returned_to(running: RunningGateway) -> None:
     running.document["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
     await running.restart()
-    for address in ("https://app.example.com/back", "https://APP.example.com:443/back?x=%20y"):
-        assert (await stored(running, (await made(running, return_url=address))["token"])).return_url == address
+    for url in ("https://app.example.com/back", "https://APP.example.com:443/back?x=%20y"):
+        assert (await stored(running, (await made(running, return_url=url))["token"])).return_url == url
     body = {"end_user": {"id": "u1"}, "return_url": "https://app.example.com:8443/"}
     await running.json("POST", "/connect/sessions", json=body, expect=400)
 

@@ -16,15 +16,15 @@ from tests.fakes.tracker import Tracker
 
 
 async def depart(running: RunningGateway, token: str, query: str = "", integration: str = "tracker") -> Any:
-    """Start the flow as a browser does. Return the answer without following its redirect."""
-    address = f"{running.url}/oauth/connect/{integration}?connect_session_token={token}{query}"
-    return await running.http.get(address, allow_redirects=False)
+    """Start the flow as a browser does. Return the response without following its redirect."""
+    url = f"{running.url}/oauth/connect/{integration}?connect_session_token={token}{query}"
+    return await running.http.get(url, allow_redirects=False)
 
 
 async def arrive(running: RunningGateway, token: str, query: str = "") -> tuple[int, str]:
     """Walk the whole flow. Return the callback's status and page."""
-    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{query}"
-    async with running.http.get(address) as response:
+    url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{query}"
+    async with running.http.get(url) as response:
         return response.status, await response.text()
 
 
@@ -104,21 +104,21 @@ async def test_a_session_begins_only_what_it_offers(running: RunningGateway) -> 
 
 
 async def callback_of(running: RunningGateway, tracker: Tracker) -> str:
-    """Return the callback address of a flow, without opening it."""
+    """Return the callback URL of a flow, without opening it."""
     response = await depart(running, await running.session_token())
     async with running.http.get(response.headers["Location"], allow_redirects=False) as consent:
         return consent.headers["Location"]
 
 
 async def test_a_state_is_good_for_one_use(running: RunningGateway, tracker: Tracker) -> None:
-    address = await callback_of(running, tracker)
+    url = await callback_of(running, tracker)
     jar = {c.key: c.value for c in running.http.cookie_jar}
 
     async def come_back() -> int:
         jar_of_its_own = aiohttp.CookieJar(unsafe=True)
         async with (
             aiohttp.ClientSession(cookies=jar, cookie_jar=jar_of_its_own) as browser,
-            browser.get(address) as response,
+            browser.get(url) as response,
         ):
             await response.read()
             return response.status
@@ -131,12 +131,12 @@ async def test_a_state_is_good_for_one_use(running: RunningGateway, tracker: Tra
 async def test_another_browser_cannot_finish_and_does_not_spoil_the_flow(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    address = await callback_of(running, tracker)
-    async with aiohttp.ClientSession() as stranger, stranger.get(address) as response:
+    url = await callback_of(running, tracker)
+    async with aiohttp.ClientSession() as stranger, stranger.get(url) as response:
         assert response.status == 400
         assert "another browser" in await response.text()
     assert tracker.calls["authorization_code"] == 0
-    async with running.http.get(address) as response:
+    async with running.http.get(url) as response:
         assert response.status == 200
 
 
@@ -151,8 +151,8 @@ async def test_unknown_state_shows_an_error_page(shared: RunningGateway, query: 
 
 
 async def test_the_providers_refusal_is_shown_and_escaped(running: RunningGateway, tracker: Tracker) -> None:
-    address = await callback_of(running, tracker)
-    state = dict(parse_qsl(urlsplit(address).query))["state"]
+    url = await callback_of(running, tracker)
+    state = dict(parse_qsl(urlsplit(url).query))["state"]
     words = "error=access_denied&error_description=%3Cscript%3Ealert(1)%3C/script%3E"
     async with running.http.get(f"{running.url}/oauth/callback?state={state}&{words}") as response:
         html = await response.text()
@@ -238,8 +238,8 @@ async def test_nothing_of_a_flow_can_be_read_from_the_database(
 
 
 async def test_browser_gets_a_page_when_a_flow_cannot_start(running: RunningGateway) -> None:
-    address = f"{running.url}/oauth/connect/other?connect_session_token={await running.session_token()}"
-    async with running.http.get(address, headers={"Accept": "text/html,*/*"}) as response:
+    url = f"{running.url}/oauth/connect/other?connect_session_token={await running.session_token()}"
+    async with running.http.get(url, headers={"Accept": "text/html,*/*"}) as response:
         assert (response.status, response.content_type) == (400, "text/html")
         assert response.headers["Gateway-Error"] == "unknown_provider_config"
 
@@ -254,9 +254,9 @@ async def test_no_spelling_of_a_setting_gets_past_what_the_session_fixed(running
 
 
 async def test_grant_is_stored_although_the_browser_disconnects(running: RunningGateway, tracker: Tracker) -> None:
-    address = await callback_of(running, tracker)
+    url = await callback_of(running, tracker)
     tracker.hold.clear()
-    leaving = asyncio.create_task(running.http.get(address))
+    leaving = asyncio.create_task(running.http.get(url))
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["authorization_code"] == 0:
             await asyncio.sleep(0)
@@ -275,9 +275,9 @@ async def test_connection_keeps_the_end_user_of_a_session_that_ends_during_conse
     token = await running.session_token(end_user={"id": "u7"}, tags={"team": "x"})
     authorization = await depart(running, token)
     async with running.http.get(authorization.headers["Location"], allow_redirects=False) as consent:
-        address = consent.headers["Location"]
+        url = consent.headers["Location"]
     await running.runtime.sessions.end(await running.runtime.sessions.find(token))
-    async with running.http.get(address) as response:
+    async with running.http.get(url) as response:
         assert response.status == 200
     listed = (await running.json("GET", "/connections"))["connections"][0]
     assert (listed["end_user"]["id"], listed["tags"]["team"]) == ("u7", "x")

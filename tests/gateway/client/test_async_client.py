@@ -27,7 +27,7 @@ async def list_(tmp_path: Path) -> AsyncIterator[Paged]:
 
 @pytest.fixture
 async def echo() -> AsyncIterator[Lists]:
-    """A server that replaces the gateway and answers with the request."""
+    """A server that replaces the gateway and returns the request."""
 
     async def response(request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else None
@@ -172,7 +172,7 @@ async def test_metadata_is_sent_in_the_apis_format(
         async def noted(one: Asked) -> Any:
             seen.append(one)
 
-        monkeypatch.setattr(client, "_asked", noted)
+        monkeypatch.setattr(client, "_call_api", noted)
         await getattr(client, method)(*args)
     verb, body = sent
     assert [(one.method, one.target, one.body) for one in seen] == [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.client.calls import Options, Params, fields, proxied, wish, written
+from gateway.client.calls import Options, Params, fields, paginate_header, proxied, query_string
 from gateway.client.client_errors import seconds
 from gateway.http.paging.paginate_header import parse_paginate_header
 
@@ -55,7 +55,7 @@ def test_a_path_may_hold_a_url(endpoint: str) -> None:
 
 
 def test_without_parameters_there_is_no_query() -> None:
-    assert (written(None), written({}), written({"a": None})) == ("", "", "")
+    assert (query_string(None), query_string({}), query_string({"a": None})) == ("", "", "")
 
 
 def test_every_option_has_its_header() -> None:
@@ -98,16 +98,16 @@ def test_the_gateway_reads_what_the_client_writes() -> None:
         "limit_name_in_request": "page[size]",
         "offset_start_value": 1,
     }
-    read = parse_paginate_header(wish(3, 50, way))
+    read = parse_paginate_header(paginate_header(3, 50, way))
     assert (read.pages, read.limit, read.marks) == (3, 50, True)
     assert read.fields == {name: str(value) for name, value in way.items()}
-    assert parse_paginate_header(wish(None, None, None)).pages is None
+    assert parse_paginate_header(paginate_header(None, None, None)).pages is None
 
 
 @pytest.mark.parametrize("value", ["ü", "a\nb", "\x7f"])
 def test_invalid_header_value_is_reported(value: str) -> None:
     with pytest.raises(ValueError, match="response_path"):
-        wish(None, None, {"response_path": value})
+        paginate_header(None, None, {"response_path": value})
 
 
 @pytest.mark.parametrize(

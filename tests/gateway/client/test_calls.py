@@ -31,7 +31,7 @@ Call = Callable[..., Awaitable[Any]]
 
 
 async def echo(request: web.Request) -> web.StreamResponse:
-    """Answer with the request; ``/fail/404`` with that status, ``/cut`` with half an answer, ``/slow`` in slow pieces."""
+    """Return the request; for ``/fail/404`` that status, for ``/cut`` half a response, for ``/slow`` slow pieces."""
     if request.path.startswith("/v1/fail/"):
         return web.json_response({"provider": "no"}, status=int(request.path.rpartition("/")[2]))
     if request.path in ("/v1/cut", "/v1/endless"):
@@ -148,7 +148,7 @@ async def test_a_call_may_name_another_connection(call: Call) -> None:
     assert fault.request_id
 
 
-async def test_the_base_address_may_be_replaced_where_that_is_allowed(call: Call, list_: Paged) -> None:
+async def test_base_url_can_be_overridden_where_allowed(call: Call, list_: Paged) -> None:
     response = await call("get", "/x", base_url_override=f"{list_.lists.url}/v2")
     assert response.json()["target"] == "/v2/x"
     with pytest.raises(GatewayError, match="base_url_override_not_allowed"):

@@ -14,7 +14,7 @@ Response = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def something(response: Response) -> AsyncIterator[str]:
-    """Run a server that answers each request with `response`. Yield its address."""
+    """Run a server that writes `response` to each request. Yield its URL."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -32,7 +32,7 @@ async def said(url: str, silence_s: float = 30) -> str:
     async with AsyncClient(url, "k" * 16, silence_s=silence_s) as client:
         with pytest.raises(Unreachable) as raised:
             await client.list_integrations()
-    assert str(raised.value).startswith(f"no answer from the gateway at {url}: {raised.value.cause}; ")
+    assert str(raised.value).startswith(f"no response from the gateway at {url}: {raised.value.cause}; ")
     assert "Error(" not in str(raised.value)
     assert "\n" not in str(raised.value)
     return str(raised.value)
@@ -47,7 +47,7 @@ async def test_where_nothing_listens_the_next_step_is_reported(host: str, unused
 
 
 async def test_a_host_that_is_not_there_is_named() -> None:
-    assert "no host of the name 'no-such-host.invalid'" in await said("http://no-such-host.invalid:3003")
+    assert "no host with the name 'no-such-host.invalid'" in await said("http://no-such-host.invalid:3003")
 
 
 async def test_server_that_is_not_a_gateway_is_reported() -> None:
@@ -62,9 +62,9 @@ async def test_server_that_is_not_a_gateway_is_reported() -> None:
         await asyncio.Event().wait()
 
     async with something(greet) as url:
-        assert "does not speak HTTP" in await said(url)
+        assert "something other than a valid HTTP response" in await said(url)
     async with something(hang_up) as url:
-        assert "it hung up before it answered" in await said(url)
+        assert "it closed the connection without a response" in await said(url)
     async with something(wait) as url:
         assert "silence_s" in await said(url, silence_s=0.05)
 
@@ -79,5 +79,5 @@ def test_several_addresses_are_not_reported_as_tuples() -> None:
 @pytest.mark.parametrize("url", ["localhost:3003", "127.0.0.1:3003", "", "http://", "http://gw:99999", "ftp://gw"])
 def test_invalid_url_is_refused_immediately(url: str) -> None:
     for kind in (Client, AsyncClient):
-        with pytest.raises(ValueError, match="is not an address of a gateway; write it with http:// or https://"):
+        with pytest.raises(ValueError, match="is not the URL of a gateway; write it with http:// or https://"):
             kind(url, "k" * 16)

@@ -165,7 +165,7 @@ async def test_error_of_the_gateway_is_raised(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def cutting(list_: Paged, *after_bytes: int) -> AsyncIterator[int]:
-    """A proxy in front of the gateway that resets its first connections after this many bytes of answers."""
+    """A proxy in front of the gateway that resets its first connections after this many bytes of responses."""
     left = list(after_bytes)
     port = int(list_.gateway.url.rpartition(":")[2])
     tasks: set[asyncio.Task[None]] = set()
@@ -221,7 +221,7 @@ async def test_a_cut_on_the_way_is_gone_on_from_and_no_record_comes_twice(
         seen = [record["n"] async for record in pages]
     assert seen == list(range(1, 25))
     assert pages.complete
-    assert 1 <= len(waits) <= len(after)  # a connection that dies before it answers is replaced silently
+    assert 1 <= len(waits) <= len(after)  # a connection that breaks before its response is replaced silently
 
 
 async def test_a_cut_within_a_page_does_not_give_its_records_again(tmp_path: Path, waits: list[float]) -> None:
@@ -263,7 +263,10 @@ async def test_temporary_error_of_the_provider_is_retried(tmp_path: Path, waits:
     async with paged(tmp_path, failing(2, late)) as list_, client_of(list_) as client:
         pages = client.paginate("/list")
         assert [record async for record in pages] == ALL
-    assert [round(wait, -1) for wait in waits] == [200, 100]  # the second is the first answer of the resumed call
+    assert [round(wait, -1) for wait in waits] == [
+        200,
+        100,
+    ]  # the second is from the first response of the resumed call
 
 
 async def test_a_provider_that_fails_for_good_ends_the_list_with_a_cursor(tmp_path: Path, waits: list[float]) -> None:

@@ -29,44 +29,44 @@ def session(return_url: str = f"{APP}/back?tab=1", state: str | None = "s 1&x") 
     )
 
 
-def address(result: ReturnResult = MADE, key: Secret = KEY, **of: Any) -> str:
+def returned_to(result: ReturnResult = MADE, key: Secret = KEY, **of: Any) -> str:
     return return_address(session(**of), result, public_url="https://gateway.example.com", signing_key=key)
 
 
 def test_a_result_comes_back_as_it_was_signed() -> None:
-    url = address()
+    url = returned_to()
     assert url.startswith(f"{APP}/back?tab=1&state=s+1%26x&result=")
     result = verify_return(url, KEY.reveal(), audience=APP, state="s 1&x")
     assert (result.outcome, result.provider_config_key, result.connection_id) == ("connected", "jira", "u1")
     assert (result.session_id, result.state, result.error) == ("ab" * 32, "s 1&x", None)
-    assert result.id != verify_return(address(), KEY.reveal(), audience=APP).id
+    assert result.id != verify_return(returned_to(), KEY.reveal(), audience=APP).id
 
 
 def test_the_result_alone_is_verified_too() -> None:
-    (result,) = parse_qs(urlsplit(address()).query)["result"]
+    (result,) = parse_qs(urlsplit(returned_to()).query)["result"]
     assert verify_return(result, KEY.reveal(), audience=APP).connection_id == "u1"
 
 
 @pytest.mark.parametrize("return_url", [f"{APP}/back", f"{APP}/back?", APP])
-def test_an_address_without_a_query_gets_one(return_url: str) -> None:
-    url = address(ReturnResult(outcome="failed", error="invalid_state"), return_url=return_url, state=None)
+def test_return_url_without_a_query_gets_one(return_url: str) -> None:
+    url = returned_to(ReturnResult(outcome="failed", error="invalid_state"), return_url=return_url, state=None)
     assert list(parse_qs(urlsplit(url).query)) == ["result"]
     result = verify_return(url, KEY.reveal(), audience=APP)
     assert (result.outcome, result.error, result.state, result.connection_id) == ("failed", "invalid_state", None, None)
 
 
 def test_during_a_rotation_several_keys_are_taken() -> None:
-    assert verify_return(address(), [mint().reveal(), KEY.reveal()], audience=APP)
+    assert verify_return(returned_to(), [mint().reveal(), KEY.reveal()], audience=APP)
     with pytest.raises(InvalidReturn, match="signing key"):
-        verify_return(address(), [mint().reveal(), mint().reveal()], audience=APP)
+        verify_return(returned_to(), [mint().reveal(), mint().reveal()], audience=APP)
     with pytest.raises(InvalidReturn, match="signing key"):
-        verify_return(address(), [], audience=APP)
+        verify_return(returned_to(), [], audience=APP)
 
 
 def test_an_old_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     before = clock.now() - timedelta(minutes=7)
     monkeypatch.setattr(signing.clock, "now", lambda: before)
-    url = address()
+    url = returned_to()
     monkeypatch.undo()
     with pytest.raises(InvalidReturn, match="older than five minutes"):
         verify_return(url, KEY.reveal(), audience=APP)
@@ -74,14 +74,14 @@ def test_an_old_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_result_for_another_application_is_refused() -> None:
     with pytest.raises(InvalidReturn, match="aud"):
-        verify_return(address(), KEY.reveal(), audience="https://other.example.com")
+        verify_return(returned_to(), KEY.reveal(), audience="https://other.example.com")
 
 
 def test_a_result_of_another_user_s_session_is_refused() -> None:
     with pytest.raises(InvalidReturn, match="state"):
-        verify_return(address(), KEY.reveal(), audience=APP, state="another")
+        verify_return(returned_to(), KEY.reveal(), audience=APP, state="another")
     with pytest.raises(InvalidReturn, match="state"):
-        verify_return(address(state=None), KEY.reveal(), audience=APP, state="any")
+        verify_return(returned_to(state=None), KEY.reveal(), audience=APP, state="any")
 
 
 def parts_of(url: str) -> tuple[Any, Any, str]:
@@ -99,14 +99,14 @@ def forged(header: Any, claims: Any, key: bytes) -> str:
 
 
 def test_what_the_signing_key_itself_has_signed_is_no_result() -> None:
-    header, claims, _ = parts_of(address())
+    header, claims, _ = parts_of(returned_to())
     for key in (KEY.reveal().encode(), standard_key(KEY)):
         with pytest.raises(InvalidReturn, match="signing key"):
             verify_return(forged(header, claims, key), KEY.reveal(), audience=APP)
 
 
 def test_an_event_s_signature_is_no_result_s() -> None:
-    header, claims, _ = parts_of(address())
+    header, claims, _ = parts_of(returned_to())
     unsigned = forged(header, claims, b"").rpartition(".")[0]
     event = signed(unsigned.encode(), "", 0, [KEY])
     for proof in (event["X-Nango-Hmac-Sha256"], event["X-Nango-Signature"]):
@@ -116,7 +116,7 @@ def test_an_event_s_signature_is_no_result_s() -> None:
 
 
 def test_another_algorithm_type_or_content_is_refused() -> None:
-    header, claims, signature = parts_of(address())
+    header, claims, signature = parts_of(returned_to())
     key = signing.result_key(KEY).reveal().encode()
     assert verify_return(forged(header, claims, key), KEY.reveal(), audience=APP).connection_id == "u1"
     unsigned = forged({**header, "alg": "none"}, claims, b"").rpartition(".")[0] + "."
@@ -133,7 +133,7 @@ def test_another_algorithm_type_or_content_is_refused() -> None:
         "a.b.c",
         "https://app.example.com/?result=",
         "https://app.example.com/?x=1",
-        f"{address()}&result=x",
+        f"{returned_to()}&result=x",
     ]
     for one in wrong:
         with pytest.raises(InvalidReturn):

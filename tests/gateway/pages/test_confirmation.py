@@ -28,7 +28,7 @@ async def bob() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def link(running: RunningGateway, **session: Any) -> tuple[str, str]:
-    """Open a session's link in the first browser. Return the address of the session's pages, and the token."""
+    """Open a session's link in the first browser. Return the URL of the session's pages, and the token."""
     token = await running.session_token(**{"end_user": ADA, "allowed_integrations": ["tracker"], **session})
     return await opened(running, running.http, token), token
 
@@ -48,8 +48,8 @@ async def test_a_browser_is_shown_for_whom_before_it_leaves(
     running: RunningGateway, tracker: Tracker, headers: dict[str, str]
 ) -> None:
     token = await running.session_token(end_user=ADA)
-    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with running.http.get(address, headers=headers) as page:
+    url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with running.http.get(url, headers=headers) as page:
         html = await page.text()
         assert (page.status, page.history[0].status) == (200, 303)
         assert token not in str(page.url)
@@ -64,20 +64,20 @@ async def test_a_browser_is_shown_for_whom_before_it_leaves(
 
 async def test_program_without_cookies_is_redirected(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token(end_user=ADA)
-    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with running.http.get(address, allow_redirects=False) as response:
+    url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with running.http.get(url, allow_redirects=False) as response:
         assert response.status == 302
         assert response.headers["Location"].startswith(f"{tracker.url}/authorize?")
 
 
-async def test_what_the_address_said_is_kept_until_the_click(running: RunningGateway, tracker: Tracker) -> None:
+async def test_options_of_the_url_are_kept_until_the_click(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token(end_user=ADA)
     said = (
         "&params[subdomain]=globex&authorization_params[prompt]=consent&user_scope=read:mail"
         "&credentials[oauth_client_id_override]=own&credentials[oauth_client_secret_override]=own-secret-01"
     )
-    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{said}"
-    async with running.http.get(address, headers=BROWSER) as page:
+    url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{said}"
+    async with running.http.get(url, headers=BROWSER) as page:
         html, where = await page.text(), str(page.url)
     assert "own-secret-01" not in html + where
     assert "read:mail" in html
@@ -94,18 +94,18 @@ async def test_what_the_address_said_is_kept_until_the_click(running: RunningGat
 
 async def test_what_cannot_begin_is_reported_before_anybody_confirms(running: RunningGateway) -> None:
     token = await running.session_token(allowed_integrations=["tracker"])
-    address = f"{running.url}/oauth/connect/nothing?connect_session_token={token}"
-    async with running.http.get(address, headers=BROWSER) as page:
+    url = f"{running.url}/oauth/connect/nothing?connect_session_token={token}"
+    async with running.http.get(url, headers=BROWSER) as page:
         assert (page.status, page.headers["Gateway-Error"]) == (400, "unknown_provider_config")
 
 
-@pytest.mark.parametrize("confirmation", [None, "", "0" * 64])
+@pytest.mark.parametrize("confirmation", [None, "", "0" * 64, "ü" * 64])
 async def test_form_not_shown_in_this_browser_is_refused(
     running: RunningGateway, tracker: Tracker, confirmation: str | None
 ) -> None:
-    address, _ = await link(running)
+    url, _ = await link(running)
     form = {} if confirmation is None else {"confirmation": confirmation}
-    async with running.http.post(f"{address}/i/tracker", data=form, allow_redirects=False) as response:
+    async with running.http.post(f"{url}/i/tracker", data=form, allow_redirects=False) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
         again = await response.text()
     assert hidden_in(again)["confirmation"]  # the page itself, where one click is enough
@@ -116,11 +116,11 @@ async def test_form_not_shown_in_this_browser_is_refused(
 async def test_a_confirmation_of_another_browser_is_none(
     running: RunningGateway, tracker: Tracker, bob: aiohttp.ClientSession
 ) -> None:
-    address, token = await link(running)
-    async with running.http.get(address, headers=BROWSER) as page:
+    url, token = await link(running)
+    async with running.http.get(url, headers=BROWSER) as page:
         hidden = hidden_in(await page.text())
     await opened(running, bob, token)
-    async with bob.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as response:
+    async with bob.post(f"{url}/i/tracker", data=hidden, allow_redirects=False) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     assert not tracker.calls
 
@@ -129,30 +129,30 @@ async def test_confirmation_is_valid_for_one_integration_only(running: RunningGa
     environment = running.document["environments"]["dev"]
     environment["integrations"]["second"] = dict(environment["integrations"]["tracker"])
     await running.restart()
-    address, _ = await link(running, allowed_integrations=["tracker", "second"])
-    async with running.http.get(f"{address}/i/tracker", headers=BROWSER) as page:
+    url, _ = await link(running, allowed_integrations=["tracker", "second"])
+    async with running.http.get(f"{url}/i/tracker", headers=BROWSER) as page:
         hidden = hidden_in(await page.text())
-    async with running.http.post(f"{address}/i/second", data=hidden, allow_redirects=False) as response:
+    async with running.http.post(f"{url}/i/second", data=hidden, allow_redirects=False) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
 
 
 async def test_two_tabs_of_one_browser_can_both_be_confirmed(running: RunningGateway) -> None:
-    address, _ = await link(running)
+    url, _ = await link(running)
     tabs = []
     for _ in range(2):
-        async with running.http.get(address, headers=BROWSER) as page:
+        async with running.http.get(url, headers=BROWSER) as page:
             tabs.append(hidden_in(await page.text()))
     for hidden in tabs:
-        async with running.http.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as response:
+        async with running.http.post(f"{url}/i/tracker", data=hidden, allow_redirects=False) as response:
             assert (response.status, "/leave/" in response.headers["Location"]) == (303, True)
 
 
 async def test_a_link_for_one_use_serves_the_browser_that_began(
     running: RunningGateway, bob: aiohttp.ClientSession
 ) -> None:
-    address, token = await link(running, single_use=True)
+    url, token = await link(running, single_use=True)
     bobs = await opened(running, bob, token)  # viewing the page does not use up the link
-    consent = await to_consent(running.http, address)
+    consent = await to_consent(running.http, url)
     async with bob.get(bobs, headers=BROWSER) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
         assert "another browser" in await response.text()
@@ -165,7 +165,7 @@ async def test_a_link_for_one_use_serves_the_browser_that_began(
         assert response.status == 403
     async with running.http.get(consent, headers=BROWSER) as response:
         assert "is connected" in await response.text()
-    async with running.http.get(address, headers=BROWSER) as response:
+    async with running.http.get(url, headers=BROWSER) as response:
         assert "is already connected" in await response.text()
         assert "Connect another" not in await response.text()
     assert len(await connections(running)) == 1
@@ -174,15 +174,15 @@ async def test_a_link_for_one_use_serves_the_browser_that_began(
 async def test_one_of_several_browsers_that_confirm_at_once_goes_on(
     running: RunningGateway, bob: aiohttp.ClientSession
 ) -> None:
-    address, token = await link(running, single_use=True)
+    url, token = await link(running, single_use=True)
     await opened(running, bob, token)
     forms = []
     for http in (running.http, bob):
-        async with http.get(address, headers=BROWSER) as page:
+        async with http.get(url, headers=BROWSER) as page:
             forms.append((http, hidden_in(await page.text())))
     statuses = []
     for http, hidden in forms:
-        async with http.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as response:
+        async with http.post(f"{url}/i/tracker", data=hidden, allow_redirects=False) as response:
             statuses.append(response.status)
     assert statuses == [303, 403]
 
@@ -192,12 +192,12 @@ async def test_unconfirmed_form_in_a_frame_is_accepted_only_from_its_own_origin(
 ) -> None:
     token = await running.session_token(end_user=ADA)
     form = {"connect_session_token": token, "ws_client_id": "w"}
-    address = f"{running.url}/connect/s/embedded/i/tracker"
+    url = f"{running.url}/connect/s/embedded/i/tracker"
     for headers in ({}, {"Origin": "null"}):
-        async with running.http.post(address, data=form, headers=headers, allow_redirects=False) as response:
+        async with running.http.post(url, data=form, headers=headers, allow_redirects=False) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     ours = {"Origin": "null", "Sec-Fetch-Site": "same-origin"}
-    async with running.http.post(address, data=form, headers=ours, allow_redirects=False) as response:
+    async with running.http.post(url, data=form, headers=ours, allow_redirects=False) as response:
         assert (response.status, "/leave/" in response.headers["Location"]) == (303, True)
 
 
@@ -238,26 +238,26 @@ async def test_a_reconnect_shows_no_uuid(running: RunningGateway, lang: str) -> 
 
 
 async def test_an_id_that_people_may_know_is_shown(running: RunningGateway) -> None:
-    address, _ = await link(running, end_user={"id": "ada"})
-    async with running.http.get(address, headers=BROWSER) as page:
+    url, _ = await link(running, end_user={"id": "ada"})
+    async with running.http.get(url, headers=BROWSER) as page:
         assert "For ada" in await page.text()
 
 
 async def test_the_person_s_name_is_shown_from_tags_alone(running: RunningGateway) -> None:
-    address, _ = await link(running, end_user=None, tags={"end_user_display_name": "Ada by tag"})
-    async with running.http.get(address, headers=BROWSER) as page:
+    url, _ = await link(running, end_user=None, tags={"end_user_display_name": "Ada by tag"})
+    async with running.http.get(url, headers=BROWSER) as page:
         assert "For Ada by tag" in await page.text()
 
 
-async def test_the_address_of_the_provider_is_for_the_browser_that_began(
+async def test_url_of_the_provider_is_for_the_browser_that_began(
     running: RunningGateway, tracker: Tracker, bob: aiohttp.ClientSession
 ) -> None:
-    address, token = await link(running)
-    response = await submit(running.http, f"{address}/i/tracker")
+    url, token = await link(running)
+    response = await submit(running.http, f"{url}/i/tracker")
     leaving = str(response.url)
     async with running.http.get(leaving, headers=BROWSER) as again:  # loaded again: the same authorization
         assert re.findall(r"state=[^&]+", await again.text())[0] in await response.text()
     await opened(running, bob, token)
     async with bob.get(leaving, headers=BROWSER) as page:
         assert tracker.url not in await page.text()
-        assert str(page.url) == address
+        assert str(page.url) == url

@@ -16,7 +16,7 @@ from tests.fakes.tracker import Tracker
 
 
 async def opened(running: RunningGateway, **session: Any) -> tuple[str, str]:
-    """Return the browser's address after opening the link, and the session's token."""
+    """Return the browser's URL after opening the link, and the session's token."""
     token = await running.session_token(**session)
     async with running.http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as response:
         assert response.status == 200
@@ -40,7 +40,7 @@ async def test_connect_page_does_not_show_the_entrys_evidence(tmp_path: Path) ->
     assert "catalog" not in text
 
 
-async def test_the_token_goes_from_the_address_into_a_cookie_that_scripts_do_not_see(running: RunningGateway) -> None:
+async def test_token_is_moved_from_the_url_into_a_cookie_that_scripts_do_not_see(running: RunningGateway) -> None:
     token = await running.session_token()
     link = f"{running.url}/connect?session_token={token}"
     async with running.http.get(link, headers=BROWSER, allow_redirects=False) as response:
@@ -54,8 +54,8 @@ async def test_the_token_goes_from_the_address_into_a_cookie_that_scripts_do_not
 
 
 async def test_every_page_is_for_its_reader_alone(running: RunningGateway) -> None:
-    address, _ = await opened(running)
-    for path in (address, f"{running.url}/connect?session_token=x", f"{running.url}/oauth/callback?state=x"):
+    url, _ = await opened(running)
+    for path in (url, f"{running.url}/connect?session_token=x", f"{running.url}/oauth/callback?state=x"):
         async with running.http.get(path, headers=BROWSER) as response:
             policy = response.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
@@ -75,32 +75,32 @@ async def test_every_page_is_for_its_reader_alone(running: RunningGateway) -> No
 async def test_two_links_in_one_browser_stay_apart(running: RunningGateway) -> None:
     ada, _ = await opened(running, end_user={"id": "a", "display_name": "Ada"})
     eve, _ = await opened(running, end_user={"id": "e", "display_name": "Eve"})
-    for address, name in ((ada, "Ada"), (eve, "Eve")):
-        async with running.http.get(address) as response:
+    for url, name in ((ada, "Ada"), (eve, "Eve")):
+        async with running.http.get(url) as response:
             assert f"For {name}" in await response.text()
 
 
-async def test_an_address_without_its_cookie_shows_nothing(running: RunningGateway) -> None:
-    address, _ = await opened(running)
-    async with aiohttp.ClientSession() as stranger, stranger.get(address) as response:
+async def test_url_without_its_cookie_shows_nothing(running: RunningGateway) -> None:
+    url, _ = await opened(running)
+    async with aiohttp.ClientSession() as stranger, stranger.get(url) as response:
         assert response.status == 401
         assert "refuses cookies" in await response.text()
 
 
 async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGateway) -> None:
-    address, _ = await opened(running)
+    url, _ = await opened(running)
     _, other = await opened(running)
-    name = address.rpartition("/")[2]
+    name = url.rpartition("/")[2]
     cookie = {"Cookie": f"gw-connect-{name}={other}"}
-    async with aiohttp.ClientSession() as stranger, stranger.get(address, headers=cookie) as response:
+    async with aiohttp.ClientSession() as stranger, stranger.get(url, headers=cookie) as response:
         assert response.status == 401
 
 
 async def test_the_form_leads_to_the_provider_and_its_window_to_us_alone(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    address, _ = await opened(running)
-    consent = await to_consent(running.http, f"{address}/i/tracker", {"params[cloudId]": "cloud-2"})
+    url, _ = await opened(running)
+    consent = await to_consent(running.http, f"{url}/i/tracker", {"params[cloudId]": "cloud-2"})
     assert consent.startswith(f"{tracker.url}/authorize?")
     async with running.http.get(consent) as response:
         text = await response.text()
@@ -111,9 +111,9 @@ async def test_the_form_leads_to_the_provider_and_its_window_to_us_alone(
 @pytest.mark.parametrize("charset", ["utf-8", "no-such", "utf-16"])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_form_that_cannot_be_read_is_refused_with_a_page(shared: RunningGateway, charset: str) -> None:
-    address, _ = await opened(shared)
+    url, _ = await opened(shared)
     headers = {**BROWSER, "Content-Type": f"application/x-www-form-urlencoded; charset={charset}"}
-    for path in (f"{address}/i/tracker", f"{shared.url}/oauth/site"):
+    for path in (f"{url}/i/tracker", f"{shared.url}/oauth/site"):
         async with shared.http.post(path, data=b"token=\xff\xfe1", headers=headers) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_body")
             assert response.content_type == "text/html"
@@ -130,8 +130,8 @@ FOREIGN = [
 @pytest.mark.parametrize("headers", FOREIGN)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_form_from_another_site_is_not_taken(shared: RunningGateway, headers: dict[str, str]) -> None:
-    address, _ = await opened(shared)
-    async with shared.http.post(f"{address}/i/tracker", data={}, headers=headers) as response:
+    url, _ = await opened(shared)
+    async with shared.http.post(f"{url}/i/tracker", data={}, headers=headers) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "forbidden")
         assert "Set-Cookie" not in response.headers
 
@@ -142,8 +142,8 @@ async def test_a_form_from_another_site_is_not_taken(shared: RunningGateway, hea
 async def test_our_own_form_is_taken_although_it_sends_no_referrer(
     running: RunningGateway, headers: dict[str, str]
 ) -> None:
-    address, _ = await opened(running)
-    response = await submit(running.http, f"{address}/i/tracker", headers=headers)
+    url, _ = await opened(running)
+    response = await submit(running.http, f"{url}/i/tracker", headers=headers)
     assert response.status == 200
     assert "/leave/" in str(response.url)
 
@@ -246,8 +246,8 @@ async def test_brand_and_logo_are_the_operator_s(running: RunningGateway, tmp_pa
     (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>')
     running.document["branding"] = {"name": "A <b>brand</b>", "logo": "logo.svg", "color": "#ffe08a"}
     await running.restart()
-    address, _ = await opened(running)
-    async with running.http.get(address) as response:
+    url, _ = await opened(running)
+    async with running.http.get(url) as response:
         html = await response.text()
     assert "A &lt;b&gt;brand&lt;/b&gt;" in html
     assert "--accent: #ffe08a; --on-accent: #000000" in html
@@ -342,8 +342,8 @@ async def test_an_import_that_names_no_site_is_refused_with_their_list(chooser: 
 async def test_a_large_form_is_not_read(running: RunningGateway) -> None:
     async with running.http.post(f"{running.url}/oauth/site", data={"token": "x" * 10_000}) as response:
         assert response.status == 400
-    address, _ = await opened(running)
-    async with running.http.post(f"{address}/i/tracker", json={}) as response:
+    url, _ = await opened(running)
+    async with running.http.post(f"{url}/i/tracker", json={}) as response:
         assert response.status == 400
 
 
@@ -356,7 +356,7 @@ async def test_grant_is_sealed_while_the_user_chooses(chooser: Chooser, tracker:
 
 
 def test_links_lead_nowhere_else() -> None:
-    """Templates contain only the gateway's addresses and those of the entry."""
+    """Templates contain only URLs of the gateway and of the entry."""
     folder = Path(__file__).parents[3] / "templates" / "connect"
     for path in folder.glob("*.html"):
         assert not re.search(r'(?:src|href)="https?://', path.read_text()), path
@@ -372,15 +372,15 @@ async def test_an_integration_whose_entry_is_gone_does_not_take_the_others_along
     client = {"type": "OAUTH2", "client_id": "c", "client_secret": "s-0123456789"}
     made = {"unique_key": "made", "provider": "leaving", "credentials": client}
     await running.json("POST", "/integrations", json=made, expect=200)
-    address, _ = await opened(running)
-    async with running.http.get(address) as response:
+    url, _ = await opened(running)
+    async with running.http.get(url) as response:
         assert "Leaving" in await response.text()
     (running.folder / "catalog" / "leaving.yaml").unlink()
     await running.restart()
-    address, _ = await opened(running)
-    async with running.http.get(address) as response:
+    url, _ = await opened(running)
+    async with running.http.get(url) as response:
         assert (response.status, "Connect Tracker" in await response.text()) == (200, True)
-    async with running.http.get(f"{address}/i/made", headers=BROWSER) as response:
+    async with running.http.get(f"{url}/i/made", headers=BROWSER) as response:
         assert (response.status, response.content_type) == (404, "text/html")
 
 

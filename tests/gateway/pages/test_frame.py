@@ -1,15 +1,16 @@
 """Languages of the connect page, and how it shows scopes and patterns."""
 
 import re
+from pathlib import Path
 from string import Formatter
 
 import pytest
 
 from gateway import resources
 from gateway.catalog.provider_parts import Setting
-from gateway.pages.connect_offer import granted, in_words
+from gateway.pages.connect_offer import describe_scope, describe_scopes
 from gateway.pages.form_fields import browser_pattern
-from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted
+from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted, logo_mark
 
 
 def blanks(text: str) -> set[str]:
@@ -63,11 +64,11 @@ def test_the_language_is_the_one_that_the_browser_likes_best(field: str, lang: s
     ],
 )
 def test_a_scope_is_reported_in_plain_words(scope: str, said: str) -> None:
-    assert in_words(scope, PageWords("en")) == said
+    assert describe_scope(scope, PageWords("en")) == said
 
 
 def test_scopes_that_say_the_same_are_reported_once() -> None:
-    assert granted(["offline_access", "offline", "gist"], PageWords("en")) == [
+    assert describe_scopes(["offline_access", "offline", "gist"], PageWords("en")) == [
         ("Keep this access while you are away", ("offline_access", "offline")),
         ("Access: gist", ("gist",)),
     ]
@@ -91,3 +92,11 @@ def test_a_pattern_is_written_as_browsers_read_it(pattern: str | None, in_browse
 
 def test_a_pattern_is_left_to_the_server_where_people_type_more_than_the_value() -> None:
     assert browser_pattern(Setting(suffix=".example.com"), "[a-z]+") is None
+
+
+def test_logo_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    """Each page used to fail with 500, if the file was there but could not be read."""
+    logo = tmp_path / "logo.svg"
+    assert logo_mark(logo) is None
+    logo.mkdir()
+    assert logo_mark(logo) is None

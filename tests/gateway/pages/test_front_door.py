@@ -1,4 +1,4 @@
-"""Browsers get pages at the gateway's root and at unknown addresses; programs get the API's errors."""
+"""Browsers get pages at the gateway's root and at unknown URLs; programs get the API's errors."""
 
 import pytest
 
@@ -77,3 +77,13 @@ async def test_guides_are_found_and_paged(running: RunningGateway) -> None:
         text = await response.text()
     assert "No provider matches" in text
     assert "no such &lt;b&gt;" in text
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_docs_page_shows_each_response_with_an_example(shared: RunningGateway) -> None:
+    async with shared.http.get(f"{shared.url}/docs", headers=BROWSER) as response:
+        text = await response.text()
+    assert response.status == 200
+    assert text.count("<h4>Response</h4>") == text.count("<article") - text.split('id="schemas"')[1].count("<article")
+    assert '<a href="#ConnectSessionResponse">ConnectSessionResponse</a>' in text
+    assert "poll_url" in text.split('id="schemas"')[0]

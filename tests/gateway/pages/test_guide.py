@@ -117,7 +117,7 @@ def test_the_steps_are_those_of_the_requirement(providers: Any) -> None:
     ]
     assert result[0].link == "https://developer.atlassian.com/console/myapps/"
     assert result[1].code == f"{URL}/oauth/callback"
-    assert f"The callback address is {URL}/oauth/callback." in result[0].notes
+    assert f"The callback URL is {URL}/oauth/callback." in result[0].notes
     assert "offline_access" in result[2].notes[0]
     declared = yaml.safe_load(result[3].code or "")["environments"]["dev"]["integrations"]["jira"]
     assert declared["client_secret"] == "${JIRA_CLIENT_SECRET}"
@@ -127,14 +127,14 @@ def test_the_steps_are_those_of_the_requirement(providers: Any) -> None:
 
 def test_a_family_shares_its_app(providers: Any) -> None:
     assert (
-        "The app that serves Google serves this one, too"
+        "If you have an app for Google, use it for this provider too"
         in steps(providers["google-calendar"], URL, "Google")[0].notes[0]
     )
 
 
 def test_a_key_needs_no_app(providers: Any) -> None:
     result = steps(providers["openai"], URL, None)
-    assert [step.text.partition(" ")[0] for step in result] == ["Each", "Declare", "Make"]
+    assert [step.text.partition(" ")[0] for step in result] == ["Each", "Declare", "Create"]
     command = shlex.split((result[2].code or "").replace("\\\n", " "))
     body = json.loads(command[command.index("-d") + 1])
     assert body["credentials"] == {"type": "API_KEY", "apiKey": "sk-proj-0123456789abcdef"}
@@ -220,7 +220,7 @@ def test_behaviour_is_reported_in_sentences(providers: Any) -> None:
     assert "365 days" in result["Tokens"]
     assert "90 days" in result["Tokens"]
     assert "1 hour" in result["Tokens"]
-    assert dict(behaviour(providers["calendly"]))["Deleting a connection"].startswith("ends its tokens")
+    assert dict(behaviour(providers["calendly"]))["Deleting a connection"].startswith("also revokes its tokens")
     assert "A new credential" in dict(behaviour(providers["openai"]))
     bare = Provider.model_validate({**MINIMAL, "refresh": {"rotating": False}})
     assert [title for title, _ in behaviour(bare)] == ["Requests go to"]
@@ -247,7 +247,7 @@ def names_of_tags(text: str) -> list[str]:
 
 
 def loaded(text: str) -> set[str | None]:
-    """Return the addresses that a browser loads automatically."""
+    """Return the URLs that a browser loads automatically."""
     parser = _Tags()
     parser.feed(text)
     return {

@@ -26,9 +26,9 @@ def browser() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
 
-async def walked(running: RunningGateway, address: str) -> aiohttp.ClientResponse:
+async def walked(running: RunningGateway, url: str) -> aiohttp.ClientResponse:
     """Return the last page of the flow, or the redirect out of the gateway."""
-    consent = await to_consent(running.http, address)
+    consent = await to_consent(running.http, url)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
     async with running.http.get(callback, headers=BROWSER, allow_redirects=False) as response:
@@ -36,19 +36,19 @@ async def walked(running: RunningGateway, address: str) -> aiohttp.ClientRespons
         return response
 
 
-async def text_of(running: RunningGateway, address: str) -> str:
-    async with running.http.get(address, headers=BROWSER) as response:
+async def text_of(running: RunningGateway, url: str) -> str:
+    async with running.http.get(url, headers=BROWSER) as response:
         return await response.text()
 
 
-def result_in(address: str, key: str, state: str | None = None) -> Any:
-    return verify_return(address, key, audience="http://127.0.0.1:9", state=state)
+def result_in(url: str, key: str, state: str | None = None) -> Any:
+    return verify_return(url, key, audience="http://127.0.0.1:9", state=state)
 
 
-async def test_the_result_has_an_address_of_its_own_and_no_ids(running: RunningGateway) -> None:
-    address, _ = await link(running)
-    response = await walked(running, address)
-    assert (response.status, response.headers["Location"]) == (303, f"{address}/i/tracker/result")
+async def test_result_has_its_own_url_without_ids(running: RunningGateway) -> None:
+    url, _ = await link(running)
+    response = await walked(running, url)
+    assert (response.status, response.headers["Location"]) == (303, f"{url}/i/tracker/result")
     html = await text_of(running, response.headers["Location"])
     assert "is connected" in html
     (made,) = await connections(running)
@@ -60,8 +60,8 @@ async def test_the_result_has_an_address_of_its_own_and_no_ids(running: RunningG
 
 
 async def test_a_callback_loaded_again_shows_what_came_of_it(running: RunningGateway, tracker: Tracker) -> None:
-    address, _ = await link(running)
-    consent = await to_consent(running.http, address)
+    url, _ = await link(running)
+    consent = await to_consent(running.http, url)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
     for _ in range(3):
@@ -74,12 +74,12 @@ async def test_a_callback_loaded_again_shows_what_came_of_it(running: RunningGat
 
 
 async def test_opening_the_link_again_says_that_it_is_done(running: RunningGateway) -> None:
-    address, token = await link(running)
-    await walked(running, address)
+    url, token = await link(running)
+    await walked(running, url)
     html = await text_of(running, f"{running.url}/connect?session_token={token}")
     assert "is already connected" in html
     assert "Connect another account" in html
-    again = await text_of(running, f"{address}/i/tracker?again=1")
+    again = await text_of(running, f"{url}/i/tracker?again=1")
     assert 'name="confirmation"' in again
 
 
@@ -87,20 +87,20 @@ async def test_a_link_that_is_used_up_says_so(running: RunningGateway) -> None:
     environment = running.document["environments"]["dev"]
     environment["integrations"]["second"] = dict(environment["integrations"]["tracker"])
     await running.restart()
-    address, _ = await link(running, max_connections=1, allowed_integrations=["tracker", "second"])
-    await walked(running, f"{address}/i/tracker")
-    async with running.http.get(f"{address}/i/second", headers=BROWSER) as response:
+    url, _ = await link(running, max_connections=1, allowed_integrations=["tracker", "second"])
+    await walked(running, f"{url}/i/tracker")
+    async with running.http.get(f"{url}/i/second", headers=BROWSER) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_used")
         assert "has been used" in await response.text()
-    assert "is already connected" in await text_of(running, f"{address}/i/tracker?again=1")
+    assert "is already connected" in await text_of(running, f"{url}/i/tracker?again=1")
 
 
 async def test_done_button_returns_to_the_application_with_a_signed_result(running: RunningGateway) -> None:
-    address, _ = await link(running, return_url=APP, state="s 1&x")
-    await walked(running, address)
-    html = await text_of(running, f"{address}/i/tracker/result")
-    assert f'href="{address}/return?i=tracker"' in html
-    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
+    url, _ = await link(running, return_url=APP, state="s 1&x")
+    await walked(running, url)
+    html = await text_of(running, f"{url}/i/tracker/result")
+    assert f'href="{url}/return?i=tracker"' in html
+    async with running.http.get(f"{url}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
         assert response.status == 303
         back = response.headers["Location"]
     query = parse_qs(urlsplit(back).query)
@@ -117,26 +117,26 @@ async def signing_key(running: RunningGateway) -> str:
 
 
 async def test_cancel_button_returns_to_the_application(running: RunningGateway, tracker: Tracker) -> None:
-    address, _ = await link(running, return_url=APP)
-    html = await text_of(running, address)
-    assert f'href="{address}/return?i=tracker"' in html
-    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
+    url, _ = await link(running, return_url=APP)
+    html = await text_of(running, url)
+    assert f'href="{url}/return?i=tracker"' in html
+    async with running.http.get(f"{url}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
         result = result_in(response.headers["Location"], await signing_key(running))
     assert (result.outcome, result.provider_config_key, result.connection_id) == ("cancelled", "tracker", None)
     assert not tracker.calls
 
 
-async def test_without_an_address_cancel_ends_cleanly(running: RunningGateway) -> None:
-    address, _ = await link(running)
-    html = await text_of(running, f"{address}/return?i=tracker")
+async def test_cancel_without_a_return_url_ends_cleanly(running: RunningGateway) -> None:
+    url, _ = await link(running)
+    html = await text_of(running, f"{url}/return?i=tracker")
     assert "Nothing was shared" in html
     assert 'role="alert"' not in html
 
 
 async def test_pending_connection_redirects_to_the_application_immediately(running: RunningGateway) -> None:
     verifier = new_code_verifier()
-    address, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(verifier))
-    response = await walked(running, address)
+    url, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(verifier))
+    response = await walked(running, url)
     assert response.status == 303
     result = result_in(response.headers["Location"], await signing_key(running), "mine")
     assert result.outcome == "pending"
@@ -147,52 +147,52 @@ async def test_pending_connection_redirects_to_the_application_immediately(runni
     assert len(await connections(running)) == 1
 
 
-async def test_without_an_address_it_says_that_a_step_is_left(running: RunningGateway) -> None:
+async def test_pending_result_without_a_return_url_says_that_a_step_is_left(running: RunningGateway) -> None:
     verifier = new_code_verifier()
-    address, _ = await link(running, code_challenge=code_challenge(verifier))
-    response = await walked(running, address)
+    url, _ = await link(running, code_challenge=code_challenge(verifier))
+    response = await walked(running, url)
     html = await text_of(running, response.headers["Location"])
     assert "One more step" in html
     assert "is connected" not in html
 
 
 async def test_a_result_is_for_the_browser_that_holds_the_session(running: RunningGateway) -> None:
-    address, _ = await link(running)
-    await walked(running, address)
+    url, _ = await link(running)
+    await walked(running, url)
     async with aiohttp.ClientSession() as stranger:
-        for page in (f"{address}/i/tracker/result", f"{address}/return"):
+        for page in (f"{url}/i/tracker/result", f"{url}/return"):
             async with stranger.get(page, headers=BROWSER) as response:
                 assert response.status == 401
 
 
 async def test_a_result_outlives_its_session(running: RunningGateway) -> None:
-    address, token = await link(running)
-    await walked(running, address)
+    url, token = await link(running)
+    await walked(running, url)
     async with running.http.delete(
         f"{running.url}/connect/session", headers={"Authorization": f"Bearer {token}"}
     ) as response:
         assert response.status == 204
-    assert "is connected" in await text_of(running, f"{address}/i/tracker/result")
-    async with running.http.get(address, headers=BROWSER) as response:
+    assert "is connected" in await text_of(running, f"{url}/i/tracker/result")
+    async with running.http.get(url, headers=BROWSER) as response:
         assert response.status == 401
 
 
 @pytest.mark.parametrize("path", ["/i/tracker/result", "/i/tracker"])
 async def test_before_anything_came_of_it_the_form_is_shown(running: RunningGateway, path: str) -> None:
-    address, _ = await link(running)
-    assert 'name="confirmation"' in await text_of(running, address + path)
+    url, _ = await link(running)
+    assert 'name="confirmation"' in await text_of(running, url + path)
 
 
 async def test_what_failed_is_reported_with_another_try(running: RunningGateway, tracker: Tracker) -> None:
-    address, _ = await link(running)
-    consent = await to_consent(running.http, address)
+    url, _ = await link(running)
+    consent = await to_consent(running.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     refusal = f"{running.url}/oauth/callback?state={state}&error=access_denied"
     async with running.http.get(refusal, headers=BROWSER) as response:
         assert response.status == 400
-    html = await text_of(running, f"{address}/i/tracker/result")
+    html = await text_of(running, f"{url}/i/tracker/result")
     assert "was not connected" in html
-    assert f'href="{address}/i/tracker"' in html
+    assert f'href="{url}/i/tracker"' in html
     assert ADA["display_name"] not in html
 
 
@@ -201,8 +201,8 @@ async def test_what_failed_is_reported_with_another_try(running: RunningGateway,
 async def test_a_failure_says_first_what_to_do_and_below_what_support_needs(
     shared: RunningGateway, shared_tracker: Tracker, lang: str
 ) -> None:
-    address, _ = await link(shared)
-    consent = await to_consent(shared.http, address)
+    url, _ = await link(shared)
+    consent = await to_consent(shared.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     refusal = f"{shared.url}/oauth/callback?state={state}&error=access_denied&lang={lang}"
     async with shared.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as response:
@@ -219,9 +219,9 @@ async def test_a_failure_says_first_what_to_do_and_below_what_support_needs(
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_form_that_must_be_confirmed_again_says_so_first(shared: RunningGateway, lang: str) -> None:
-    address, _ = await link(shared)
+    url, _ = await link(shared)
     wish = {"confirmation": "0" * 64}
-    async with shared.http.post(f"{address}/i/tracker?lang={lang}", data=wish) as response:
+    async with shared.http.post(f"{url}/i/tracker?lang={lang}", data=wish) as response:
         html = unescape(await response.text())
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     assert f"<p>{PageWords(lang)('advice_not_confirmed')}</p>" in html
@@ -243,8 +243,8 @@ async def test_a_form_that_was_taken_makes_one_connection_however_often_its_page
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await keyed(running, tracker)
-    address, _ = await link(running, allowed_integrations=["keyed"])
-    response = await submit(running.http, f"{address}/i/keyed", {"credentials[apiKey]": "right"})
+    url, _ = await link(running, allowed_integrations=["keyed"])
+    response = await submit(running.http, f"{url}/i/keyed", {"credentials[apiKey]": "right"})
     assert (response.status, response.history[0].status) == (200, 303)
     for _ in range(2):
         assert "is connected" in await text_of(running, str(response.url))
@@ -260,14 +260,14 @@ async def test_what_another_browser_connected_is_not_brought_back_by_this_one(
     wish = {"return_url": APP, "state": "alice", "code_challenge": code_challenge(verifier)}
     token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"], **wish)
     async with browser() as bob:
-        address = await opened(running, bob, token)
-        async with bob.get(await to_consent(bob, address), headers=BROWSER, allow_redirects=False) as granted:
+        url = await opened(running, bob, token)
+        async with bob.get(await to_consent(bob, url), headers=BROWSER, allow_redirects=False) as granted:
             callback = granted.headers["Location"]
         async with bob.get(callback, headers=BROWSER, allow_redirects=False) as response:
             assert "result=" in response.headers["Location"]
     async with browser() as alice:
         await opened(running, alice, token)
-        async with alice.get(f"{address}/{way}", headers=BROWSER, allow_redirects=False) as response:
+        async with alice.get(f"{url}/{way}", headers=BROWSER, allow_redirects=False) as response:
             assert "result=" not in response.headers.get("Location", "") + await response.text()
             assert response.headers["Gateway-Error"] == "connect_session_in_use"
     assert await connections(running) == []
@@ -277,11 +277,11 @@ async def test_what_another_browser_connected_is_not_brought_back_by_this_one(
 async def test_a_link_for_one_use_shows_its_result_in_its_browser_alone(running: RunningGateway, way: str) -> None:
     token = await running.session_token(return_url=APP, single_use=True, allowed_integrations=["tracker"])
     async with browser() as first, browser() as other:
-        address = await opened(running, first, token)
+        url = await opened(running, first, token)
         await opened(running, other, token)
-        async with first.get(await to_consent(first, address), headers=BROWSER) as response:
+        async with first.get(await to_consent(first, url), headers=BROWSER) as response:
             assert "is connected" in await response.text()
-        async with other.get(f"{address}/{way}", headers=BROWSER, allow_redirects=False) as response:
+        async with other.get(f"{url}/{way}", headers=BROWSER, allow_redirects=False) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
 
 
@@ -289,8 +289,8 @@ async def test_a_kept_link_takes_no_typed_credential_from_elsewhere(running: Run
     await keyed(running, tracker)
     token = await running.session_token(single_use=True, max_connections=5)
     async with browser() as first:
-        address = await opened(running, first, token)
-        assert (await submit(first, f"{address}/i/keyed", {"credentials[apiKey]": "k"})).status == 200
+        url = await opened(running, first, token)
+        assert (await submit(first, f"{url}/i/keyed", {"credentials[apiKey]": "k"})).status == 200
     frame = {
         "Authorization": f"Bearer {token}",
         "Gateway-Embedder": "http://127.0.0.1:9",
@@ -308,12 +308,12 @@ async def test_a_kept_link_takes_no_typed_credential_from_elsewhere(running: Run
 
 
 async def test_a_failure_leads_back_to_the_application_as_one(running: RunningGateway) -> None:
-    address, _ = await link(running, return_url=APP)
-    consent = await to_consent(running.http, address)
+    url, _ = await link(running, return_url=APP)
+    consent = await to_consent(running.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     html = await text_of(running, f"{running.url}/oauth/callback?error=access_denied&state={state}")
-    assert f'href="{address}/return?i=tracker"' in html
-    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
+    assert f'href="{url}/return?i=tracker"' in html
+    async with running.http.get(f"{url}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
         result = result_in(response.headers["Location"], await signing_key(running))
     assert (result.outcome, result.error) == ("failed", "authorization_refused")
 
@@ -334,6 +334,6 @@ async def test_one_connection_alone_can_be_completed(running: RunningGateway, tr
 
 
 async def test_the_page_on_the_way_keeps_the_language(running: RunningGateway) -> None:
-    address, _ = await link(running)
-    response = await submit(running.http, f"{address}/i/tracker?lang=de&theme=dark")
+    url, _ = await link(running)
+    response = await submit(running.http, f"{url}/i/tracker?lang=de&theme=dark")
     assert '<html lang="de" data-theme="dark">' in await response.text()

@@ -59,7 +59,9 @@ def test_retry_after_is_shown_with_its_end() -> None:
 
 
 def test_cut_off_response_is_reported_with_its_message() -> None:
-    assert explained(Stub(None), CutShort("the answer broke off"), NAMED, TARGET).lines == ("the answer broke off",)  # type: ignore[arg-type]
+    assert explained(Stub(None), CutShort("the response was interrupted"), NAMED, TARGET).lines == (
+        "the response was interrupted",
+    )  # type: ignore[arg-type]
 
 
 async def test_a_connection_that_the_provider_has_ended_is_reported_by_the_real_gateway(

@@ -226,4 +226,4 @@ async def test_other_server_is_reported_as_not_a_gateway(tried: Try, words: tupl
 @pytest.mark.parametrize("url", ["127.0.0.1:3003", "http://127.0.0.1:99999", "ftp://gw"])
 async def test_invalid_gateway_url_is_reported(tried: Try, url: str) -> None:
     result = await tried("--url", url, "--key", "k" * 16)
-    assert (result.exit_code, f"'{url}' is not an address of a gateway" in result.stderr) == (1, True)
+    assert (result.exit_code, f"'{url}' is not the URL of a gateway" in result.stderr) == (1, True)
