@@ -57,23 +57,23 @@ class IncidentSubject:
 def incident_subject(
     environment: str, *, integration_id: str | None, key_id: int | None, since: datetime | None, until: datetime | None
 ) -> IncidentSubject:
-    """Return the subject; without a time, of the last 24 hours. Raises InvalidRequest."""
+    """Return the subject. Without `until` the span ends now; without `since` it has 24 hours. Raises InvalidRequest."""
     if integration_id is None and key_id is None:
-        raise InvalidRequest("invalid_query_params", "Name an integration or a key.")
+        raise InvalidRequest("invalid_query_params", "Give an integration, a key or both.")
     until = until or clock.now()
     since = since or until - USUAL_SPAN
     if not since < until:
         raise InvalidRequest("invalid_query_params", "'until' must be later than 'since'.")
     if until - since > LONGEST_SPAN:
-        raise InvalidRequest("invalid_query_params", f"A report has {LONGEST_SPAN.days} days at most.")
+        raise InvalidRequest("invalid_query_params", f"A report covers at most {LONGEST_SPAN.days} days.")
     return IncidentSubject(environment, since, until, integration_id, key_id)
 
 
 async def report(
     runtime: Runtime, asked: IncidentSubject, *, most: int = MOST_CONNECTIONS, most_keys: int = KEYS
 ) -> dict[str, Any]:
-    """Return the report as JSON values. `connections` has the `most` most used ones, `keys` the `most_keys` oldest.
-    Raises NotFound for an unknown key."""
+    """Return the report as JSON values. `connections` are those of the `most` most used pairs of key and connection,
+    `keys` the `most_keys` oldest. Raises NotFound for an unknown key."""
     keys = await _keys(runtime, asked)
     more_keys, keys = len(keys) > MOST_KEYS, keys[:MOST_KEYS]
     ids = frozenset(one.id for one in keys)
@@ -157,7 +157,7 @@ async def _calls(runtime: Runtime, wanted: OperationFilter) -> tuple[list[dict[s
 
 
 def _folded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Combine similar calls into the newest of them, with their number in `times`."""
+    """Combine calls with the same `ALIKE` fields into the newest of them, with their number in `times`."""
     alike: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in found:
         first = alike.setdefault(tuple(one[name] for name in ALIKE), {**one, "times": 0})
@@ -171,7 +171,7 @@ async def _keys(runtime: Runtime, asked: IncidentSubject) -> list[MintedKey]:
         return []
     found = await runtime.store.keys.family(asked.environment, asked.key_id, limit=MOST_KEYS + 1)
     if not found:
-        raise NotFound("not_found", f"There is no key {asked.key_id} in '{asked.environment}'.")
+        raise NotFound("not_found", f"Environment '{asked.environment}' has no key {asked.key_id}.")
     return found
 
 
@@ -213,7 +213,7 @@ async def revoke_all(
         and asked.key_id is not None
         and (ended := await runtime.issuer.revoke(asked.environment, asked.key_id, by))
     ):
-        done.append(f"Key {asked.key_id}, with what it minted: {ended} revoked.")
+        done.append(f"Key {asked.key_id} and the keys that it minted: {ended} revoked.")
     for one in found["connections"] if connections else ():
         name = f"{one['provider_config_key']}/{one['connection_id']}"
         ref = ConnectionRef(asked.environment, one["provider_config_key"], one["connection_id"])
@@ -221,9 +221,9 @@ async def revoke_all(
             continue
         deleted = await runtime.deleter.delete(ref)
         if deleted is None:
-            done.append(f"{name}: was gone already.")
+            done.append(f"{name}: was already deleted.")
             continue
         tokens = ", ".join(f"{each.token} {each.outcome}" for each in deleted.revocation)
-        left = "ended at the provider" if deleted.at_provider else "its grant at the provider may remain"
+        left = "revoked at the provider" if deleted.at_provider else "the credential may still work at the provider"
         done.append(f"{name}: deleted here; {left}{f' ({tokens})' if tokens else ''}.")
     return done

@@ -16,3 +16,15 @@ async def test_providers_are_seen_by_what_went_wrong_with_them(running: RunningG
         assert one["errors"] == {"throttled": 1, "unreachable": 1, "refresh failed": 1}
         assert one["last_success"] is not None
         assert "throttled 1" in await console.page("/dev/providers")
+
+
+async def test_evidence_of_a_shipped_entry_is_shown(running: RunningGateway) -> None:
+    await running.json("POST", "/integrations", json={"unique_key": "ably", "provider": "ably"}, expect=200)
+    entry = running.runtime.generation.catalog.providers["ably"]
+    async with at_console(running) as console:
+        rows = {one["name"]: one for one in (await console.data("/dev/providers.json"))["providers"]}
+        assert rows["ably"]["trust"] == {"sourced": "from named sources", "unconfirmed": "not confirmed"}.get(
+            entry.trust() or "", "confirmed"
+        )
+        assert rows["ably"]["sources"]
+        assert rows["tracker"]["trust"] == "no source named"
