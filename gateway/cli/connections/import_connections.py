@@ -336,7 +336,7 @@ def import_connections(
         from gateway.moving.import_one import ImportOptions
 
         name = environment_of(runtime, environment)
-        wish = ImportOptions(environment=name, named=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify)
+        wish = ImportOptions(environment=name, integration_keys=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify)
         if preview:
             assert isinstance(feed, PeerSource)
             return await preview_of(runtime, feed, wish, as_json=as_json)

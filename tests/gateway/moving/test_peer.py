@@ -81,7 +81,7 @@ async def test_what_was_interrupted_goes_on_without_fetching_again_what_is_here(
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
     peer.faults["/connections/c3"] = [refused(401, "unknown_account", "the key was revoked")]
     broken = await place.imported(peer, "--at-once", "1", code=1)
-    assert "does not take this key" in broken.output
+    assert "does not accept this key" in broken.output
     assert {one["connection_id"] for one in await place.listed()} == {"c0", "c1", "c2"}
     before = peer.calls.copy()
     again = await place.imported(peer)

@@ -52,7 +52,9 @@ async def test_connections_of_another_auth_mode_are_not_said_to_work(place: Plac
     result = {one["integration"]: one for one in ran.report["integrations"]}
     assert (result["keys"]["verdict"], result["tracker"]["verdict"]) == ("not_possible", "register_callback")
     (advice,) = result["keys"]["todo"]
-    assert advice.startswith("its connections are BASIC there, but 'openai' here takes API_KEY: write an entry")
+    assert advice.startswith(
+        "its connections use auth mode BASIC there, but 'openai' uses API_KEY here: write an entry"
+    )
     assert "works" not in ran.report["connections"]
 
 
