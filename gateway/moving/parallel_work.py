@@ -124,10 +124,10 @@ def _failure_text(row: Connection, fault: GatewayError) -> str:
     """Return why the refresh failed, until when the current token is valid, and when the next attempt is allowed."""
     failure = row.failure
     why = sentence(failure.message if failure else fault.message)
-    token = "has no expiry date"
+    validity = "has no expiry date"
     if row.expires_at is not None:
-        token = (
+        validity = (
             "has expired" if row.expires_at <= clock.now() else f"is valid until {row.expires_at:%Y-%m-%d %H:%M:%S} UTC"
         )
     again = f"; the next attempt is after {failure.retry_at:%H:%M:%S} UTC" if failure and failure.retry_at else ""
-    return f"{why} The present token {token}{again}"
+    return f"{why} The present token {validity}{again}"

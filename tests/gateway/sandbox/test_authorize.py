@@ -73,7 +73,7 @@ async def test_a_wrong_password_asks_again_and_sets_no_cookie(application: Appli
     sent = forms(page)[0].fields | {"password": "guess"}
     async with application.browser.post(forms(page)[0].action, data=sent) as response:
         assert response.status == 400
-        assert "do not belong together" in await response.text()
+        assert "Wrong e-mail address or password" in await response.text()
         assert "Set-Cookie" not in response.headers
 
 

@@ -56,7 +56,7 @@ def test_a_code_used_twice_ends_what_the_first_use_gave() -> None:
     code = code_of(memory, OFFLINE)
     first = redeem(memory, code)
     assert memory.bearer(first.access_token) is not None
-    with pytest.raises(GrantRefused, match="used before"):
+    with pytest.raises(GrantRefused, match="already used"):
         redeem(memory, code)
     assert memory.bearer(first.access_token) is None
     assert first.refresh_token is not None

@@ -93,5 +93,5 @@ async def test_a_flow_that_ends_elsewhere_is_reported_in_the_words_of_its_page(
     gateway: GatewayDouble, caller: Customer
 ) -> None:
     gateway.url += "/somewhere-else"
-    with pytest.raises(DemoFailed, match=r"ended at http://.*/oauth/authorize with 400: .*not a redirect address"):
+    with pytest.raises(DemoFailed, match=r"ended at http://.*/oauth/authorize with 400: .*not a redirect URI"):
         await caller.connection()
