@@ -1,4 +1,4 @@
-"""``gateway catalog test NAME``: tries an entry against the sandbox, which plays its provider."""
+"""``gateway catalog test NAME``: tests an entry against the sandbox in the role of its provider."""
 
 import asyncio
 import json
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @catalog_of
 @as_json
 def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool) -> None:
-    """Try the entry NAME: connect, call, refresh, page, and verification and revocation if the entry has them.
+    """Test the entry NAME: connect, call, refresh, pagination, and verification and revocation if the entry has them.
 
-    The sandbox plays the provider at the entry's own paths, and compares the requests that it receives with the entry.
-    Exit 1 if something differs; the report names the entry's line. The real provider is not called.
+    The sandbox takes the role of the provider, and compares the requests that it receives with the entry. Exits 1 if
+    something differs; the report names the entry's line. The real provider is not called.
     """
     from gateway.authoring.rehearsal.play import rehearse as run
     from gateway.authoring.rehearsal.samples import NoSample

@@ -1,4 +1,4 @@
-"""Format the request, the answer and the timing for people."""
+"""Format the request, the response and the timing for people."""
 
 import json
 import re
@@ -68,7 +68,7 @@ def heading(text: str) -> str:
 
 
 def request(report: Mapping[str, Any], dry: bool) -> str:
-    """Return the request as text, from the answer to a dry run."""
+    """Return the request as text, from the response to a dry run."""
     lines = [
         heading("The request as it would be sent" if dry else "The request as sent to the provider"),
         f"  {report['method']} {report['url']}",
@@ -105,7 +105,7 @@ def body(content: bytes, content_type: str, *, everything: bool, whole: bool) ->
     try:
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:
-        text = text.removesuffix("\n")
+        text = text.replace("\r\n", "\n").removesuffix("\n")
     lines = without_control_characters(text).split("\n")
     if everything:
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""``gateway check``: what prevents a start, what only warns, and the callback address to register."""
+"""``gateway check``: what prevents a start, what only warns, and the callback URL to register."""
 
 import json
 from pathlib import Path
@@ -123,7 +123,7 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
     [
         (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so nobody can call it"),
         (HEAD.partition("environments")[0], 1, "no environment is declared"),
-        (GOOD + "    webhook_url: http://10.0.0.1/\n", 8, "no event can be sent there"),
+        (GOOD + "    webhook_url: http://10.0.0.1/\n", 8, "events cannot be sent there"),
         (
             HEAD + "      jira: {client_id: a, client_secret: b}\n    webhook_url: https://app.example.com/\n",
             6,
@@ -137,7 +137,7 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
         (
             HEAD + "      jira: {client_id: a, client_secret: b, allow_unsigned_webhooks: true}\n",
             6,
-            "anybody who knows the webhook address can forge events",
+            "anybody who knows the webhook URL can forge events",
         ),
         (
             HEAD + "      jira: {client_id: a, client_secret: b, webhook_secret: c, allow_unsigned_webhooks: true}\n",

@@ -88,7 +88,7 @@ async def test_the_doctor_says_the_same(place: Place, peer: FakePeer) -> None:
         == (await place.imported(peer, "--preview", code=1)).report["integrations"]
     )
     text = (await asyncio.to_thread(CliRunner().invoke, main, words)).stdout
-    assert "In this order:" in text
+    assert "Steps, in this order:" in text
     assert "Out of scope: syncs, actions" in text
 
 

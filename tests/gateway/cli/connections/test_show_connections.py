@@ -53,7 +53,7 @@ async def test_where_several_have_that_id_they_are_listed(
     for word in ("show", "why", "refresh"):
         result = await connections(examined, word, "c1")
         assert result.exit_code == 1
-        assert result.stderr.endswith("name the one that is meant:\n  --integration second\n  --integration tracker\n")
+        assert result.stderr.endswith("name one:\n  --integration second\n  --integration tracker\n")
     assert tracker.calls["refresh_token"] == asked
     assert (await connections(examined, "show", "--integration", "second", "c1")).exit_code == 0
 

@@ -185,7 +185,7 @@ async def test_a_receiver_that_does_not_run_is_to_be_started(examined: Examined)
 async def test_a_receiver_that_egress_refuses_is_to_be_allowed(examined: Examined) -> None:
     examined.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.2:9/events"
     (fault,) = (await examined.report()).of("webhook")
-    assert fault["fix"] == "open its address in egress.allow, or correct webhook_url"
+    assert fault["fix"] == "add its IP address to egress.allow, or correct webhook_url"
 
 
 async def test_a_webhook_address_that_leads_nowhere_is_found(examined: Examined) -> None:
