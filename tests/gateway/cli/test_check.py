@@ -104,7 +104,7 @@ def test_scopes_in_one_item_are_reported_as_such(file: Path) -> None:
     assert "is read as one scope; write a list: [read:jira-work, offline_access]" in line
 
 
-def test_addresses_opened_by_browsers_need_no_egress_rule(file: Path) -> None:
+def test_urls_opened_by_browsers_need_no_egress_rule(file: Path) -> None:
     result = check(file, GOOD + "      sandbox: {client_id: a, client_secret: b}\n")
     assert "authorization_url" not in result.stderr
 
@@ -179,7 +179,7 @@ def test_valid_but_probably_unintended_setting_is_a_warning(file: Path, text: st
     assert message in result.stderr
 
 
-def test_json_tells_faults_apart_by_file_and_line(file: Path) -> None:
+def test_json_has_file_and_line_of_each_fault(file: Path) -> None:
     result = check(file, "live: {ttl_s: never}\n", "--json")
     assert result.exit_code == 1
     report = json.loads(result.stdout)

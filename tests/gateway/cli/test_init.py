@@ -242,7 +242,7 @@ def test_host_port_and_webhook_url_are_written(tmp_path: Path) -> None:
     assert made.environments["dev"].webhook_url == "https://app.example.com/hook"
 
 
-def test_a_gateway_that_listens_for_all_reports_which_address_is_missing(tmp_path: Path) -> None:
+def test_a_gateway_that_listens_on_all_addresses_reports_a_loopback_public_url(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--host", "0.0.0.0", "--port", "8080")
     assert result.exit_code == 0
     assert "server.host is 0.0.0.0" in result.stderr

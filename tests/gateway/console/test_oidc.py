@@ -192,7 +192,7 @@ async def test_wrong_claims_sign_nobody_in(
         assert response.status == 401
 
 
-async def test_the_way_back_leads_in_once_and_in_the_browser_that_began(
+async def test_the_callback_works_once_and_in_the_browser_that_started(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:
     back = await callback(browser, running)

@@ -4,7 +4,7 @@ from tests.fakes.console import at_console, operation
 from tests.fakes.gateways import RunningGateway
 
 
-async def test_providers_are_seen_by_what_went_wrong_with_them(running: RunningGateway) -> None:
+async def test_providers_are_listed_with_their_failures(running: RunningGateway) -> None:
     log = running.runtime.store.call_log
     rows = [operation(n, gateway_ms=0.2, token_ms=0.0, upstream_ms=40.0) for n in range(10)]
     rows += [operation(11, status=429), operation(12, status=502, error_code="upstream_unreachable")]

@@ -53,7 +53,7 @@ async def test_a_faulty_request_is_reported_to_the_application(
         {"redirect_uri": None},
     ],
 )
-async def test_an_unknown_application_or_address_is_reported_to_the_person_only(
+async def test_an_unknown_application_or_redirect_uri_is_reported_to_the_person_only(
     application: Application, changes: dict[str, str | None]
 ) -> None:
     async with application.browser.get(application.authorize_url(**changes), allow_redirects=False) as response:

@@ -35,7 +35,7 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"client_id": "other"}, {"redirect_uri": "https://x"}, {"verifier": "w" * 43}])
-def test_a_code_is_bound_to_client_address_and_verifier(changes: dict[str, str]) -> None:
+def test_a_code_is_bound_to_client_redirect_uri_and_verifier(changes: dict[str, str]) -> None:
     memory = IssuedGrants()
     code = code_of(memory)
     with pytest.raises(GrantRefused):

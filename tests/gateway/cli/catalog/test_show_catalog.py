@@ -86,7 +86,7 @@ def test_lint_passes_the_shipped_catalog() -> None:
     assert result.stdout.startswith("no faults")
 
 
-def test_lint_tells_each_fault_with_its_line(tmp_path: Path) -> None:
+def test_lint_reports_each_fault_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "tracker.yaml").write_text(TRACKER.replace("token_url", "token_uri"))
     result = catalog("lint", str(tmp_path))
     assert result.exit_code == 1
@@ -121,7 +121,7 @@ def test_list_can_be_narrowed() -> None:
     assert all("OAUTH2" in line and "crm" in line for line in lines)
 
 
-def test_lint_tells_many_warnings_of_the_same_words_in_one_line(tmp_path: Path) -> None:
+def test_lint_reports_equal_warnings_in_one_line(tmp_path: Path) -> None:
     entry = "display_name: X\ncategories: [other]\nauth_mode: API_KEY\n"
     entry += "proxy: {base_url: 'https://x.example.com', headers: {k: '${apiKey}'}}\n"
     for number in range(30):

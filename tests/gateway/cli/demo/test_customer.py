@@ -79,7 +79,7 @@ async def test_the_key_of_the_demos_agent_is_kept_while_it_is_for_the_connection
 
 async def test_a_wrong_key_is_reported_with_the_response(gateway: GatewayDouble) -> None:
     async with customer.session() as http:
-        with pytest.raises(DemoFailed, match=r"GET /connections answered 401: .*unknown_account"):
+        with pytest.raises(DemoFailed, match=r"GET /connections returned 401: .*unknown_account"):
             await Customer(http, gateway.url, Secret("another-key-0123456")).connection()
 
 

@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_made_is_reported_with_the_flag(tmp_path: Path) 
         raise AssertionError("a folder that cannot be created was accepted")
 
 
-def test_the_sandbox_entry_is_the_shipped_one_with_its_address_of_today(
+def test_the_sandbox_entry_is_the_shipped_one_with_the_present_url(
     folder: DemoFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped = "# why\ntoken_url: http://127.0.0.1:3004/oauth/token\nproxy:\n  base_url: http://127.0.0.1:3004\n"
