@@ -9,6 +9,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -99,7 +100,6 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
     if known is not None and now - known.at < (RELOAD_AFTER if newer else CACHE_LIFE):
         return known
     from joserfc.errors import JoseError
-    from joserfc.jwk import KeySet
 
     metadata = await _fetched(egress, config.issuer + METADATA_PATH)
     try:
@@ -112,23 +112,36 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
             for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
         )
         methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        keys = await _fetched(egress, jwks)
-        usable = [
-            one for one in keys["keys"] if one.get("kty") in ("RSA", "EC", "OKP") and one.get("use", "sig") == "sig"
-        ]
+        listed = (await _fetched(egress, jwks))["keys"]
         found = OidcIssuer(
             str(metadata["issuer"]),
             authorize,
             token,
             jwks,
             basic="client_secret_basic" in methods,
-            keys=KeySet.import_key_set({"keys": usable}),
+            keys=signature_keys(listed),
             at=now,
         )
     except (KeyError, TypeError, AttributeError, ValueError, JoseError) as fault:
         raise _broken(f"Its metadata or its keys are not valid ({type(fault).__name__})") from fault
     _known[config.issuer] = found
     return found
+
+
+def signature_keys(listed: list[dict[str, Any]]) -> "KeySet":
+    """Return the keys for signatures, without those that joserfc cannot use (RFC 7517 §5). Raises ValueError if none is
+    left."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import KeySet
+
+    keys = []
+    for one in listed:
+        if one.get("kty") in ("RSA", "EC", "OKP") and one.get("use", "sig") == "sig":
+            with suppress(JoseError, KeyError, TypeError, ValueError):
+                keys += KeySet.import_key_set({"keys": [one]}).keys
+    if not keys:
+        raise ValueError("no usable key")
+    return KeySet(keys)
 
 
 def _endpoint(given: object, issuer: str) -> str:

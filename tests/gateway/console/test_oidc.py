@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from gateway import clock
 from gateway.access.client_window import MOST_LINES
 from gateway.config.model import AllowedNetwork, ConsoleConfig, ConsoleOidcConfig, IdentityHeadersConfig
+from gateway.console.oidc import signature_keys
 from gateway.records.audit import AuditFilter
 from gateway.secret import Secret
 from tests.fakes.console import form_in
@@ -238,6 +239,15 @@ async def test_an_issuer_that_names_itself_otherwise_is_not_used(
     idp.issuer = "https://evil.example"
     status, page = await signed_in(browser, running)
     assert (status, "has the issuer https://evil.example" in page) == (503, True)
+
+
+def test_an_unsupported_key_of_the_provider_is_ignored() -> None:
+    unsupported = {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "k0"}
+    usable = RSAKey.generate_key(2048, {"kid": "k1"}).as_dict(private=False)
+    assert [one.kid for one in signature_keys([unsupported, usable]).keys] == ["k1"]
+    for none in ([], [unsupported], [{**usable, "use": "enc"}]):
+        with pytest.raises(ValueError, match="no usable key"):
+            signature_keys(none)
 
 
 async def test_a_key_that_the_provider_has_replaced_is_learned(
