@@ -198,21 +198,24 @@ async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncI
 
 
 async def each(items: Sequence[Item], do: Callable[[Item], Awaitable[None]], what: str) -> None:
-    """Run `do` for all `items`, `AT_ONCE` at a time, with a progress bar if stderr is a terminal."""
+    """Run `do` for all `items`, `AT_ONCE` at a time, with a progress bar if stderr is a terminal.
+
+    The first exception cancels all tasks and is raised.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
-    turn = asyncio.Semaphore(AT_ONCE)
+    from gateway.moving.parallel_work import bounded
+
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal or len(items) < 2, transient=True) as progress:
         bar = progress.add_task(what, total=len(items))
 
         async def one(item: Item) -> None:
-            async with turn:
-                await do(item)
+            await do(item)
             progress.advance(bar)
 
-        await asyncio.gather(*(one(item) for item in items))
+        await bounded(items, one, at_once=AT_ONCE)  # without a task for each item: there may be 100,000
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:

@@ -78,7 +78,8 @@ def delete(
 
 
 class Record:
-    """The results for each connection and token; written to the report line by line, so an interruption loses none."""
+    """The results for each connection and token, written to the report line by line: an interruption loses only those of
+    deletions in progress."""
 
     def __init__(self, report: Path | None) -> None:
         self.rows: list[dict[str, Any]] = []

@@ -223,6 +223,11 @@ def preview_from(
     async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
 
+        if len(runtime.generation.config.environments) > 1:
+            raise click.UsageError(
+                "There are several environments. To name one, run `gateway connections import --from-peer URL --preview "
+                "--environment NAME` instead."
+            )
         return await preview_of(
             runtime, peer, ImportOptions(environment=environment_of(runtime, None)), as_json=as_json
         )
