@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def console(file: Path, name: str, viewer: bool, sign_out_all: bool, as_json: bool) -> None:
     """Print a link that signs in to the console. It works once, within ten minutes.
 
-    Anybody who opens the link acts as NAME: send it to nobody else.
+    Anybody who opens the link acts as NAME: send it only to that person.
     """
     if not (1 <= len(name) <= 64 and name.isprintable()):
         raise click.UsageError("--name takes 1 to 64 printable characters.")

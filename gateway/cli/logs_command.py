@@ -27,8 +27,10 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 @click.command()
 @config_file
 @environment
-@click.option("--since", metavar="WHEN", help="Since then: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00.")
-@click.option("--until", metavar="WHEN", help="Before then.")
+@click.option(
+    "--since", metavar="WHEN", help="Only since this time: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00."
+)
+@click.option("--until", metavar="WHEN", help="Only before this time.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
 @click.option("--integration", metavar="ID", help="Only this integration.")
 @click.option("--connection", metavar="ID", help="Only this connection; it may be deleted.")

@@ -17,9 +17,11 @@ passphrase_env = click.option("--passphrase-env", metavar="NAME", help="The envi
 passphrase_file = click.option(
     "--passphrase-file", type=click.Path(path_type=Path), metavar="FILE", help="The file with the passphrase."
 )
-key_env = click.option("--key-env", metavar="NAME", help="The environment variable with its secret key.")
+key_env = click.option(
+    "--key-env", metavar="NAME", help="The environment variable with the other gateway's secret key."
+)
 key_file = click.option(
-    "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="The file with its secret key."
+    "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="The file with the other gateway's secret key."
 )
 
 

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 OPTIONS = (
-    click.option("--since", metavar="WHEN", help="Since then: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00."),
-    click.option("--until", metavar="WHEN", help="Before then."),
+    click.option(
+        "--since", metavar="WHEN", help="Only since this time: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00."
+    ),
+    click.option("--until", metavar="WHEN", help="Only before this time."),
     click.option(
         "--action",
         type=click.Choice([one.value for one in AuditAction]),

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 )
 @click.option("--integration", metavar="ID", help="Only this integration.")
 @click.option("--connection", metavar="ID", help="Only this connection; it may be deleted.")
-@click.option("--since", metavar="WHEN", help="Since then: 2h, 3d, or a date.  [default: one day before --until]")
-@click.option("--until", metavar="WHEN", help="Before then.")
+@click.option(
+    "--since", metavar="WHEN", help="Only since this time: 2h, 3d, or a date.  [default: one day before --until]"
+)
+@click.option("--until", metavar="WHEN", help="Only before this time.")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Maximum number of lines."
 )
