@@ -31,13 +31,13 @@ def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool
     from gateway.authoring.rehearsal.play import rehearse as run
     from gateway.authoring.rehearsal.samples import NoSample
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
-    from gateway.cli.catalog.show_catalog import named
+    from gateway.cli.catalog.show_catalog import find_provider
     from gateway.cli.terminal import exit_on_faults
 
     logging.getLogger().addHandler(logging.NullHandler())
     with exit_on_faults(as_json):
         catalog, _ = catalog_and_url(file)
-        provider = named(catalog, name)
+        provider = find_provider(catalog, name)
         try:
             values = dict(pair.split("=", 1) for pair in given)
         except ValueError:

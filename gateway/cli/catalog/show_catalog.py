@@ -78,7 +78,7 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
 
     with exit_on_faults():
         catalog, public_url = catalog_and_url(file)
-    named(catalog, name)
+    find_provider(catalog, name)
     entry = catalog.provider_json(name, public_url)
     if as_json:
         print(json.dumps({"data": entry}, indent=2))
@@ -87,7 +87,7 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
     print(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120), end="")
 
 
-def named(catalog: "Catalog", name: str) -> "Provider":
+def find_provider(catalog: "Catalog", name: str) -> "Provider":
     """Return the provider of that name. Raises click.ClickException with the closest name."""
     provider = catalog.get(name)
     if provider is None:
@@ -142,7 +142,7 @@ def operations(
 
     with exit_on_faults():
         catalog, _ = catalog_and_url(file)
-    named(catalog, name)
+    find_provider(catalog, name)
     if risk is not None:
         _refuse_unknown("--risk", risk, RISKS)
     try:

@@ -59,7 +59,7 @@ class Customer:
 
     def curl(self, connected: DemoConnection) -> str:
         """Return the call as a curl command. It contains the secret key."""
-        headers = {"Authorization": f"Bearer {self._key.reveal()}", **_named(connected.connection_id)}
+        headers = {"Authorization": f"Bearer {self._key.reveal()}", **_connection_headers(connected.connection_id)}
         words = ["curl"]
         for name, value in headers.items():
             words += ["-H", f"{name}: {value}"]
@@ -122,7 +122,7 @@ class Customer:
         return f"/ex/sandbox/{shown['connection_config']['cloudId']}/rest/api/3/search?maxResults=2"
 
     async def _works(self, connection_id: str, path: str) -> bool:
-        found = await self._call("GET", f"/proxy{path}", headers=_named(connection_id), dead_is=None)
+        found = await self._call("GET", f"/proxy{path}", headers=_connection_headers(connection_id), dead_is=None)
         return found is not None
 
     async def _call(
@@ -153,7 +153,7 @@ def session() -> ClientSession:
     return ClientSession(timeout=ClientTimeout(total=30))
 
 
-def _named(connection_id: str) -> dict[str, str]:
+def _connection_headers(connection_id: str) -> dict[str, str]:
     return {"Provider-Config-Key": INTEGRATION, "Connection-Id": connection_id}
 
 

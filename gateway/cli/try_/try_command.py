@@ -263,7 +263,7 @@ def _report(
     else:
         if not live:
             click.echo(try_output.body(content, kind, everything=wish.everything, whole=whole))
-        click.echo(f"\n{try_output.took(spent)}")
+        click.echo(f"\n{try_output.timing_text(spent)}")
         _print_snippets(sent, there, wish)
     return PROVIDER_ERROR if response.status >= 400 else 0
 

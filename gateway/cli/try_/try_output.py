@@ -37,7 +37,7 @@ def parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
     return {**durations, "transfer": round(rest, 2), "total": round(total_ms, 2)}
 
 
-def picture(durations: dict[str, float]) -> Sequence[str]:
+def timing_chart(durations: dict[str, float]) -> Sequence[str]:
     """Return a line for each part; its bar starts where the previous bar ends."""
     total = max(durations["total"], sum(ms for name, ms in durations.items() if name != "total"), 1e-9)
     lines, at = [], 0.0
@@ -119,8 +119,8 @@ def body(content: bytes, content_type: str, *, everything: bool, whole: bool) ->
     return "\n".join(shown)
 
 
-def took(durations: dict[str, float]) -> str:
-    return "\n".join([heading("Where the time went"), *(f"  {line}" for line in picture(durations))])
+def timing_text(durations: dict[str, float]) -> str:
+    return "\n".join([heading("Where the time went"), *(f"  {line}" for line in timing_chart(durations))])
 
 
 def calls(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:
