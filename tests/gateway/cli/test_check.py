@@ -114,14 +114,14 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr.startswith(f"{file}:6: warning: ")
     assert "offline_access" in result.stderr
-    assert result.stdout.startswith(f"{file} can be used; 1 warning, see above\n")
-    assert "in order" not in result.stdout
+    assert result.stdout.startswith(f"{file} is valid, with 1 warning above\n")
+    assert "is valid\n" not in result.stdout
 
 
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so nobody can call it"),
+        (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so every call to it is refused"),
         (HEAD.partition("environments")[0], 1, "no environment is declared"),
         (GOOD + "    webhook_url: http://10.0.0.1/\n", 8, "events cannot be sent there"),
         (

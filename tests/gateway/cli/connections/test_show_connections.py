@@ -32,7 +32,7 @@ async def test_an_integration_need_not_be_named_where_the_id_is_the_only_one(
     missing = await connections(examined, "show", "c2")
     assert (missing.exit_code, missing.stderr) == (
         1,
-        "gateway: there is no 'c2' in any integration of environment 'dev'\n",
+        "gateway: there is no connection 'c2' in any integration of environment 'dev'\n",
     )
     await running.imported(tracker.grant(), "user-17")
     assert "did you mean 'user-17'?" in (await connections(examined, "why", "user17")).stderr

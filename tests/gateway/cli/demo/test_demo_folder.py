@@ -39,7 +39,7 @@ def test_a_second_start_changes_nothing_that_an_operator_may_have_edited(folder:
 
 
 def test_two_demos_do_not_share_a_folder(folder: DemoFolder) -> None:
-    with folder.locked(), pytest.raises(DemoFailed, match=r"another demo runs .* --state"), folder.locked():
+    with folder.locked(), pytest.raises(DemoFailed, match=r"another demo uses .* --state"), folder.locked():
         raise AssertionError("two demos use the same folder")
     with folder.locked():
         pass

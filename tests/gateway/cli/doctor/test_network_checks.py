@@ -154,7 +154,7 @@ async def test_clock_is_compared_with_providers(
     assert result.levels("clock") == {level}
     assert asked == [("HEAD", "/", None)], "one origin is asked once, and without a credential"
     if ahead_s:
-        seconds, way = re.findall(r"it is (\d+) s (ahead of|behind) 127", result.of("clock")[0]["message"])[0]
+        seconds, way = re.findall(r"clock is (\d+) s (ahead of|behind) 127", result.of("clock")[0]["message"])[0]
         assert (abs(int(seconds) - abs(ahead_s)) <= 3, way) == (True, "ahead of" if ahead_s > 0 else "behind")
 
 

@@ -80,12 +80,12 @@ def test_the_summary_holds_every_limit_in_words(file: Path) -> None:
     for line in (
         "integrations openai",
         "tags         team=red",
-        "rate         60 a minute",
-        "budget       5,000 calls in all",
+        "rate         60 per minute",
+        "budget       5,000 calls in total",
     ):
         assert f"  {line}\n" in told_after
     assert "warning" not in told_after
-    assert "tags: team=red; rate: 60 a minute; budget: 0 of 5,000 calls spent" in keys(file, "list").stdout
+    assert "tags: team=red; rate: 60 per minute; budget: 0 of 5,000 calls spent" in keys(file, "list").stdout
 
 
 def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Path) -> None:
@@ -93,7 +93,7 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
     assert result.exit_code == 0
     assert "environment 'dev' has no integration 'opnai'; did you mean 'openai'?" in result.stderr
     assert result.stderr.count("warning") == 1
-    assert "it has openai" in printed_json(file, "create", "other", "--integration", "jira")["warnings"][0]
+    assert "its integrations: openai" in printed_json(file, "create", "other", "--integration", "jira")["warnings"][0]
     assert "warnings" not in printed_json(file, "create", "third", "--connection", "*/u1")
 
 
