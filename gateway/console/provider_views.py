@@ -96,8 +96,11 @@ def _row(
 
 
 def _sources(provider: Provider) -> list[str]:
-    groups = provider.evidence.groups() if provider.evidence else ()
-    return sorted({*(provider.sources or ()), *(source for _, one in groups for source in one.sources)})
+    found = set(provider.sources or ())
+    if provider.evidence is not None:
+        for _, one in provider.evidence.groups():
+            found.update(one.sources)
+    return sorted(found)
 
 
 def class_of(kind: str, reason: str) -> str:
