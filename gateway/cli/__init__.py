@@ -3,19 +3,19 @@
     lazy_group, options, terminal                 commands imported when called; shared options; messages and exit codes
     secret_inputs, run_command                    read secrets from variables, files or prompts; run on the store or the runtime
     serve, worker                                 `gateway serve` and the worker process that its parent starts
-    check, doctor                                 faults of a configuration; problems that would keep an end user from connecting
+    check, doctor                                 faults of a configuration; problems that would keep end users from connecting
     init, init_answers, demo                      write a new configuration; run the gateway with its sandbox
     try_                                          one call through a running gateway, shown in full
-    connections, keys, events, catalog            what their names say
+    connections, keys, events, catalog            groups of commands, one for each subject
     logs_command, audit                           search or follow the call log; the audit trail
     console_command                               `gateway console`: a link to sign in to the console
-    incident                                      `gateway incident`: what an integration or a key did; revoke or delete it
+    incident                                      `gateway incident`: what an integration or a key did; revoke and delete
     backup_restore                                `gateway backup` and `gateway restore`
 
 A new command is a module with a click command and one line in `COMMANDS` below.
 
-Always true: ``gateway --help`` imports no aiohttp, pydantic or database; a folder has the name of its command; no
-secret is an argument, since every process of the machine can read arguments.
+Always true: ``gateway --help`` imports no aiohttp, pydantic or database; a folder has the name of its command; no command
+needs a secret as an argument, since every process of the machine can read arguments (`try --key` accepts one).
 """
 
 import click
@@ -24,29 +24,31 @@ from gateway.cli.lazy_group import Command, LazyGroup
 from gateway.startup.collector import collect_rarely
 
 COMMANDS = {
-    "demo": Command("gateway.cli.demo.demo_command:demo", "run with a built-in fake provider and a ready connection"),
+    "demo": Command(
+        "gateway.cli.demo.demo_command:demo", "run the gateway with a fake provider and a ready connection"
+    ),
     "init": Command("gateway.cli.init:init", "write a gateway.yaml and its keys"),
     "serve": Command("gateway.cli.serve:serve", "run the gateway"),
-    "check": Command("gateway.cli.check:check", "find what is wrong with a configuration, without starting"),
-    "try": Command("gateway.cli.try_.try_command:trial", "send one call through a running gateway, and see all of it"),
+    "check": Command("gateway.cli.check:check", "check a configuration without starting the gateway"),
+    "try": Command("gateway.cli.try_.try_command:trial", "send one call through a running gateway and show all of it"),
     "doctor": Command(
-        "gateway.cli.doctor.doctor_command:doctor", "find what is wrong around a gateway before a user does"
+        "gateway.cli.doctor.doctor_command:doctor", "find problems of a gateway and its surroundings before a user does"
     ),
-    "connections": Command(
-        "gateway.cli.connections:connections", "list and show connections; refresh, delete and move them"
-    ),
+    "connections": Command("gateway.cli.connections:connections", "list, show, refresh, delete and move connections"),
     "logs": Command(
-        "gateway.cli.logs_command:logs", "what happened: calls, refreshes, authorizations, deliveries, webhooks"
+        "gateway.cli.logs_command:logs", "search the log of calls, refreshes, authorizations, deliveries and webhooks"
     ),
-    "console": Command("gateway.cli.console_command:console", "print a link that signs an operator in to the console"),
-    "audit": Command("gateway.cli.audit:audit", "who did what: show, export, verify, count the use of credentials"),
+    "console": Command("gateway.cli.console_command:console", "print a link to sign in to the console"),
+    "audit": Command(
+        "gateway.cli.audit:audit", "show, export and verify the audit trail; count the use of credentials"
+    ),
     "incident": Command(
-        "gateway.cli.incident:incident", "what an integration or a key did in a time span; revoke or delete it"
+        "gateway.cli.incident:incident", "report what an integration or a key did in a time span; revoke and delete"
     ),
-    "events": Command("gateway.cli.events:events", "events sent to your application; send them again"),
-    "keys": Command("gateway.cli.keys:keys", "secret keys and capability addresses; the encryption keys"),
-    "backup": Command("gateway.cli.backup_restore:backup", "copy the database while gateways serve from it"),
-    "restore": Command("gateway.cli.backup_restore:restore", "put a backup in the place of the database"),
+    "events": Command("gateway.cli.events:events", "list events sent to your application, and send them again"),
+    "keys": Command("gateway.cli.keys:keys", "manage secret keys, capability URLs and the encryption keys"),
+    "backup": Command("gateway.cli.backup_restore:backup", "copy the database while gateways run"),
+    "restore": Command("gateway.cli.backup_restore:restore", "replace the database with a backup"),
     "catalog": Command("gateway.cli.catalog:catalog", "list and show providers, and check their entries"),
 }
 
@@ -56,6 +58,6 @@ COMMANDS = {
 def main() -> None:
     """A proxy that stores your users' OAuth tokens and API keys, keeps them fresh and adds them to your requests.
 
-    `gateway demo` shows it at work; `gateway init` then `gateway serve` runs it for real.
+    To try it, run `gateway demo`. To set it up, run `gateway init`, then `gateway serve`.
     """
     collect_rarely()

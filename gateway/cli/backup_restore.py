@@ -58,10 +58,10 @@ def _refuse_postgresql(url: str, instead: str) -> None:
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @as_json
 def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
-    """Copy the database to FILE, as it is at one moment, while gateways serve from it.
+    """Copy the database to FILE, as of one moment, while gateways run.
 
-    Only its owner can read FILE. FILE appears once the copy is complete, intact and opens with the encryption keys.
-    Credentials in FILE are encrypted: without the keys it is useless, so keep the keys in another place.
+    Only its owner can read FILE. FILE appears once the copy is complete and was opened with the encryption keys.
+    Credentials in FILE are encrypted: without the keys they cannot be read, so keep the keys in another place.
     """
     from gateway.cli.terminal import exit_on_faults, progress
 
@@ -72,7 +72,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         from gateway.store.sqlite.sqlite_backup import back_up
 
         if not source.exists():
-            raise StoreRefused(f"{source} does not exist: start the gateway once, or correct store.url.")
+            raise StoreRefused(f"{source} does not exist. Start the gateway once, or correct store.url.")
         check_file(source, keyring)
         with progress("copying") as step:
             made = as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
@@ -90,7 +90,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         print(f"{target}: {held} as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
         if not made.recorded:
             print("The audit trail has no record of this backup: the database could not be written.", file=sys.stderr)
-        print("It opens only under store.encryption_keys: keep these in another place.", file=sys.stderr)
+        print("It can be read only with store.encryption_keys. Keep these in another place.", file=sys.stderr)
 
 
 # ── ``gateway restore FILE``: replaces the database with a backup, and keeps the replaced database beside it.
@@ -99,7 +99,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("source", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @config_file
-@click.option("--exactly", is_flag=True, help="Take nothing over from the database that is replaced.")
+@click.option("--exactly", is_flag=True, help="Copy no newer tokens from the database that is replaced.")
 @as_json
 def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     """Replace the database with the backup FILE. Stop every gateway first.
@@ -119,7 +119,7 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"ok": True, **_report(done)}))
         return
-    moment = f"as of {done.at:%Y-%m-%d %H:%M:%S} UTC" if done.at else "of a time that the file does not hold"
+    moment = f"as of {done.at:%Y-%m-%d %H:%M:%S} UTC" if done.at else "as of an unknown time"
     print(f"{path}: {counted(done.connections, 'connection')} {moment}")
     for line in _warnings(done):
         print(line, file=sys.stderr)
@@ -141,20 +141,22 @@ def _warnings(done: "Restored") -> list[str]:
     warnings = [f"The replaced database is kept as {done.kept}."] if done.kept else []
     if done.taken_over is not None:
         warnings.append(
-            f"Tokens of {counted(done.taken_over, 'connection')} were refreshed since, and were taken over from it."
+            f"Tokens of {counted(done.taken_over, 'connection')} were refreshed after the backup, and were copied from it."
         )
     else:
         warnings.append(
             "Tokens refreshed after the backup are not in the restored database: if a provider rotates refresh tokens, the "
             "next refresh fails and the end user must reconnect (see `gateway connections why`)."
         )
-        warnings.append("Minted keys that were revoked since work again: `gateway keys list`, and revoke them again.")
+        warnings.append(
+            "Minted keys that were revoked after the backup work again. List them with `gateway keys list`, and revoke them."
+        )
     if done.gone:
         warnings.append(
-            f"Created after the backup, so only in the replaced database: {counted(done.gone, 'connection')}."
+            f"Created after the backup, and only in the replaced database: {counted(done.gone, 'connection')}."
         )
     if done.back:
         warnings.append(
-            f"Deleted after the backup and restored by it, so delete again: {counted(done.back, 'connection')}."
+            f"Deleted after the backup and restored by it: {counted(done.back, 'connection')}. Delete these again."
         )
     return warnings

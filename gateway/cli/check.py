@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # mistakes.
 
 _PORTS: Final = {"http": 80, "https": 443}
-_ADDRESSES: Final = ("token_url", "refresh_url", "base_url")  # browsers open authorization_url; egress does not
+_URL_FIELDS: Final = ("token_url", "refresh_url", "base_url")  # browsers open authorization_url; egress does not
 
 
 RENAMED: Final = (
@@ -55,7 +55,7 @@ def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     guard = Guard(config.egress.allow)
     if is_unverified_remote(config.store.url):
         where = config.where("store", "url")
-        yield Fault(where, "store.url does not have the server's certificate checked: add ?sslmode=verify-full")
+        yield Fault(where, "store.url does not verify the database server's certificate: add ?sslmode=verify-full")
     if config.server.admin_port is not None:
         warning = open_to_network(config.server, config.server.metrics_host)
         if warning is not None:
@@ -68,7 +68,7 @@ def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
         for key, integration in environment.integrations.items():
             place = ("environments", environment.name, "integrations", key)
             yield from _integration(config, place, integration, guard)
-            yield from _addresses(config, place, integration, catalog, guard)
+            yield from _provider_urls(config, place, integration, catalog, guard)
             yield from _sunset(config, place, integration, catalog)
             if environment.webhook_url is not None or integration.allow_unsigned_webhooks:
                 yield from _webhooks(config, place, integration, catalog)
@@ -91,12 +91,14 @@ def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
 def _environment(config: "Config", environment: "EnvironmentConfig", guard: "Guard") -> Iterator[Fault]:
     place = ("environments", environment.name)
     if not environment.secret_keys:
-        yield Fault(config.where(*place), f"environment '{environment.name}' has no secret key, so nobody can call it")
+        yield Fault(
+            config.where(*place), f"environment '{environment.name}' has no secret key, so every call to it is refused"
+        )
     for key in ("webhook_url", "webhook_url_secondary"):
         url = getattr(environment, key)
         parts = urlsplit(url or "")
         if url and (refused := _refused(guard, parts.scheme, parts.hostname or "", parts.port)):
-            yield Fault(config.where(*place, key), f"no event can be sent there: {refused}")
+            yield Fault(config.where(*place, key), f"events cannot be sent there: {refused}")
 
 
 def _integration(
@@ -124,7 +126,7 @@ def _webhooks(
         if secrets:
             yield Fault(where, "allow_unsigned_webhooks has no effect: a secret is set, so webhooks must be signed")
         else:
-            yield Fault(where, "allow_unsigned_webhooks: anybody who knows the webhook address can forge events")
+            yield Fault(where, "allow_unsigned_webhooks: anybody who knows the webhook URL can forge events")
     elif takes_webhooks(provider) and not secrets:
         yield Fault(
             config.where(*place),
@@ -140,17 +142,17 @@ def _sunset(
         yield Fault(config.where(*place), f"provider '{provider.name}' {provider.sunset.sentence()}")
 
 
-def _addresses(
+def _provider_urls(
     config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog", guard: "Guard"
 ) -> Iterator[Fault]:
-    """Yield a warning for each literal address of the provider's entry that egress would refuse.
+    """Yield a warning for each literal URL of the provider's entry that egress would refuse.
 
     Egress checks a host name only when it connects, so names are not checked here.
     """
     provider = catalog.get(integration.provider)
     if provider is None:
         return
-    for key in _ADDRESSES:
+    for key in _URL_FIELDS:
         template = provider.proxy.base_url if key == "base_url" else getattr(provider, key)
         if template is None:
             continue
@@ -168,7 +170,7 @@ def _is_literal(address: AddressTemplate) -> bool:
 
 
 def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:
-    """Return why egress would refuse to connect to the address, or None; no name is resolved."""
+    """Return why egress would refuse to connect to `host`, or None; no name is resolved."""
     from gateway.egress.egress_errors import EgressError
 
     if host == "localhost" or host.endswith(".localhost"):
@@ -187,7 +189,7 @@ def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | 
 @config_file
 @as_json
 def check(file: Path, as_json: bool) -> None:
-    """Check FILE and the catalog it uses: exit 1 and a line for each fault, or 0 and a summary.
+    """Check FILE and the catalog that it uses. Print a line for each fault and exit 1, or print a summary and exit 0.
 
     The command starts nothing, opens no network connection and writes nothing.
     """
@@ -229,10 +231,10 @@ def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequen
 
 def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:
     if warnings:
-        yield f"{file} can be used; {counted(warnings, 'warning')}, see above"
+        yield f"{file} is valid, with {counted(warnings, 'warning')} above"
     else:
-        yield f"{file} is in order"
-    yield f"  callback address  {config.callback_url}"
+        yield f"{file} is valid"
+    yield f"  callback URL      {config.callback_url}"
     yield f"  listens on        {config.server.host}, port {config.server.port}"
     yield f"  store             {_without_password(config.store.url)}"
     for name, environment in config.environments.items():

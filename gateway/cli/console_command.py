@@ -1,4 +1,4 @@
-"""``gateway console``: prints a link that signs an operator in to the console, once."""
+"""``gateway console``: prints a link that signs a person in to the console, once."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ import click
 
 from gateway.cli.options import as_json, config_file
 from gateway.cli.run_command import run_on_store
+from gateway.text import counted
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -18,14 +19,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_file
-@click.option("--name", default="operator", metavar="NAME", help="Who signs in, as logs show it.  [default: operator]")
-@click.option("--viewer", is_flag=True, help="Sees everything and changes nothing.")
-@click.option("--sign-out-all", is_flag=True, help="End every session and every link that is not used; print no link.")
+@click.option(
+    "--name",
+    default="operator",
+    metavar="NAME",
+    help="The person's name in logs and the audit trail.  [default: operator]",
+)
+@click.option("--viewer", is_flag=True, help="The person may see everything and change nothing.")
+@click.option("--sign-out-all", is_flag=True, help="End all sessions and unused links; print no link.")
 @as_json
 def console(file: Path, name: str, viewer: bool, sign_out_all: bool, as_json: bool) -> None:
-    """Print a link that signs in to the console. It works once, for ten minutes.
+    """Print a link that signs in to the console. It works once, within ten minutes.
 
-    Keep it to yourself: anybody who opens the link acts as NAME.
+    Anybody who opens the link acts as NAME: send it only to that person.
     """
     if not (1 <= len(name) <= 64 and name.isprintable()):
         raise click.UsageError("--name takes 1 to 64 printable characters.")
@@ -33,7 +39,11 @@ def console(file: Path, name: str, viewer: bool, sign_out_all: bool, as_json: bo
     async def work(store: "Store", config: "Config") -> int:
         if sign_out_all:
             ended = await store.console_sessions.end_all()
-            print(json.dumps({"ended": ended}) if as_json else f"{ended} ended")
+            print(
+                json.dumps({"ended": ended})
+                if as_json
+                else f"{counted(ended, 'session or link', 'sessions and links')} ended"
+            )
             return 0
         return await _print_link(store, config, name, viewer=viewer, as_json=as_json)
 

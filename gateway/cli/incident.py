@@ -22,17 +22,26 @@ MOST: Final = 10_000
 @click.command()
 @config_file
 @environment
-@click.option("--integration", metavar="ID", help="What this integration's credentials were used for.")
+@click.option("--integration", metavar="ID", help="Report the use of this integration's credentials.")
 @click.option(
-    "--key", type=click.IntRange(1), metavar="NUMBER", help="What this minted key did, and those that it minted."
+    "--key",
+    type=click.IntRange(1),
+    metavar="NUMBER",
+    help="Report what this minted key and the keys that it minted did.",
 )
 @click.option(
-    "--since", metavar="WHEN", default="24h", show_default=True, help="Its beginning: 2h, 3d, or a date in ISO 8601."
+    "--since",
+    metavar="WHEN",
+    default="24h",
+    show_default=True,
+    help="The start of the time span: 2h, 3d, or a date in ISO 8601.",
 )
 @click.option("--until", metavar="WHEN", help="The end of the time span.  [default: now]")
-@click.option("--revoke-keys", is_flag=True, help="Revoke the key, and those that it minted.")
+@click.option("--revoke-keys", is_flag=True, help="Revoke the key and the keys that it minted.")
 @click.option(
-    "--delete-connections", is_flag=True, help="Delete the connections that were used, also at their providers."
+    "--delete-connections",
+    is_flag=True,
+    help="Delete the connections that were used, and revoke their tokens at the providers.",
 )
 @as_json
 def incident(
@@ -46,12 +55,12 @@ def incident(
     delete_connections: bool,
     as_json: bool,
 ) -> None:
-    """Report what an integration or a key did: connections, calls, credentials read. The console's page shows the same.
+    """Report what an integration or a key did: connections, calls, credentials read. The console shows the same report.
 
     Nothing is revoked or deleted without --revoke-keys or --delete-connections.
     """
     if integration is None and key is None:
-        raise click.UsageError("name --integration, --key or both.")
+        raise click.UsageError("Give --integration, --key or both.")
     if revoke_keys and key is None:
         raise click.UsageError("--revoke-keys needs --key.")
 
@@ -82,24 +91,30 @@ def incident(
             print(json.dumps({**found, "ended": done}, ensure_ascii=False))
             return 0
         _print_report(found, done)
+        if revoke_keys or delete_connections:
+            if not done:
+                print("\nEverything was already revoked or deleted.", file=sys.stderr)
+        elif found["connections"]:
+            print(
+                "\nNothing was revoked or deleted. To do so, add --revoke-keys or --delete-connections.",
+                file=sys.stderr,
+            )
         return 0
 
     run(file, work, as_json=as_json)
 
 
 def _print_report(found: Mapping[str, Any], done: Sequence[str]) -> None:
-    """Print the report. `done`: a line for each key that was revoked and each connection that was deleted."""
+    """Print the report. `done`: the lines of `revoke_all`."""
     uses = found["uses"]
     print(f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}")
     if found["refused_calls"]:
         least = "at least " if found["more_refused"] else ""
         refused = counted(found["refused_calls"], "call")
-        print(f"{least}{refused} refused, by the key's limits or because the connection is unknown")
+        print(f"{least}{refused} refused: not allowed for the key, or for an unknown connection")
     print(f"{counted(found['keys_in_all'], 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
     names = ("provider_config_key", "connection_id", "state", "calls", "failed")
     rows = [[str(one[name]) for name in names] for one in found["connections"]]
     table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)
     for line in done:
         print(one_line(line))
-    if not done and found["connections"]:
-        print("\nNothing was ended: add --revoke-keys or --delete-connections.", file=sys.stderr)

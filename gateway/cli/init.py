@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
     from gateway.catalog.provider import Provider
 
-# ── Writing files that only their owner can read, from the first byte, and that never replace another file by accident.
+# ── Writing files that only their owner can read, from the first byte, without replacing another file.
 
 
 class Existing(Exception):
@@ -64,11 +64,19 @@ def write_private(contents: Mapping[Path, str], *, over: Path | Literal[False] =
 
 
 def _create(path: Path, content: str) -> None:
-    """Create the file with O_EXCL, which follows no link and opens no file that another process created meanwhile."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    """Create the file with O_EXCL, which follows no link and opens no file that another process created meanwhile.
+
+    Raises OSError, and then leaves no half-written file.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _delete_written(paths: list[Path]) -> None:
@@ -80,16 +88,16 @@ def _delete_written(paths: list[Path]) -> None:
 
 CONFIGURATION: Final = """\
 # The configuration of an integration gateway. Every key and its default: docs/configuration.md.
-# ${{NAME}} is taken from the environment, ${{file:name}} from a file beside this one; `gateway check` finds what is wrong.
+# ${{NAME}} is read from the environment, ${{file:name}} from a file beside this one. To check this file: `gateway check`.
 server:
-  host: "{host}"                      # 0.0.0.0 listens on every address, as in a container
+  host: "{host}"                      # 0.0.0.0 listens on all addresses, as in a container
   port: {port}
-  # As browsers reach this gateway. At each provider, register the callback address
+  # The URL by which browsers reach this gateway. At each provider, register the callback URL
   # {callback_url}
   public_url: {public_url}
 store:
   url: {store_url}
-  encryption_keys: ["${{file:encryption_key}}"]    # without this key no stored credential can be read: back it up
+  encryption_keys: ["${{file:encryption_key}}"]    # needed to read stored credentials: back it up
 
 environments:
   dev:
@@ -97,14 +105,14 @@ environments:
 {webhook}{integrations}"""
 NO_INTEGRATION: Final = """\
     integrations: {}
-    # integrations:                      # one for each provider you use; `gateway catalog list` shows what there is
+    # integrations:                      # one for each provider you use; `gateway catalog list` shows them
     #   jira:
     #     provider: jira
     #     client_id: ${JIRA_CLIENT_ID}
     #     client_secret: ${JIRA_CLIENT_SECRET}
     #     scopes: [read:jira-work, offline_access]
 """
-DATABASE_URL: Final = "database_url"  # the file that holds an address with a password
+DATABASE_URL: Final = "database_url"  # the file with a store URL that has a password
 _PASSWORD: Final = re.compile(r"://[^/@]*:[^/@]+@")
 
 
@@ -161,24 +169,24 @@ KEYS = ("encryption_key", "secret_key")
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
     metavar="DIR",
-    help="Where to write; made if need be.  [default: here]",
+    help="The folder for the files; it is created if needed.  [default: the current folder]",
 )
-@click.option("--public-url", metavar="URL", help="The address under which browsers will reach the gateway.")
+@click.option("--public-url", metavar="URL", help="The URL by which browsers will reach the gateway.")
 @click.option("--host", metavar="ADDRESS", help="The address to listen on; 0.0.0.0 for all, as in a container.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port to listen on.")
 @click.option(
     "--store-url", metavar="URL", help="sqlite:///FILE, or postgresql://user:password@host/database for several nodes."
 )
 @click.option("--provider", metavar="NAME", help="The first integration: an entry of the catalog.")
-@click.option("--webhook-url", metavar="URL", help="The address at which your application receives events.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask; what is not given has its default.")
-@click.option("--force", is_flag=True, help="Write gateway.yaml again. Keys that exist are kept in any case.")
+@click.option("--webhook-url", metavar="URL", help="The URL at which your application receives events.")
+@click.option("-y", "--yes", is_flag=True, help="Do not prompt; use defaults for options that are not given.")
+@click.option("--force", is_flag=True, help="Replace gateway.yaml. Existing keys are always kept.")
 @as_json
 def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | int | None") -> None:
-    """Write gateway.yaml, encryption_key and secret_key, readable by their owner alone.
+    """Write gateway.yaml, encryption_key and secret_key, readable only by their owner.
 
-    On a terminal it prompts for values that no option sets. Prints the callback address to register at every provider,
-    and the next steps. Existing files are not overwritten.
+    On a terminal, the command prompts for values that no option sets. It prints the callback URL to register at every
+    provider, and the next steps. Existing files are not overwritten.
     """
     from dataclasses import replace
 
@@ -289,8 +297,8 @@ def _refuse_existing(paths: list[Path], force: bool) -> None:
 def _refusal(paths: list[Path]) -> str:
     names = ", ".join(map(str, paths))
     if any(path.name in KEYS for path in paths):
-        return f"{names} exist already; name another folder with --dir, or --force to keep the keys and write the rest again"
-    return f"{names} exists already; name another folder with --dir, or write it again with --force"
+        return f"{names} already exist. Give another folder with --dir, or --force to keep the keys and replace gateway.yaml"
+    return f"{names} already exists. Give another folder with --dir, or --force to replace it"
 
 
 def _report(
@@ -306,14 +314,14 @@ def _report(
     if provider is None:
         declare = f"Declare an integration in {file}; `{typed} catalog list` shows the providers."
     elif needed:
-        declare = f"Put into the environment what {provider.display_name} gives out: {', '.join(needed)}."
+        declare = f"Set these environment variables to the values from {provider.display_name}: {', '.join(needed)}."
     else:
         declare = f"{provider.display_name} needs no client ID or secret: its users enter their own credentials."
     return f"""Written (readable only by you):
   {file}
 {keys}
 
-Register this callback address {where}:
+Register this callback URL {where}:
 
 {answers.public_url}/oauth/callback
 
@@ -322,4 +330,4 @@ Next:
   2. {declare}
   3. {typed} check -c {given}
   4. {typed} serve -c {given}
-  5. {typed} doctor -c {given}   finds what would keep a user from connecting"""
+  5. {typed} doctor -c {given}   finds problems that would keep a user from connecting"""

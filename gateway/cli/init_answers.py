@@ -50,20 +50,20 @@ def asked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
     """Prompt on stderr for each setting that no flag sets. After an invalid answer, print why and prompt again."""
     if answers.public_url is None:
         click.echo(
-            "The address under which browsers and providers will reach the gateway: https, or this machine's own.",
+            "The URL by which browsers and providers will reach the gateway: https, or a loopback address of this machine.",
             err=True,
         )
         url = default_url(answers)
         answers = replace(answers, public_url=_prompt("Public URL", url, _public_url))
     if answers.store_url is None:
-        click.echo("Where connections are kept: a SQLite file for one machine, PostgreSQL for several.", err=True)
+        click.echo("The database for connections: a SQLite file for one machine, PostgreSQL for several.", err=True)
         answers = replace(answers, store_url=_prompt("Store", DEFAULT_STORE, _store_url))
     if answers.provider is None:
         click.echo("The first provider to integrate, such as jira, github or google-mail; empty for none.", err=True)
         answers = replace(answers, provider=_prompt("Provider", "", lambda name: _provider(name, catalog())) or None)
     if answers.webhook_url is None:
         click.echo(
-            "The address at which your application receives events; empty for none.",
+            "The URL at which your application receives events; empty for none.",
             err=True,
         )
         answers = replace(answers, webhook_url=_prompt("Webhook URL", "", _webhook_url) or None)
@@ -101,9 +101,11 @@ def about_port(answers: Answers) -> str | None:
     """Return a warning if the default port, or the port that was given, is in use; else None."""
     host, port = listening_on(answers)
     if port == answers.usual_port != DEFAULT_PORT:
-        return f"port {DEFAULT_PORT} is in use, so server.port is {port}; a demo (`gateway demo`, `make run`) ends with Ctrl-C"
+        return (
+            f"port {DEFAULT_PORT} is in use, so server.port is {port}; Ctrl-C stops a demo (`gateway demo`, `make run`)"
+        )
     if is_taken(host, port):
-        return f"port {port} is in use: before `gateway serve`, stop what listens there, or set another server.port"
+        return f"port {port} is in use: stop the process that listens there before `gateway serve`, or set another server.port"
     return None
 
 
@@ -115,8 +117,8 @@ def unreached(answers: Answers) -> str | None:
     if is_loopback(host) or not is_loopback(urlsplit(answers.public_url or "").hostname or ""):
         return None
     return (
-        f"server.host is {host}, for callers elsewhere, but server.public_url is {answers.public_url}, which leads only this "
-        "machine's browsers here: set server.public_url to the https address that browsers will use (--public-url)"
+        f"server.host is {host}, but server.public_url is {answers.public_url}, which works only on this machine: set "
+        "server.public_url to the https URL that browsers will use (--public-url)"
     )
 
 

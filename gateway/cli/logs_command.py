@@ -27,29 +27,31 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 @click.command()
 @config_file
 @environment
-@click.option("--since", metavar="WHEN", help="From then on: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00.")
-@click.option("--until", metavar="WHEN", help="Before then.")
-@click.option("--kind", type=click.Choice(KINDS), help="Of this kind only.")
-@click.option("--integration", metavar="ID", help="Of this integration.")
-@click.option("--connection", metavar="ID", help="Of this connection, also one that is deleted.")
-@click.option("--end-user", metavar="ID", help="Of this end user's connections.")
-@click.option("--key", type=click.IntRange(1), metavar="NUMBER", help="By the minted key of this id.")
-@click.option("--status", metavar="STATUS", help="A status such as 404, or a class such as 4xx.")
-@click.option("--failed", is_flag=True, help="With an error, or a status from 400.")
-@click.option("--code", metavar="CODE", help="With this error code.")
-@click.option("--path", metavar="TEXT", help="Whose path begins so.")
-@click.option("--text", metavar="TEXT", help="With this in path, code or detail.")
-@click.option("--tool", metavar="NAME", help="Made by an agent with this tool.")
-@click.option("--request", metavar="ID", help="All that happened under this request id.")
-@click.option("--trace", metavar="ID", help="All of this trace.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
-@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Go on where a search ended.")
-@click.option("--follow", "-f", is_flag=True, help="Go on printing what is stored, until Ctrl-C.")
+@click.option(
+    "--since", metavar="WHEN", help="Only since this time: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00."
+)
+@click.option("--until", metavar="WHEN", help="Only before this time.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
+@click.option("--integration", metavar="ID", help="Only this integration.")
+@click.option("--connection", metavar="ID", help="Only this connection; it may be deleted.")
+@click.option("--end-user", metavar="ID", help="Only connections of this end user.")
+@click.option("--key", type=click.IntRange(1), metavar="NUMBER", help="Only calls with the minted key of this id.")
+@click.option("--status", metavar="STATUS", help="Only this status, such as 404, or class, such as 4xx.")
+@click.option("--failed", is_flag=True, help="Only failures: an error code, or a status from 400.")
+@click.option("--code", metavar="CODE", help="Only this error code.")
+@click.option("--path", metavar="TEXT", help="Only paths that begin with this.")
+@click.option("--text", metavar="TEXT", help="Only rows with this text in path, error code or detail.")
+@click.option("--tool", metavar="NAME", help="Only calls of an agent with this tool.")
+@click.option("--request", metavar="ID", help="Only operations with this request id.")
+@click.option("--trace", metavar="ID", help="Only operations of this trace.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of rows.")
+@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Continue where a search ended.")
+@click.option("--follow", "-f", is_flag=True, help="Also print new rows as they are stored, until Ctrl-C.")
 @as_json
 def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **given: Any) -> None:
     """Search the log of calls, refreshes, authorizations, deliveries and webhooks, newest first.
 
-    With --follow the oldest is printed first, as with `tail -f`.
+    With --follow, the oldest row is printed first, as with `tail -f`.
     """
 
     async def work(runtime: "Runtime") -> int:
@@ -123,7 +125,7 @@ async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool
 
 
 async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> None:
-    """Print the newest rows, then new rows as they are stored; one search a second, over recent ids only."""
+    """Print the newest rows, then new rows as they are stored: one search per second, over recent ids only."""
     from dataclasses import replace
 
     from gateway import clock
@@ -132,6 +134,8 @@ async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: 
     seen: dict[int, None] = {}
     after = 0
     page = await runtime.store.call_log.find(wanted)
+    # Rows below the first page are older than what is followed.
+    floor = 0 if page.following is None else page.following - 1
     while True:
         for one in reversed(page.operations):
             if one.id in seen:
@@ -146,7 +150,7 @@ async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: 
             del seen[old]
         await clock.sleep(POLL_S)
         page = await runtime.store.call_log.find(
-            replace(wanted, after=max(0, after - BEHIND), before=None, limit=REMEMBERED)
+            replace(wanted, after=max(floor, after - BEHIND), before=None, limit=REMEMBERED)
         )
 
 

@@ -34,13 +34,13 @@ def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) ->
     """Print a hint if `gateway demo` has run here and no file is named: the default file is not the demo's."""
     chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
     if not chosen and DEMO.is_file() and (not file.exists() or is_reference(file)):
-        state = "is the reference of all keys" if file.exists() else "is not there"
-        print(f"gateway: {file} {state}; the demo that was run here is reached with -c {DEMO}", file=sys.stderr)
+        state = "is the reference of all settings" if file.exists() else "does not exist"
+        print(f"gateway: {file} {state}; to use the demo that was run here, add -c {DEMO}", file=sys.stderr)
     return file
 
 
 def is_reference(file: Path) -> bool:
-    """Return whether `file` is the shipped gateway.yaml, a reference of all keys that is not meant to be run."""
+    """Return whether `file` is the shipped gateway.yaml, a reference of all settings that is not meant to be run."""
     reference = resources.file("gateway.yaml")
     return file.exists() and reference.exists() and file.samefile(reference)
 
@@ -54,7 +54,7 @@ config_file = click.option(
     show_default=True,
     metavar="FILE",
     callback=_hint_at_the_demo,
-    help="The configuration.",
+    help="The configuration file.",
 )
 
 catalog_of = click.option(
@@ -63,7 +63,7 @@ catalog_of = click.option(
     "file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="With the folders that this configuration adds to the shipped catalog.",
+    help="Also use the catalog folders of this configuration.",
 )
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -72,11 +72,11 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 # ── The options that name connections.
 
 environment = click.option(
-    "--environment", metavar="NAME", help="The environment, where the configuration has more than one."
+    "--environment", metavar="NAME", help="The environment, if the configuration has more than one."
 )
-integration = click.option("--integration", required=True, metavar="ID", help="The integration they belong to.")
+integration = click.option("--integration", required=True, metavar="ID", help="The integration of the connections.")
 perhaps_integration = click.option(
-    "--integration", metavar="ID", help="Their integration, where several have a connection of that ID."
+    "--integration", metavar="ID", help="The integration, if several have a connection with this ID."
 )
 every = click.option("--all", "every", is_flag=True, help="All connections of the integration.")
 connection_ids = click.argument("connection_ids", nargs=-1, metavar="[CONNECTION]...")
@@ -85,4 +85,4 @@ connection_ids = click.argument("connection_ids", nargs=-1, metavar="[CONNECTION
 def check_named(connection_ids: tuple[str, ...], every: bool) -> None:
     """Raise UsageError unless either connections are named or ``--all`` is given, and not both."""
     if bool(connection_ids) == every:
-        raise click.UsageError("Name the connections, or give --all.")
+        raise click.UsageError("Name connections or give --all, not both.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.store import Store
 
-# ── Commands on the store alone. A gateway may serve from the store meanwhile; no catalog is loaded.
+# ── Commands on the store alone. A gateway may run on the same store meanwhile; no catalog is loaded.
 
 
 def run_on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, as_json: bool = False) -> None:
@@ -157,7 +157,7 @@ def environment_of(runtime: "Runtime", named: str | None) -> str:
     if named is None and len(there) == 1:
         return there[0]
     if named not in there:
-        raise click.UsageError(f"Name the environment: --environment {'|'.join(there) or '(there is none)'}.")
+        raise click.UsageError(f"Name the environment: --environment {'|'.join(there) or '(gateway.yaml has none)'}.")
     return named
 
 
@@ -173,7 +173,7 @@ async def check_integration(runtime: "Runtime", environment: str, integration: s
     if await runtime.store.connections.list(environment, ListFilter(integration_ids=(integration,), limit=1)):
         return
     known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
-    hint = did_you_mean(integration, known) or f"; it has {', '.join(known) or 'none'}"
+    hint = did_you_mean(integration, known) or f"; its integrations: {', '.join(known) or 'none'}"
     raise click.ClickException(f"environment '{environment}' has no integration '{integration}'{hint}")
 
 
@@ -198,25 +198,28 @@ async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncI
 
 
 async def each(items: Sequence[Item], do: Callable[[Item], Awaitable[None]], what: str) -> None:
-    """Run `do` for all `items`, `AT_ONCE` at a time, with a progress bar if stderr is a terminal."""
+    """Run `do` for all `items`, `AT_ONCE` at a time, with a progress bar if stderr is a terminal.
+
+    The first exception cancels all tasks and is raised.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
-    turn = asyncio.Semaphore(AT_ONCE)
+    from gateway.moving.parallel_work import bounded
+
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal or len(items) < 2, transient=True) as progress:
         bar = progress.add_task(what, total=len(items))
 
         async def one(item: Item) -> None:
-            async with turn:
-                await do(item)
+            await do(item)
             progress.advance(bar)
 
-        await asyncio.gather(*(one(item) for item in items))
+        await bounded(items, one, at_once=AT_ONCE)  # without a task for each item: there may be 100,000
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table on stdout. Lines are not wrapped at the terminal's width if stdout is not a terminal."""
+    """Print a table on stdout, as wide as the terminal, or 400 columns wide if stdout is not a terminal."""
     from rich.console import Console
     from rich.table import Table
 

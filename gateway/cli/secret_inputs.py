@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
 SHORTEST_PASSPHRASE = 12
 
-passphrase_env = click.option("--passphrase-env", metavar="NAME", help="The passphrase is in this variable.")
+passphrase_env = click.option("--passphrase-env", metavar="NAME", help="The environment variable with the passphrase.")
 passphrase_file = click.option(
-    "--passphrase-file", type=click.Path(path_type=Path), metavar="FILE", help="The passphrase is in this file."
+    "--passphrase-file", type=click.Path(path_type=Path), metavar="FILE", help="The file with the passphrase."
 )
-key_env = click.option("--key-env", metavar="NAME", help="Its secret key is in this variable.")
+key_env = click.option(
+    "--key-env", metavar="NAME", help="The environment variable with the other gateway's secret key."
+)
 key_file = click.option(
-    "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="Its secret key is in this file."
+    "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="The file with the other gateway's secret key."
 )
 
 
@@ -36,7 +38,7 @@ def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Se
         text = os.environ.get(env, "").strip()
         if not text:
             raise click.UsageError(
-                f"The variable {env[:64]} holds no {what}: `read -rs {env[:64]}; export {env[:64]}`."
+                f"The variable {env[:64]} has no {what}. Set it with `read -rs {env[:64]}; export {env[:64]}`."
             )
         return Secret(text)
     if file is not None:
@@ -45,7 +47,7 @@ def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Se
         except (OSError, UnicodeDecodeError) as fault:
             raise click.UsageError(f"{file} cannot be read: {fault}.") from None
         if not text:
-            raise click.UsageError(f"{file} holds no {what}.")
+            raise click.UsageError(f"{file} has no {what}.")
         return Secret(text)
     return None
 
@@ -57,10 +59,10 @@ def passphrase_of(env: str | None, file: Path | None, *, new: bool) -> "Secret":
     found = secret_of("passphrase", "--passphrase", env, file)
     if found is None:
         if not sys.stdin.isatty():
-            raise click.UsageError("Name the passphrase: --passphrase-env NAME or --passphrase-file FILE.")
+            raise click.UsageError("Give the passphrase with --passphrase-env NAME or --passphrase-file FILE.")
         found = Secret(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
     if new and len(found.reveal()) < SHORTEST_PASSPHRASE:
         raise click.UsageError(
-            f"The passphrase needs {SHORTEST_PASSPHRASE} characters or more: nothing else protects the tokens in the file."
+            f"The passphrase needs at least {SHORTEST_PASSPHRASE} characters: only it protects the tokens in the file."
         )
     return found

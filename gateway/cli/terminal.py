@@ -58,13 +58,13 @@ def progress(what: str) -> Iterator[Step]:
 
 
 def _lines(what: str) -> Step:
-    told_at = time.monotonic()
+    printed_at = time.monotonic()
 
     def step(done: int, total: int) -> None:
-        nonlocal told_at
+        nonlocal printed_at
         now = time.monotonic()
-        if now - told_at >= EVERY_S:
-            told_at = now
+        if now - printed_at >= EVERY_S:
+            printed_at = now
             print(f"{what}: {done:,}{f' of {total:,}' if total else ''}", file=sys.stderr, flush=True)
 
     return step
@@ -119,10 +119,13 @@ def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[
 
 
 def hint_at_init(file: Path) -> None:
-    """Print a hint if `file` is the gateway.yaml of a fresh checkout, which is only the reference of all keys."""
+    """Print a hint if `file` is the gateway.yaml of a fresh checkout, which is only the reference of all settings."""
     if is_reference(file):
-        made = f"`{program()} init --dir my-gateway` writes one of your own, with its keys"
-        print(f"{file} is the reference of all keys; {made}", file=sys.stderr)
+        print(
+            f"{file} is the reference of all settings. To write your own, with its keys: "
+            f"`{program()} init --dir my-gateway`",
+            file=sys.stderr,
+        )
 
 
 def placed(fault: ReportedFault) -> dict[str, Any]:

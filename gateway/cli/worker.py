@@ -45,7 +45,7 @@ def main(descriptor: int) -> int:
 
 
 def _loaded(file: Path, start: "Message") -> "Config | None":
-    """Return the configuration in `file`; None if the worker starts from the other workers' one. Raises Faults."""
+    """Return the configuration in `file`; None if the worker gets that of the other workers. Raises Faults."""
     if start["start_from"] is not None:
         return None
     from gateway.config import Faults, load

@@ -1,7 +1,7 @@
 """The console: what operators look at and press, at ``/console`` (docs/console.md). Every page has its data at ``….json``.
 
     lazy_console                  the handlers, loaded at the first request for a page; the console's own port
-    view_table                    the address of each view, and the action of each form
+    view_table                    the URL path of each view, and the action of each form
     oidc                          the operators' identity provider: the redirect to it, and the check of its ID token
     sign_in                       turns a link or an ID token into a session; finds who is signed in; protects forms
     console_page                  the frame of every page; its data as JSON
@@ -12,7 +12,7 @@
     call_views, dry_run_act       the call log, one request with all its operations, and a call repeated as a dry run
     key_views, event_views        keys and their limits, revoke; deliveries and replay
     incident_views, incident_report   the actions of an integration or a key within a time span; revokes and deletes
-    asked_query                   the query parameters of a page
+    query_fields                  the query parameters and form fields of a page
     audit_view                    who did what; which key used which connection, and how often
     integration_views             integrations: their settings, findings, a link to test one
     charts, authorization_sums    charts as inline SVG; authorizations of the last hour, by outcome

@@ -1,4 +1,4 @@
-"""Faults of the gateway itself, each with an action: the first page shows them in full, all other pages in short."""
+"""Faults of the gateway itself, each with an action: the page Now shows both, all other pages only the faults."""
 
 import shutil
 from typing import Final
@@ -25,46 +25,48 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
 
     away_s = runtime.live.feed.away_s
     if away_s is not None:
-        alarm(f"The database has been away for {away_s:.0f} s.", "Check that it runs and that this machine reaches it.")
+        alarm(
+            f"The database has been unreachable for {away_s:.0f} s.",
+            "Check that it runs and that this machine can reach it.",
+        )
     if not runtime.journal_writable:
         alarm(
             "The refresh journal cannot be written: a process that is killed now may lose a token.",
-            "Check the disk and the permissions of the folder beside the database (store.url, STATE_DIRECTORY).",
+            "Check the free space and the permissions of its folder: beside the SQLite file, or in STATE_DIRECTORY.",
         )
     offset_s = clock.offset.seconds
     if abs(offset_s) > CLOCK_OFF_S:
-        alarm(f"The clock of this machine is {_off(-offset_s)} the database's.", "Let it follow NTP.")
+        alarm(f"The clock of this machine is {_off(-offset_s)} the database's.", "Synchronize it by NTP.")
     ahead_s = clock.provider_dates.seconds
     if ahead_s:
         alarm(
-            f"The clock of this gateway is {_off(-ahead_s)} those of the providers that answered last.",
-            "Let this machine, or that of the database, follow NTP.",
+            f"The clock of this gateway is {_off(-ahead_s)} the clocks of the providers that responded last.",
+            "Synchronize this machine and the database's machine by NTP.",
         )
     if runtime.store.full:
         alarm(
-            "The database's disk is full: calls with a valid token work, but all writes are refused, including token refresh.",
-            "Free space on it; writes then go on by themselves.",
+            "The database's disk is full: calls with a valid token work, but all writes fail, including token refresh.",
+            "Free space on the disk. Writes then resume automatically.",
         )
     if runtime.call_queue.unwritable is not None:
         why = runtime.call_queue.unwritable.removeprefix("The call log cannot be used: ").rstrip(".")
         alarm(
             f"The call log is not written: {why}.",
-            "Calls do not need it. The figures and failures below are older than that.",
+            "Calls still work. The numbers and failures below do not include the newest calls.",
         )
     if runtime.call_queue.dropped:
         alarm(
             f"{runtime.call_queue.dropped:,} rows of the call log were dropped since the start.",
-            "The log's disk is full or too slow: check it, or sample (call_log.sample).",
+            "Check whether the log's disk is full or slow, or log a sample of the calls (call_log.sample).",
         )
     folder = runtime.store.journal.folder
-    if (
-        folder is not None and folder.parent.exists()
-    ):  # with SQLite the database's; the journal's own is made when needed
+    # The journal creates its folder when needed. Its parent has the database too, if that is a SQLite file.
+    if folder is not None and folder.parent.exists():
         usage = shutil.disk_usage(folder.parent)
         if usage.free < max(FULL_SHARE * usage.total, min(FULL_BYTES, usage.total / 4)):
             alarm(
-                f"The disk that holds {folder.parent} has {usage.free >> 20:,} MiB of {usage.total >> 20:,} left.",
-                "Free some, or lower call_log.max_bytes.",
+                f"The disk of {folder.parent} has {usage.free >> 20:,} of {usage.total >> 20:,} MiB free.",
+                "Free space on the disk, or lower call_log.max_bytes.",
             )
     return found
 

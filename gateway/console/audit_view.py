@@ -8,8 +8,8 @@ from aiohttp import web
 from gateway import clock
 from gateway.api.audit_endpoints import audit_record_json, uses_shown
 from gateway.api.request_body import wrong_query
-from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.console_page import View
+from gateway.console.query_fields import fields_of, number_in, time_in
 from gateway.records.audit import AuditAction, AuditFilter, UseFilter
 from gateway.records.filters import single_or_any_set
 from gateway.runtime import RUNTIME
@@ -21,12 +21,12 @@ FIELDS: Final = ("since", "until", "action", "integration", "connection", "end_u
 
 
 async def audit(request: web.Request, environment: str) -> View:
-    asked = asked_of(request.query, FIELDS)
+    asked = fields_of(request.query, FIELDS)
     now = clock.now()
-    since, until = (asked_moment(asked, name, now) for name in ("since", "until"))
-    key_id = asked_number(asked, "key")
+    since, until = (time_in(asked, name, now) for name in ("since", "until"))
+    key_id = number_in(asked, "key")
     if asked["action"] and asked["action"] not in list(AuditAction):
-        raise wrong_query("action", "'action' takes one of the list.")
+        raise wrong_query("action", "'action' must be one of the listed actions.")
     store = request.app[RUNTIME].store
     wanted = AuditFilter(
         environment=environment,
@@ -37,7 +37,7 @@ async def audit(request: web.Request, environment: str) -> View:
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
         end_user_id=asked["end_user"] or None,
-        before=asked_number(asked, "before"),
+        before=number_in(asked, "before"),
         limit=ROWS + 1,
     )
     records = await store.audit.find(wanted)

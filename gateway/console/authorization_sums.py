@@ -1,4 +1,4 @@
-"""Counts the last hour's authorizations by integration: only the provider shows an error for a wrong callback address."""
+"""Counts the last hour's authorizations by integration: only the provider shows an error for a wrong callback URL."""
 
 import asyncio
 from datetime import timedelta
@@ -13,15 +13,14 @@ from gateway.text import counted
 
 SUMMED_WITHIN: Final = timedelta(hours=1)
 FEWEST: Final = 3
-"""Minimum number of started authorizations before few successes are reported: end users change their minds, too."""
-
-
+"""Minimum number of started authorizations for a warning about few successes: some end users cancel."""
 RETURNS_WITHIN: Final = timedelta(minutes=5)
-"""How long an end user may stay at the provider's pages; younger authorizations are not counted."""
+"""Time for an end user to return from the provider's pages; younger authorizations are not counted as lost."""
 
 
 class AuthorizationSum(NamedTuple):
-    """An integration's authorizations. `not_returned`: the browser did not return in time. `newest_succeeded`: of them all."""
+    """An integration's authorizations. `not_returned`: the browser did not return within `RETURNS_WITHIN`.
+    `newest_succeeded`: the newest of them all succeeded."""
 
     integration_id: str
     succeeded: int
@@ -30,17 +29,17 @@ class AuthorizationSum(NamedTuple):
     newest_succeeded: bool
 
     @property
-    def begun(self) -> int:
+    def started(self) -> int:
         return self.succeeded + self.failed + self.not_returned
 
     @property
     def too_few(self) -> bool:
         """Whether fewer than half of a sufficient number succeeded, and the newest did not."""
-        return self.begun >= FEWEST and 2 * self.succeeded < self.begun and not self.newest_succeeded
+        return self.started >= FEWEST and 2 * self.succeeded < self.started and not self.newest_succeeded
 
     def sentence(self) -> str:
         return (
-            f"Of {counted(self.begun, 'authorization')} in the last hour {self.succeeded:,} succeeded, {self.failed:,} failed, "
+            f"Of {counted(self.started, 'authorization')} in the last hour {self.succeeded:,} succeeded, {self.failed:,} failed, "
             f"and {self.not_returned:,} did not return within {RETURNS_WITHIN.total_seconds() / 60:.0f} minutes."
         )
 
@@ -65,10 +64,10 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
 
 
 def what_helps(generation: Generation, hour: AuthorizationSum, environment: str) -> str:
-    """Return what to check: the callback address if browsers do not return, else a failed authorization's message."""
+    """Return what to check: the callback URL if browsers do not return, else a failed authorization's message."""
     one = generation.integrations.find(environment, hour.integration_id)
     provider = generation.catalog.get(one.provider) if one is not None else None
     name = provider.display_name if provider is not None else hour.integration_id
     if not hour.not_returned:
-        return f"Open a failed one at Calls, kind authorization: it has the words of {name}."
-    return f"If {name} shows an error, compare the callback address registered there: {generation.config.callback_url}"
+        return f"Open a failed one under Calls, kind authorization: it shows the error message of {name}."
+    return f"If {name} shows an error, compare the callback URL registered there: {generation.config.callback_url}"

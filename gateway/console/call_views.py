@@ -12,10 +12,10 @@ from gateway import clock
 from gateway.api.logs_endpoints import operation_json
 from gateway.api.request_body import wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
-from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.charts import Part, parts
 from gateway.console.console_page import WITHIN, Live, View, console_path
 from gateway.console.failure_causes import BY_REFUSED_CLIENT, cause_at, cause_of
+from gateway.console.query_fields import fields_of, number_in, time_in
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.filters import single_or_any_set
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
@@ -34,21 +34,21 @@ ANY_TIME_APART: Final = timedelta(hours=1)
 
 
 async def calls(request: web.Request, environment: str) -> View:
-    asked = asked_of(request.query, FIELDS)
+    asked = fields_of(request.query, FIELDS)
     wanted = await _wanted(request, environment, asked)
     page = await request.app[RUNTIME].store.call_log.find(wanted)
     newest = page.operations[0].id if page.operations else 0
     filters = {name: text for name, text in asked.items() if text and name not in ("live", "seen")}
     live = None
     if asked["live"] and not asked["before"]:
-        address = console_path(request, environment, "calls", **filters, live="1", seen=str(newest))
-        live = Live("calls_live.html", address, LIVE_S, whole=True)
+        url = console_path(request, environment, "calls", **filters, live="1", seen=str(newest))
+        live = Live("calls_live.html", url, LIVE_S, whole=True)
     data = {
         "title": "Calls",
         "as_of": clock.now().isoformat(timespec="seconds"),
         "asked": asked,
         "still": console_path(request, environment, "calls", **filters),
-        "seen": asked_number(asked, "seen") or NEWEST,
+        "seen": number_in(asked, "seen") or NEWEST,
         "kinds": list(KINDS),
         "operations": await rows(request.app[RUNTIME].store, environment, page.operations),
         "following": page.following,
@@ -77,20 +77,20 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
     now = clock.now()
     status = status_range(asked["status"]) if asked["status"] else None
     for name, wrong, form in (
-        ("status", asked["status"] and status is None, "a status such as 404, or a class such as 4xx"),
-        ("text", len(asked["text"]) == 1, "two characters or more"),
-        ("kind", asked["kind"] and asked["kind"] not in KINDS, "one of the list"),
+        ("status", asked["status"] and status is None, "must be a status such as 404, or a class such as 4xx"),
+        ("text", len(asked["text"]) == 1, "must have at least two characters"),
+        ("kind", asked["kind"] and asked["kind"] not in KINDS, f"must be one of: {', '.join(KINDS)}"),
     ):
         if wrong:
-            raise wrong_query(name, f"'{name}' takes {form}.")
+            raise wrong_query(name, f"'{name}' {form}.")
     wanted = OperationFilter(
         environment,
-        since=asked_moment(asked, "since", now),
-        until=asked_moment(asked, "until", now),
+        since=time_in(asked, "since", now),
+        until=time_in(asked, "until", now),
         kind=next((kind for kind in KINDS if kind == asked["kind"]), None),
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
-        key_ids=single_or_any_set(asked_number(asked, "key")),
+        key_ids=single_or_any_set(number_in(asked, "key")),
         status=status,
         failed=True if asked["failed"] else None,
         error_codes=single_or_any_set(asked["code"] or None),
@@ -99,7 +99,7 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
         tool=asked["tool"] or None,
         request_id=asked["request"] or None,
         trace_id=asked["trace"] or None,
-        before=asked_number(asked, "before"),
+        before=number_in(asked, "before"),
         limit=ROWS,
     )
     if not asked["end_user"]:
@@ -118,7 +118,9 @@ async def operation_of(request: web.Request, environment: str, text: str) -> Sto
     log = request.app[RUNTIME].store.call_log
     found = await log.find(OperationFilter(environment, before=id_ + 1, after=id_ - 1, limit=1))
     if not found.operations:
-        raise NotFound("not_found", f"The call log has no operation {text} any more, or never had one.")
+        raise NotFound(
+            "not_found", f"The call log has no operation {text}: it never existed, or is older than the log keeps."
+        )
     return found.operations[0]
 
 
@@ -166,11 +168,12 @@ def _parts(one: StoredOperation) -> list[Part]:
 
 
 def _curl(request: web.Request, one: StoredOperation) -> str | None:
-    """Return the call as a dry run that sends nothing, without query and body, which are not stored."""
+    """Return the call as a curl command for a dry run, without query and body, which are not stored; None if the
+    operation is not a proxied call with a connection."""
     it = one.operation
     if it.kind != "call" or not it.connection_id:
         return None
-    address = f"{generation_of(request).public_url}/proxy{it.path}"
+    url = f"{generation_of(request).public_url}/proxy{it.path}"
     fields = {
         "Authorization": "Bearer <SECRET_KEY>",
         "Provider-Config-Key": it.integration_id,
@@ -178,4 +181,4 @@ def _curl(request: web.Request, one: StoredOperation) -> str | None:
         "Gateway-Dry-Run": "true",
     }
     words = ["curl", "-X", it.method, *(word for name, text in fields.items() for word in ("-H", f"{name}: {text}"))]
-    return shlex.join([*words, address])
+    return shlex.join([*words, url])

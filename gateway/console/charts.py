@@ -1,5 +1,7 @@
-"""Charts as inline SVG: bars over time, areas over time, the parts of one duration. No script, no style attribute, a
-text for screen readers."""
+"""Charts as inline SVG: bars over time, areas over time, the parts of one duration.
+
+They need no script and no style attribute, and have a text for screen readers.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -59,7 +61,7 @@ class Part(NamedTuple):
 
 
 def parts(given: Sequence[Part]) -> dict[str, object]:
-    """Return the parts of a duration, each after the one before, in units of `WIDTH`."""
+    """Return the parts of a duration, side by side, in units of `WIDTH`."""
     whole = sum(part.ms for part in given) or 1.0
     shapes, x = [], 0.0
     for part in given:

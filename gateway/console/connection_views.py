@@ -1,5 +1,6 @@
 """Connections at the console: find one, see the reason for its state, refresh it, create a reconnect link, delete it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -72,7 +73,7 @@ def summary(one: Connection) -> dict[str, Any]:
 
 async def connection(request: web.Request, environment: str) -> View:
     runtime = request.app[RUNTIME]
-    one = await _found(request, environment, request.query)
+    one = await _find_connection(request, environment, request.query)
     ref = one.ref
     story = await state_and_story(runtime, generation_of(request), one)
     its = OperationFilter(environment, integration_id=ref.integration_id, connection_id=ref.connection_id, limit=RECENT)
@@ -109,19 +110,19 @@ async def connection(request: web.Request, environment: str) -> View:
 def _blocked(runtime: Runtime, one: Connection) -> str | None:
     """Return why the connection's calls are refused for a reason outside the connection; None if they are not."""
     if runtime.store.full and one.expires_at is not None and one.expires_at <= clock.now():
-        return "Its token has expired, and is not refreshed while the database's disk is full: its calls are refused."
+        return "Its token has expired and is not refreshed while the database's disk is full, so its calls are refused."
     return None
 
 
-async def _found(request: web.Request, environment: str, named: Any) -> Connection:
+async def _find_connection(request: web.Request, environment: str, fields: Mapping[str, str]) -> Connection:
     """Return the connection. Raises NotFound."""
-    ref = ConnectionRef(environment, named.get("integration", ""), named.get("id", ""))
+    ref = ConnectionRef(environment, fields.get("integration", ""), fields.get("id", ""))
     one = await request.app[RUNTIME].store.connections.get(ref)
     if one is None:
         raise NotFound(
             "unknown_connection",
             f"Integration '{ref.integration_id[:255]}' has no connection '{ref.connection_id[:255]}'. The call log may "
-            "still know its outcome.",
+            "still have its calls and its authorization.",
         )
     return one
 
@@ -132,7 +133,7 @@ def _page_of(request: web.Request, ref: ConnectionRef) -> str:
 
 async def refresh(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
     """Refresh the connection's token now. The provider's error is shown."""
-    one = await _found(request, environment, fields)
+    one = await _find_connection(request, environment, fields)
     try:
         await request.app[RUNTIME].live.current(one.ref, force=True)
     except GatewayError as fault:
@@ -148,7 +149,7 @@ async def refresh(request: web.Request, _who: SignedIn, environment: str, fields
 
 async def link(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Create a link with which the end user connects again; it is shown once and must be sent only to that user."""
-    one = await _found(request, environment, fields)
+    one = await _find_connection(request, environment, fields)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     wish = checked(
         {"connection_id": one.ref.connection_id, "integration_id": one.ref.integration_id},
@@ -159,8 +160,8 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
     await record_link(runtime, environment, made[1], one.ref.integration_id, one.ref.connection_id)
     shown = connect_endpoints.connect_session_json(generation, *made)
     data = {
-        "title": "A link to connect again",
-        "message": "Anyone who opens this link can connect. Send it only to this end user. The link is shown once.",
+        "title": "Link to connect again",
+        "message": "Anyone who opens this link can connect. Send it only to this end user. It is shown only once.",
         "link": shown["connect_link"],
         "until": shown["expires_at"],
         "back": _page_of(request, one.ref),
@@ -171,7 +172,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
 async def record_link(
     runtime: Runtime, environment: str, session: ConnectSession, integration_id: str, connection_id: str = ""
 ) -> None:
-    """Record the link before it is shown; without a record it is not shown. Raises Unavailable."""
+    """Record the link in the audit trail before it is shown. Raises Unavailable; the link is then not shown."""
     entry = AuditEntry.of(
         AuditAction.CONNECT_LINK_CREATED,
         environment,
@@ -183,21 +184,25 @@ async def record_link(
 
 
 async def delete(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Delete the connection immediately, and revoke its tokens at the provider; the id must be typed again. The result
-    of each is shown."""
-    one = await _found(request, environment, fields)
+    """Delete the connection and revoke its tokens at the provider, and show the result for each token. The form must
+    contain the connection's id, typed again."""
+    one = await _find_connection(request, environment, fields)
     if fields.get("typed", "") != one.ref.connection_id:
-        raise InvalidRequest("invalid_body", f"Nothing was deleted: type the connection's id, {one.ref.connection_id}.")
+        raise InvalidRequest("invalid_body", f"Nothing was deleted. Type the connection's id: {one.ref.connection_id}")
     deleted = await request.app[RUNTIME].deleter.delete(one.ref)
     if deleted is None:
-        raise NotFound("unknown_connection", "Somebody else has just deleted it.")
+        raise NotFound("unknown_connection", "The connection was deleted in the meantime.")
     outcomes = [
         f"{each.token}: {each.outcome}" + (f" ({each.detail})" if each.detail else "") for each in deleted.revocation
     ]
     data = {
         "title": "The connection is deleted",
-        "message": f"{one.ref.connection_id} of {one.ref.integration_id} is gone here"
-        + (", and its grant at the provider." if deleted.at_provider else "; its grant at the provider may remain."),
+        "message": f"{one.ref.integration_id}/{one.ref.connection_id} was deleted here. "
+        + (
+            "Its tokens were revoked at the provider."
+            if deleted.at_provider
+            else "The credential may still work at the provider."
+        ),
         "details": outcomes,
         "back": console_path(request, environment, "connections"),
     }

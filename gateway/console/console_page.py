@@ -38,8 +38,8 @@ SECTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A person at the console. `form`: the value that this person's forms contain (`gateway.console.sign_in`). `fresh`:
-    a token that the browser does not have yet."""
+    """A person at the console. `form`: the CSRF token in this person's forms (`gateway.console.sign_in`). `fresh`: a new
+    cookie value, to be set in the response."""
 
     session: ConsoleSession
     form: str
@@ -66,12 +66,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A part of a page that reloads `template` from `address` every `every_s` seconds and replaces itself. `whole`:
-    without JavaScript the whole page reloads instead. `silent_s`: after this long without an answer the page says that
-    it is old."""
+    """A part of a page that reloads `template` from `url` every `every_s` seconds and replaces itself. `whole`: without
+    JavaScript the whole page reloads instead. `silent_s`: seconds without a response after which the page says that its
+    data is old."""
 
     template: str
-    address: str
+    url: str
     every_s: int
     whole: bool = False
     silent_s: int = 10
@@ -102,7 +102,7 @@ def render(
     environment: str | None = None,
     status: int = 200,
 ) -> web.Response:
-    """Return the page or, for htmx, only its live part."""
+    """Return the page; for a request from htmx, only the page's live part."""
     generation, runtime = generation_of(request), request.app[RUNTIME]
     live = view.live
     part = live is not None and request.headers.get("HX-Request") == "true"
@@ -137,7 +137,7 @@ def as_json(data: Mapping[str, Any]) -> web.Response:
 
 
 def since(moment: str | None) -> str:
-    """Return how long ago, or ahead, in one unit: ``3 min ago``."""
+    """Return the distance of an ISO 8601 time from now, in one unit: ``3 min ago``, ``in 2 h``; ``never`` for None."""
     if not moment:
         return "never"
     seconds = (clock.now() - datetime.fromisoformat(moment)).total_seconds()
@@ -164,7 +164,7 @@ def _read_asset(name: str) -> File:
 
 
 def asset(request: web.Request) -> web.Response:
-    """Answer ``GET /console/assets/{name}``. Raises NotFound."""
+    """Handle ``GET /console/assets/{name}``. Raises NotFound."""
     check_enabled(request)
     name = request.match_info["name"]
     if name not in ASSETS:
@@ -173,6 +173,6 @@ def asset(request: web.Request) -> web.Response:
 
 
 async def logo(request: web.Request) -> web.Response:
-    """Answer ``GET /console/logos/{name}.svg``: a provider's logo from the console's own origin. Raises NotFound."""
+    """Handle ``GET /console/logos/{name}.svg``: a provider's logo from the console's own origin. Raises NotFound."""
     check_enabled(request)
     return await providers.logo(request)

@@ -22,10 +22,10 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
     """Show the dry run. Nothing is sent to the provider's API, but an expired token is refreshed, as for a call."""
     it = (await operation_of(request, environment, fields.get("id", ""))).operation
     if it.kind != "call" or not it.connection_id:
-        raise InvalidRequest("invalid_body", "Only a proxied call with a connection can be shown as a dry run.")
+        raise InvalidRequest("invalid_body", "Only a proxied call with a connection can be repeated as a dry run.")
     runtime = request.app[RUNTIME]
     data: dict[str, Any] = {
-        "title": "What would be sent now",
+        "title": "Dry run",
         "call": {"method": it.method, "path": it.path, "id": fields["id"]},
         "preview": None,
         "refusal": None,
@@ -48,7 +48,7 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
         path, _, query = upstream.target.partition("?")
         if it.key_id is not None:
             key = await runtime.issuer.find(environment, it.key_id)
-            data["verdict"] = verdict(key, SentRequest(it.method, base.host, path, query, ()))
+            data["verdict"] = verdict(key, SentRequest(it.method, base.host, path, query, ()), opened.connection)
         place(opened, upstream, has_body=has_body)
         data["preview"] = masked(opened, upstream, has_body=has_body, body=None)
     except GatewayError as fault:

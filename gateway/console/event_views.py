@@ -6,8 +6,8 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.api.connection_json import stamp
-from gateway.console.asked_query import asked_number, asked_of
 from gateway.console.console_page import SignedIn, View, console_path
+from gateway.console.query_fields import fields_of, number_in
 from gateway.errors import InvalidRequest
 from gateway.records.event import Delivery, DeliveryState
 from gateway.runtime import RUNTIME
@@ -18,16 +18,16 @@ ROWS: Final = 50
 
 
 async def events(request: web.Request, environment: str) -> View:
-    asked = asked_of(request.query, ("state", "connection", "cursor"))
+    asked = fields_of(request.query, ("state", "connection", "cursor"))
     state = next((one for one in DeliveryState if one.value == asked["state"]), None)
     if asked["state"] and state is None:
-        raise InvalidRequest("invalid_query_params", "'state' takes pending, delivered or dead.")
+        raise InvalidRequest("invalid_query_params", "'state' must be pending, delivered or dead.")
     wanted = EventFilter(
         environment=environment,
         state=state,
         connection_id=asked["connection"] or None,
         limit=ROWS + 1,
-        cursor=asked_number(asked, "cursor"),
+        cursor=number_in(asked, "cursor"),
     )
     found = await request.app[RUNTIME].store.event_log.list(wanted)
     data = {
@@ -61,7 +61,9 @@ async def replay(request: web.Request, _who: SignedIn, environment: str, fields:
     """Replay one event by its id, or all dead ones."""
     message_id, all_dead = fields.get("message_id", ""), bool(fields.get("all_dead"))
     if bool(message_id) == all_dead:
-        raise InvalidRequest("invalid_body", "Name one event, or all that were given up.")
+        raise InvalidRequest(
+            "invalid_body", "Select one event by its message_id, or all undelivered events with all_dead; not both."
+        )
     wanted = EventFilter(
         environment=environment,
         state=DeliveryState.DEAD if all_dead else None,
@@ -69,8 +71,8 @@ async def replay(request: web.Request, _who: SignedIn, environment: str, fields:
     )
     queued = await request.app[RUNTIME].store.event_log.replay(wanted, clock.now())
     data = {
-        "title": "Sending again",
-        "message": f"{counted(queued, 'delivery')} will be tried again for a day, under the ids they have.",
+        "title": "Events are sent again",
+        "message": f"{counted(queued, 'delivery', 'deliveries')} queued. Each is retried for a day; the event ids stay the same.",
         "back": console_path(request, environment, "events"),
     }
     return View("outcome.html", data, "events")

@@ -9,22 +9,19 @@ from gateway.oauth.error_codes import CLIENT_REFUSED, GRANT_GONE
 from gateway.records.traffic import PlaceTotal
 
 GOES_ON: Final = (timedelta(minutes=10), timedelta(hours=1))
-"""Failures whose newest occurrence is younger than this come before others, whatever their number."""
-
-
+"""Failures are listed by the age of the newest one: up to the first limit, up to the second, older; then by number."""
 BY_REFUSED_CLIENT: Final = frozenset({"reconnect_needed", "token_request_failed"})
 """The errors that calls and authorizations get while the provider refuses the app itself."""
 STORE_SETTLED: Final = timedelta(seconds=30)
-OVER_ACCEPTED: Final = (
-    "It is over: the provider has accepted the app since. Connections recover with their next refresh."
-)
-OVER_AUTHORIZED: Final = "It is over: an authorization has succeeded since."
-OVER_STORED: Final = "It is over: the database answers, and takes what is written."
+"""Age of the newest database failure from which a healthy database counts as recovered."""
+OVER_ACCEPTED: Final = "Resolved: the provider accepts the app again. Connections recover with their next refresh."
+OVER_AUTHORIZED: Final = "Resolved: a later authorization succeeded."
+OVER_STORED: Final = "Resolved: the database can be read and written."
 
 
 class FailureCause(NamedTuple):
-    """A failure's meaning (`why`) and the next action. `do` and `look` begin with a verb. `look`: what to open in a
-    list; left out on a single item's own page."""
+    """A failure's meaning (`why`) and the next action (`do`). `look`: what to open in a list of failures; not shown on the
+    page of a single operation."""
 
     why: str
     do: str
@@ -32,118 +29,120 @@ class FailureCause(NamedTuple):
 
 
 _GONE: Final = FailureCause(
-    "The end user, or an administrator, took the access back, or the refresh token has ended.",
-    "Let the end user connect again: the connection's page makes the link.",
+    "The end user or an administrator revoked the access, or the refresh token has expired.",
+    "Let the end user connect again: create the link on the connection's page.",
 )
 _REFUSED_CLIENT: Final = FailureCause(
     "The provider refuses the app itself: its client secret has expired, was replaced, or is wrong.",
-    "Make a new secret in the provider's console, write it into the integration, and reload. "
-    "Connections recover with their next refresh; no end user connects again.",
+    "Create a new secret in the provider's developer console, write it into the integration and reload. "
+    "Connections recover with their next refresh; end users need not connect again.",
 )
 _DOWN: Final = FailureCause(
-    "The provider does not answer, or not as HTTP.",
-    "Look at its status page. The gateway tries again by itself; calls that fail meanwhile may be sent again.",
+    "The provider does not respond, or not with valid HTTP.",
+    "Check the provider's status page. The gateway keeps trying; the application may send failed calls again.",
 )
 _RULES: Final = FailureCause(
-    "A key requested what its scopes, connections or rules do not allow: a mistake, or a key in wrong hands.",
-    "Revoke the key if nobody knows this use; else mint one with a rule for it.",
-    "Open a call of this list: it names the key.",
+    "A key sent requests that its scopes, connections or rules do not allow: a mistake, or a stolen key.",
+    "Revoke the key if nobody knows this use; else mint a key that allows it.",
+    "Open a call in this list to see its key.",
 )
 
 _BY_REASON: Final = {
     "upstream_unreachable": _DOWN,
     "upstream_timeout": FailureCause(
-        "The provider took longer than the call may wait.",
-        "Look at its status page; raise Gateway-Timeout for calls that are slow by nature.",
+        "The provider did not respond within the call's timeout.",
+        "Check the provider's status page. For calls that are always slow, raise the header Gateway-Timeout.",
     ),
     "upstream_tls": FailureCause(
-        "The provider's certificate does not hold.",
-        "Check its certificate, and the clock and certificates of this machine.",
+        "The provider's TLS certificate is not valid for this machine.",
+        "Check the certificate, and this machine's clock and CA certificates.",
     ),
     "upstream_protocol": _DOWN,
     "token_endpoint_unavailable": FailureCause(
-        "The provider's token endpoint does not answer, limits the rate or has an error, so an expired token cannot be replaced.",
-        "Look at its status page. Nothing is lost: the gateway tries again by itself.",
-        "Open a connection of this list: it says which.",
+        "The provider's token endpoint does not respond, limits the rate or returns errors, so expired tokens are not refreshed.",
+        "Check the provider's status page. No token is lost: the gateway retries automatically.",
+        "Open one in this list to see which of these.",
     ),
     "reconnect_needed": FailureCause(
-        "The connection's credential has ended, so its calls are refused.",
-        "Open the connection: it says why, and whether the end user must connect again.",
+        "The connection's credential no longer works, so the gateway refuses its calls.",
+        "Open the connection to see why, and whether the end user must connect again.",
     ),
     **dict.fromkeys(CLIENT_REFUSED, _REFUSED_CLIENT),
     "forbidden": _RULES,
     "too_many_request": FailureCause(
         "A key sends more than its rate or budget allows.",
-        "Mint a key with a higher rate, or revoke it if nobody knows this use.",
-        "Open a call of this list: it names the key.",
+        "Mint a key with a higher rate or budget, or revoke the key if nobody knows this use.",
+        "Open a call in this list to see its key.",
     ),
     "unknown_connection": FailureCause(
-        "Calls name connections that are not there, or that their key may not use.",
-        "Check the ids that are sent, or let the end user connect.",
-        "Open a call of this list: it names the key.",
+        "Calls name connections that do not exist, or that their key may not use.",
+        "Check the ids that the application sends, or let the end user connect.",
+        "Open a call in this list to see its key.",
     ),
     "token_request_failed": FailureCause(
-        "The provider refused to exchange the code of an authorization.",
-        "Compare client ID, secret and callback address with the provider's console.",
-        "Open one of this list: it has the provider's words.",
+        "The provider refused to exchange an authorization code for tokens.",
+        "Compare client ID, client secret and callback URL with the provider's developer console.",
+        "Open one in this list to see the provider's message.",
     ),
     "authorization_refused": FailureCause(
         "The provider, or the end user on its page, refused the authorization.",
-        "A redirect_uri that does not match is registered wrongly at the provider.",
-        "Open one of this list: it has the provider's words.",
+        "Correct the callback URL registered at the provider if the message mentions redirect_uri.",
+        "Open one in this list to see the provider's message.",
     ),
     "invalid_state": FailureCause(
-        "Browsers came back with an authorization that this gateway has not begun, or that is older than its time.",
-        "Check that server.public_url is the address that browsers use, and that all nodes share one store.",
+        "Browsers returned from an authorization that this gateway did not start, or that has expired.",
+        "Check that server.public_url is the URL that browsers use, and that all nodes share one database.",
     ),
     "event_not_delivered": FailureCause(
-        "The application's webhook address does not take events.",
-        "Fix what answers there: Events names the address and its last answer. Send again there what was given up.",
+        "The application's webhook URL does not accept events.",
+        "Fix the receiver: Events shows its last response. Then send the undelivered events again there.",
     ),
     "invalid_webhook_signature": FailureCause(
-        "A provider's webhook is not signed as configured, or somebody else sends them.",
-        "Compare the webhook secret of the integration with the provider's console.",
+        "Webhooks are not signed as configured, or do not come from the provider.",
+        "Compare the integration's webhook secret with the provider's developer console.",
     ),
     "credential_unreadable": FailureCause(
         "A stored credential was changed or damaged.", "Find out what changed the database, and restore a backup."
     ),
     "store_unavailable": FailureCause(
-        "The gateway's database could not be used: it was away, its file was gone, or its disk was full.",
-        "The cause is shown above while the fault lasts, and stays in the gateway's log.",
+        "The gateway's database could not be used: it was unreachable, its file was missing, or its disk was full.",
+        "See the cause at the top of this page while the fault lasts, and later in the gateway's log.",
     ),
     "busy": FailureCause(
-        "The gateway refused calls itself: the provider has not answered the last ones, or too many were outstanding.",
-        "Does it not answer? Look at its status page, and the gateway tries again by itself. Else raise egress.limits.",
+        "The gateway itself refused calls: the provider did not respond to earlier calls, or too many were in flight.",
+        "Check the provider's status page; the gateway keeps trying. If the provider responds, raise egress.limits.",
     ),
     "address_refused": FailureCause(
-        "A host resolves to an address that egress.allow does not name.",
+        "A host resolves to an IP address that egress.allow does not list.",
         "Add the network to egress.allow if it is yours.",
     ),
-    "client_left": FailureCause("Callers hang up before the answer is there.", "Raise the caller's own time limit."),
+    "client_left": FailureCause(
+        "Callers close the connection before the response arrives.", "Raise the caller's timeout."
+    ),
     "rotation_lost": FailureCause(
-        "A process died in the moment in which the provider replaced a refresh token.", _GONE.do
+        "A gateway process ended while the provider replaced a refresh token, so the new token is lost.", _GONE.do
     ),
     "401": FailureCause(
-        "The provider rejects the credential: revoked, replaced or blocked there.",
+        "The provider rejects the credential: it was revoked, replaced or blocked there.",
         "Refresh the token on the connection's page; if that fails, let the end user connect again.",
     ),
     "403": FailureCause(
         "The provider forbids the call: a permission or scope is missing.",
-        "Compare the integration's scopes with what the call needs; the end user must then connect again.",
+        "Add the scopes that the call needs to the integration; the end user must then connect again.",
     ),
     "404": FailureCause("The provider has nothing at these paths.", "Check the paths that the application sends."),
     "429": FailureCause(
         "The provider limits the rate: too many calls.",
-        "Send less, or spread it; a call with the header Retries waits as long as the provider's Retry-After says.",
+        "Send fewer calls, or spread them. With the header Retries, a call waits for the provider's Retry-After.",
     ),
 }
 _CLIENT: Final = FailureCause(
-    "The provider refuses these requests as they are.",
-    "Compare method, path and body with its documentation.",
-    "Open a call of this list for its path.",
+    "The provider reports these requests as invalid.",
+    "Compare method, path and body with the provider's documentation.",
+    "Open a call in this list to see its path.",
 )
-_SERVER: Final = FailureCause("The provider answers with errors of its own.", "Look at its status page.")
-_OTHER: Final = FailureCause("", "", "Open one of this list.")
+_SERVER: Final = FailureCause("The provider returns server errors.", "Check the provider's status page.")
+_OTHER: Final = FailureCause("", "", "Open one in this list.")
 
 
 def cause_of(kind: str, reason: str) -> FailureCause:
@@ -154,9 +153,9 @@ def cause_of(kind: str, reason: str) -> FailureCause:
         return _BY_REASON[reason]
     if kind == "refresh":
         return FailureCause(
-            "The provider's token endpoint refuses to refresh.",
-            "Compare client ID and secret with the provider's console.",
-            "Open one of this list: it has the provider's words.",
+            "The provider's token endpoint refuses to refresh the token.",
+            "Compare client ID and client secret with the provider's developer console.",
+            "Open one in this list to see the provider's message.",
         )
     if reason.startswith("4") and reason.isdigit():
         return _CLIENT
@@ -164,7 +163,7 @@ def cause_of(kind: str, reason: str) -> FailureCause:
 
 
 def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool = False) -> list[dict[str, Any]]:
-    """Return groups of failures with their meaning and the action that helps: ongoing ones first, then by number.
+    """Return groups of failures with their meaning and the action that helps, in the order of `GOES_ON`.
 
     `store_healthy`: the database can be read and written now.
     """
@@ -196,7 +195,7 @@ def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause 
 
 
 def cause_at(places: Iterable[PlaceTotal], kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
-    """Return the cause of one failure, given the other failures of its time."""
+    """Return the cause of one failure, given the failures and successes of its time."""
     return _ClientRefusals(list(places)).cause(kind, reason, integration_id, at)
 
 
@@ -222,7 +221,7 @@ class _ClientRefusals:
         return accepted is not None and accepted > at
 
     def cause(self, kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
-        """Return the cause: the refused app for errors of calls and authorizations during the refusal, else by reason."""
+        """Return the cause: the refused app for errors of `BY_REFUSED_CLIENT` during the refusal, else by reason."""
         refused = self.refused_at.get(integration_id)
         if refused is None or reason not in BY_REFUSED_CLIENT:
             return cause_of(kind, reason)

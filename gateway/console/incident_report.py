@@ -57,43 +57,43 @@ class IncidentSubject:
 def incident_subject(
     environment: str, *, integration_id: str | None, key_id: int | None, since: datetime | None, until: datetime | None
 ) -> IncidentSubject:
-    """Return the subject; without a time, of the last 24 hours. Raises InvalidRequest."""
+    """Return the subject. Without `until` the span ends now; without `since` it has 24 hours. Raises InvalidRequest."""
     if integration_id is None and key_id is None:
-        raise InvalidRequest("invalid_query_params", "Name an integration or a key.")
+        raise InvalidRequest("invalid_query_params", "Give an integration, a key or both.")
     until = until or clock.now()
     since = since or until - USUAL_SPAN
     if not since < until:
         raise InvalidRequest("invalid_query_params", "'until' must be later than 'since'.")
     if until - since > LONGEST_SPAN:
-        raise InvalidRequest("invalid_query_params", f"A report has {LONGEST_SPAN.days} days at most.")
+        raise InvalidRequest("invalid_query_params", f"A report covers at most {LONGEST_SPAN.days} days.")
     return IncidentSubject(environment, since, until, integration_id, key_id)
 
 
 async def report(
-    runtime: Runtime, asked: IncidentSubject, *, most: int = MOST_CONNECTIONS, most_keys: int = KEYS
+    runtime: Runtime, subject: IncidentSubject, *, most: int = MOST_CONNECTIONS, most_keys: int = KEYS
 ) -> dict[str, Any]:
-    """Return the report as JSON values. `connections` has the `most` most used ones, `keys` the `most_keys` oldest.
-    Raises NotFound for an unknown key."""
-    keys = await _keys(runtime, asked)
+    """Return the report as JSON values. `connections` are those of the `most` most used pairs of key and connection,
+    `keys` the `most_keys` oldest. Raises NotFound for an unknown key."""
+    keys = await _keys(runtime, subject)
     more_keys, keys = len(keys) > MOST_KEYS, keys[:MOST_KEYS]
     ids = frozenset(one.id for one in keys)
-    used = UseFilter(asked.environment, asked.since, asked.until, ids, asked.integration_id, limit=most)
+    used = UseFilter(subject.environment, subject.since, subject.until, ids, subject.integration_id, limit=most)
     uses = await runtime.store.uses.find(used)
-    calls, more_calls = await _calls(runtime, _call_filter(asked, ids, CALLS, excluded_codes=REFUSALS))
-    refused, more_refused = await _calls(runtime, _call_filter(asked, ids, MOST_REFUSED, error_codes=REFUSALS))
+    calls, more_calls = await _calls(runtime, _call_filter(subject, ids, CALLS, excluded_codes=REFUSALS))
+    refused, more_refused = await _calls(runtime, _call_filter(subject, ids, MOST_REFUSED, error_codes=REFUSALS))
     folded = _folded(refused)
-    records = await _records(runtime, asked, ids)
-    connections = [await _connection(runtime, ref, counts) for ref, counts in _by_connection(asked, uses)]
+    records = await _records(runtime, subject, ids)
+    connections = [await _connection(runtime, ref, counts) for ref, counts in _by_connection(subject, uses)]
     now = clock.now()
     integrations = runtime.generation.integrations
     return {
-        "environment": asked.environment,
-        "integration": asked.integration_id,
-        "unknown_integration": asked.integration_id is not None
-        and integrations.find(asked.environment, asked.integration_id) is None,
-        "key": asked.key_id,
-        "since": stamp(asked.since),
-        "until": stamp(asked.until),
+        "environment": subject.environment,
+        "integration": subject.integration_id,
+        "unknown_integration": subject.integration_id is not None
+        and integrations.find(subject.environment, subject.integration_id) is None,
+        "key": subject.key_id,
+        "since": stamp(subject.since),
+        "until": stamp(subject.until),
         "made_at": stamp(now),
         "uses": uses_shown(used, uses),
         "connections": connections,
@@ -111,18 +111,18 @@ async def report(
     }
 
 
-async def _records(runtime: Runtime, asked: IncidentSubject, key_ids: frozenset[int]) -> list[SealedRecord]:
+async def _records(runtime: Runtime, subject: IncidentSubject, key_ids: frozenset[int]) -> list[SealedRecord]:
     """Return the audit records of the keys or of the integration, the newest first."""
     found = []
     for action in AUDITED:
         found += await runtime.store.audit.find(
             AuditFilter(
-                environment=asked.environment,
-                since=asked.since,
-                until=asked.until,
+                environment=subject.environment,
+                since=subject.since,
+                until=subject.until,
                 action=action,
                 key_ids=key_ids,
-                integration_id=asked.integration_id,
+                integration_id=subject.integration_id,
                 limit=RECORDS + 1,
             )
         )
@@ -130,7 +130,7 @@ async def _records(runtime: Runtime, asked: IncidentSubject, key_ids: frozenset[
 
 
 def _call_filter(
-    asked: IncidentSubject,
+    subject: IncidentSubject,
     key_ids: frozenset[int],
     limit: int,
     *,
@@ -138,11 +138,11 @@ def _call_filter(
     excluded_codes: frozenset[str] = frozenset(),
 ) -> OperationFilter:
     return OperationFilter(
-        asked.environment,
-        since=asked.since,
-        until=asked.until,
+        subject.environment,
+        since=subject.since,
+        until=subject.until,
         kind="call",
-        integration_id=asked.integration_id,
+        integration_id=subject.integration_id,
         key_ids=key_ids,
         error_codes=error_codes,
         excluded_codes=excluded_codes,
@@ -157,7 +157,7 @@ async def _calls(runtime: Runtime, wanted: OperationFilter) -> tuple[list[dict[s
 
 
 def _folded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Combine similar calls into the newest of them, with their number in `times`."""
+    """Combine calls with the same `ALIKE` fields into the newest of them, with their number in `times`."""
     alike: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in found:
         first = alike.setdefault(tuple(one[name] for name in ALIKE), {**one, "times": 0})
@@ -165,20 +165,20 @@ def _folded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(alike.values())
 
 
-async def _keys(runtime: Runtime, asked: IncidentSubject) -> list[MintedKey]:
+async def _keys(runtime: Runtime, subject: IncidentSubject) -> list[MintedKey]:
     """Return the key and all its descendants."""
-    if asked.key_id is None:
+    if subject.key_id is None:
         return []
-    found = await runtime.store.keys.family(asked.environment, asked.key_id, limit=MOST_KEYS + 1)
+    found = await runtime.store.keys.family(subject.environment, subject.key_id, limit=MOST_KEYS + 1)
     if not found:
-        raise NotFound("not_found", f"There is no key {asked.key_id} in '{asked.environment}'.")
+        raise NotFound("not_found", f"Environment '{subject.environment}' has no key {subject.key_id}.")
     return found
 
 
-def _by_connection(asked: IncidentSubject, page: UsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:
+def _by_connection(subject: IncidentSubject, page: UsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:
     found: dict[ConnectionRef, tuple[int, int]] = {}
     for use, calls, failed in page.uses:
-        ref = ConnectionRef(asked.environment, use.integration_id, use.connection_id)
+        ref = ConnectionRef(subject.environment, use.integration_id, use.connection_id)
         before = found.get(ref, (0, 0))
         found[ref] = (before[0] + calls, before[1] + failed)
     return list(found.items())
@@ -203,27 +203,33 @@ def _key(one: MintedKey) -> dict[str, Any]:
 
 
 async def revoke_all(
-    runtime: Runtime, asked: IncidentSubject, found: Mapping[str, Any], by: str, *, keys: bool = True, connections: bool
+    runtime: Runtime,
+    subject: IncidentSubject,
+    found: Mapping[str, Any],
+    by: str,
+    *,
+    keys: bool = True,
+    connections: bool,
 ) -> list[str]:
     """If `keys`, revoke the report's key and its descendants; if `connections`, delete its connections here and at
     their providers. Return one line with the result for the keys and one for each connection."""
     done = []
     if (
         keys
-        and asked.key_id is not None
-        and (ended := await runtime.issuer.revoke(asked.environment, asked.key_id, by))
+        and subject.key_id is not None
+        and (ended := await runtime.issuer.revoke(subject.environment, subject.key_id, by))
     ):
-        done.append(f"Key {asked.key_id}, with what it minted: {ended} revoked.")
+        done.append(f"Key {subject.key_id} and the keys that it minted: {ended} revoked.")
     for one in found["connections"] if connections else ():
         name = f"{one['provider_config_key']}/{one['connection_id']}"
-        ref = ConnectionRef(asked.environment, one["provider_config_key"], one["connection_id"])
+        ref = ConnectionRef(subject.environment, one["provider_config_key"], one["connection_id"])
         if one["state"] == "deleted":
             continue
         deleted = await runtime.deleter.delete(ref)
         if deleted is None:
-            done.append(f"{name}: was gone already.")
+            done.append(f"{name}: was already deleted.")
             continue
         tokens = ", ".join(f"{each.token} {each.outcome}" for each in deleted.revocation)
-        left = "ended at the provider" if deleted.at_provider else "its grant at the provider may remain"
+        left = "revoked at the provider" if deleted.at_provider else "the credential may still work at the provider"
         done.append(f"{name}: deleted here; {left}{f' ({tokens})' if tokens else ''}.")
     return done

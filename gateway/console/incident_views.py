@@ -1,13 +1,14 @@
 """An incident at the console: the report on an integration or a key, and a form to revoke the key and delete connections."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from aiohttp import web
 
 from gateway import clock
-from gateway.console.asked_query import asked, asked_moment, asked_number, asked_of
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.incident_report import IncidentSubject, incident_subject, report, revoke_all
+from gateway.console.query_fields import fields_of, number_in, time_in
 from gateway.errors import InvalidRequest
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
@@ -22,15 +23,15 @@ def _subject(environment: str, given: dict[str, str]) -> IncidentSubject:
     return incident_subject(
         environment,
         integration_id=given["integration"] or None,
-        key_id=asked_number(given, "key"),
-        since=asked_moment(given, "since", now),
-        until=asked_moment(given, "until", now),
+        key_id=number_in(given, "key"),
+        since=time_in(given, "since", now),
+        until=time_in(given, "until", now),
     )
 
 
 async def incident(request: web.Request, environment: str) -> View:
     """Show the form and, once it names a subject, the report."""
-    given = asked(request, FIELDS)
+    given = fields_of(request.query, FIELDS)
     found: dict[str, Any] | None = None
     if given["integration"] or given["key"]:
         found = await report(request.app[RUNTIME], _subject(environment, given))
@@ -46,22 +47,38 @@ async def incident(request: web.Request, environment: str) -> View:
 
 async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Revoke the key and its descendants and, if ticked, delete the used connections: at most `AT_ONCE` in one form."""
-    given = asked_of(fields, FIELDS)
+    given = fields_of(fields, FIELDS)
     target = given["key"] or given["integration"]
     if fields.get("typed", "") != target or not target:
-        raise InvalidRequest("invalid_body", f"Nothing was ended: type {target or 'what the report is about'}.")
+        raise InvalidRequest(
+            "invalid_body",
+            f"Nothing was revoked or deleted. Type {target or 'the key or integration of the report'} to confirm.",
+        )
     runtime, wanted = request.app[RUNTIME], _subject(environment, given)
     found = await report(runtime, wanted)
     left = [one for one in found["connections"] if one["state"] != "deleted"]
     some = {**found, "connections": left[:AT_ONCE]}
     with_connections = bool(fields.get("connections"))
     done = await revoke_all(runtime, wanted, some, f"{who.name} at the console", connections=with_connections)
-    more = len(left) - AT_ONCE if with_connections else 0
+    more = max(len(left) - AT_ONCE, 0) if with_connections else 0
+    hidden = found["uses"]["uses_in_all"] - len(found["uses"]["data"]) if with_connections else 0
     data = {
-        "title": "Ended",
-        "message": f"{counted(len(done), 'outcome')}."
-        + (f" {counted(more, 'connection')} of the report are left: send the form again." if more > 0 else ""),
+        "title": "Revoked and deleted",
+        "message": " ".join(_message(done, left=more, hidden=hidden)),
         "details": done,
         "back": console_path(request, environment, "incident", **{name: text for name, text in given.items() if text}),
     }
     return View("outcome.html", data, "incident")
+
+
+def _message(done: Sequence[str], *, left: int, hidden: int) -> Iterator[str]:
+    """Yield the sentences above the results in `done`. `left`: connections of the report that are not deleted yet.
+    `hidden`: uses that the report does not list."""
+    yield f"{counted(len(done), 'result')}."
+    if left:
+        yield f"{counted(left, 'connection')} of the report not deleted yet: send the form again."
+    if hidden:
+        yield (
+            f"The report does not list {counted(hidden, 'less used pair')} of key and connection: "
+            "`gateway incident --delete-connections` deletes these connections too."
+        )

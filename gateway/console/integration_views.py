@@ -1,4 +1,4 @@
-"""Integrations at the console: the settings of each, the results of its calls, and links to details."""
+"""Integrations at the console: the settings of each, findings, the results of its calls, and a link to test it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.refresh_tokens import advice_on_refresh_token, refresh_scope
 from gateway.console.alarms import store_healthy
-from gateway.console.asked_query import asked, asked_number
 from gateway.console.authorization_sums import AuthorizationSum, authorization_sums, what_helps
 from gateway.console.connection_views import record_link, summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
 from gateway.console.failure_causes import FailureCause, client_refusal, failures
+from gateway.console.query_fields import fields_of, number_in
 from gateway.errors import NotFound
 from gateway.generation import Generation
 from gateway.integrations.client_mistakes import client_mistakes, client_values
@@ -41,7 +41,7 @@ TRUST: Final = {
 
 async def integrations(request: web.Request, environment: str) -> View:
     generation = generation_of(request)
-    first = asked_number(asked(request, ("from",)), "from") or 0
+    first = number_in(fields_of(request.query, ("from",)), "from") or 0
     every = generation.integrations.of(environment)
     data = {
         "title": "Integrations",
@@ -72,19 +72,19 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
     }
     if provider is None:
         shown["faults"].append(
-            f"The catalog has no provider '{one.provider}' any more: nothing of it can be connected."
+            f"The catalog has no provider '{one.provider}' any more, so nobody can connect. Choose another provider."
         )
     elif AUTH_MODES[provider.auth_mode].needs_client and not one.client_id:
-        shown["faults"].append("It has no client_id: register an application at the provider, and name its id.")
+        shown["faults"].append("It has no client_id. Register an application at the provider, and set client_id.")
     if provider is not None and one.client_secret and not one.allowed_hosts and any(open_secret_addresses(provider)):
-        shown["faults"].append("End users type the host that its client secret would go to: set allowed_hosts.")
+        shown["faults"].append("End users type the host to which its client secret is sent. Set allowed_hosts.")
     return shown
 
 
 async def integration(request: web.Request, environment: str) -> View:
     """Show one integration: its settings, findings, the results of its calls, its connections."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    one = _found(generation, environment, request.query.get("key", ""))
+    one = _find_integration(generation, environment, request.query.get("key", ""))
     key = one.integration_id
     newest, trouble, day, sums = await asyncio.gather(
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS + 1)),
@@ -111,7 +111,7 @@ async def integration(request: web.Request, environment: str) -> View:
     return View("integration.html", data, "integrations")
 
 
-def _found(generation: Generation, environment: str, key: str) -> Integration:
+def _find_integration(generation: Generation, environment: str, key: str) -> Integration:
     """Return the integration. Raises NotFound."""
     one = generation.integrations.find(environment, key)
     if one is None:
@@ -120,7 +120,7 @@ def _found(generation: Generation, environment: str, key: str) -> Integration:
 
 
 def _findings(generation: Generation, one: Integration, refused: FailureCause | None) -> Iterator[dict[str, Any]]:
-    """Yield those findings of ``gateway doctor`` that need no network: whether each is fine, and what to do if not.
+    """Yield the findings of ``gateway doctor`` that need no network: whether each is fine, and what to do if not.
 
     `refused`: the cause if the provider refuses the client.
     """
@@ -134,16 +134,16 @@ def _findings(generation: Generation, one: Integration, refused: FailureCause | 
     if refused is not None:
         yield {"ok": False, "what": refused.why, "do": refused.do}
     elif (given := client_values(one)) and not mistakes:
-        yield {"ok": True, "what": f"{' and '.join(given)} look like what a console gives out.", "do": ""}
+        yield {"ok": True, "what": f"The format of {' and '.join(given)} looks right.", "do": ""}
     scopes = one.scopes if one.scopes is not None else provider.default_scopes or ()
     needed = refresh_scope(provider)
     if needed is not None:
-        asked = needed in scopes
-        what = f"The scope '{needed}', without which no refresh token is given, is {'' if asked else 'not '}asked for."
-        yield {"ok": asked, "what": what, "do": "" if asked else advice_on_refresh_token(provider, scopes)}
+        requested = needed in scopes
+        what = f"The scope '{needed}' is {'' if requested else 'not '}requested. Without it there is no refresh token."
+        yield {"ok": requested, "what": what, "do": "" if requested else advice_on_refresh_token(provider, scopes)}
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
-        what = f"Register exactly this callback address there: {generation.config.callback_url}"
+        what = f"Register exactly this callback URL at {provider.display_name}: {generation.config.callback_url}"
         yield {"ok": True, "what": what, "do": ""}
 
 
@@ -160,7 +160,7 @@ def _authorizations(
 async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Create a link with which an operator connects an account of their own, to test the integration."""
     generation = generation_of(request)
-    one = _found(generation, environment, fields.get("key", ""))
+    one = _find_integration(generation, environment, fields.get("key", ""))
     wish = checked(
         {"end_user": {"id": fields.get("user", "").strip() or TEST_USER}, "allowed_integrations": [one.integration_id]},
         connect_endpoints.NewSession,
@@ -172,9 +172,9 @@ async def connect(request: web.Request, _who: SignedIn, environment: str, fields
     shown = connect_endpoints.connect_session_json(generation, *made)
     data = {
         "title": "Test the integration",
-        "message": "Open it and connect an account of your own. What goes wrong is shown there, and at Calls.",
+        "message": "Open the link and connect an account of your own. Errors are shown there and under Calls.",
         "link": shown["connect_link"],
-        "is_address": True,
+        "is_url": True,
         "until": shown["expires_at"],
         "back": console_path(request, environment, "integration", key=one.integration_id),
     }

@@ -10,11 +10,13 @@ from gateway.access.caller import Access, Caller
 from gateway.access.key_policy import Breach, Policy, SentRequest
 from gateway.api.keys import NewKeyBody, as_json, secret_part, wish_of
 from gateway.api.request_body import checked
-from gateway.console.asked_query import asked_number, asked_of
 from gateway.console.call_views import rows
 from gateway.console.console_page import SignedIn, View, console_path
+from gateway.console.query_fields import fields_of, number_in
+from gateway.console.sign_in import FORM_BYTES
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import Environment, MintedKey
+from gateway.records.connection import Connection
 from gateway.records.filters import single_or_any_set
 from gateway.records.operation import OperationFilter
 from gateway.runtime import RUNTIME, generation_of
@@ -23,14 +25,13 @@ from gateway.text import whole_number
 ROWS: Final = 80
 RECENT: Final = 20
 MINTED: Final = ("name", "kind", "scopes", "rules", "integrations", "connections", "hosts", "rate", "budget", "days")
-FIELD_CHARS: Final = 20_000
 
 
 async def keys(request: web.Request, environment: str) -> View:
     """Show the keys: those of gateway.yaml only as a count, minted ones as a tree of which key minted which."""
     ended = bool(request.query.get("ended"))
     runtime, now = request.app[RUNTIME], clock.now()
-    before = asked_number(asked_of(request.query, ("before",)), "before")
+    before = number_in(fields_of(request.query, ("before",)), "before")
     found = await runtime.store.keys.list(
         environment, alive_at=None if ended else now, before_id=before, limit=ROWS + 1
     )
@@ -49,7 +50,7 @@ async def keys(request: web.Request, environment: str) -> View:
 
 
 def tree(found: list[MintedKey]) -> list[tuple[MintedKey, int]]:
-    """Return each key after the key that minted it, with its depth; a key without its minter in the list is at the top."""
+    """Return each key after the key that minted it, with its depth, 0 if that key is not in the list."""
     there = {key.id for key in found}
     below: dict[int | None, list[MintedKey]] = {}
     for key in found:
@@ -72,7 +73,7 @@ def _shown(key: MintedKey) -> dict[str, Any]:
 
 
 async def key(request: web.Request, environment: str) -> View:
-    one = await _found(request, environment, request.query.get("id", ""))
+    one = await _find_key(request, environment, request.query.get("id", ""))
     its = OperationFilter(environment, key_ids=single_or_any_set(one.id), limit=RECENT)
     operations = await request.app[RUNTIME].store.call_log.find(its)
     asked = {name: request.query.get(name, "").strip()[:2000] for name in ("method", "path", "host")}
@@ -87,55 +88,60 @@ async def key(request: web.Request, environment: str) -> View:
 
 
 def _asked_verdict(one: MintedKey, asked: dict[str, str]) -> dict[str, Any]:
-    """Return the verdict. `path` is the path sent to the provider, base address included."""
+    """Return the verdict. `path` is the path sent to the provider, the base URL's path included."""
     path, _, query = asked["path"].partition("?")
     return verdict(one, SentRequest(asked["method"].upper() or "GET", asked["host"], path, query, ()))
 
 
-def verdict(one: MintedKey, sent: SentRequest) -> dict[str, Any]:
-    """Return whether the key's scopes and rules would allow this request now."""
+def verdict(one: MintedKey, sent: SentRequest, connection: Connection | None = None) -> dict[str, Any]:
+    """Return whether the key's scopes and rules would allow this request now, and whether the key may use `connection`
+    if it is given."""
     policy = Policy(one.scopes, one.limits)
     if not policy.may_proxy:
         return {"passes": False, "why": "it has no scope for proxied calls", "rule": None}
     if not one.alive(clock.now()):
         return {"passes": False, "why": "it is revoked or expired", "rule": None}
+    if connection is not None and not (
+        policy.reaches(connection.ref.integration_id, connection.ref.connection_id) and policy.fits(connection.tags)
+    ):
+        return {"passes": False, "why": "its limits do not include this connection", "rule": None}
     decided = policy.decision(sent)
     if isinstance(decided, Breach):
-        unknown = " (give the host too: rules by operation are bound to it)" if policy.operation_sets else ""
+        unknown = " (give the host too: its rules for operations need it)" if policy.operation_sets else ""
         return {"passes": False, "why": decided.why + ("" if sent.host else unknown), "rule": None}
     return {"passes": True, "why": "a rule allows it" if decided else "it has no rules", "rule": decided or None}
 
 
-async def _found(request: web.Request, environment: str, text: str) -> MintedKey:
+async def _find_key(request: web.Request, environment: str, text: str) -> MintedKey:
     """Return the key. Raises NotFound."""
     key_id = whole_number(text)
     if key_id is None:
         raise NotFound("not_found", "A key's id is a whole number.")
     found = await request.app[RUNTIME].store.keys.find(environment, key_id)
     if found is None:
-        raise NotFound("not_found", f"There is no key {key_id} in '{environment}'. Keys lists those there are.")
+        raise NotFound("not_found", f"Environment '{environment}' has no key {key_id}. Keys lists the existing keys.")
     return found
 
 
 async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Mint a key, shown only on this page; under a parent it also gets the parent's limits."""
+    """Mint a key, shown only on this page. Under a parent key it also gets the parent's limits."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     body = checked(_wished(fields), NewKeyBody, "invalid_body")
     caller = None
     if parent := fields.get("parent", ""):
-        above = await _found(request, environment, parent)
+        above = await _find_key(request, environment, parent)
         if not above.alive(clock.now()):
-            raise InvalidRequest("invalid_body", f"Key {above.id} is over: nothing is minted under it.")
+            raise InvalidRequest(
+                "invalid_body", f"Key {above.id} is revoked or expired, so it cannot be the parent of a key."
+            )
         caller = Caller(Environment(environment), Access(above, Policy(above.scopes, above.limits), None, math.inf))
     text, made = await runtime.issuer.create(wish_of(body), environment, f"{who.name} at the console", caller)
     shown = secret_part(text, made, generation.public_url)
     data = {
-        "title": f"Key {made.id} is made",
-        "message": "Copy it now: it is shown this once, and stored as its digest only.",
+        "title": f"Key {made.id}",
+        "message": "Copy the key now: it is not shown again. The gateway stores only its digest.",
         "link": shown.get("base_url", shown["secret"]),
-        "until": "it expires or is revoked"
-        if made.expires_at is None
-        else made.expires_at.isoformat(timespec="seconds"),
+        "until": "it is revoked" if made.expires_at is None else made.expires_at.isoformat(timespec="seconds"),
         "back": console_path(request, environment, "key", id=str(made.id)),
     }
     return View("outcome.html", data, "keys")
@@ -143,29 +149,29 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
 
 def _wished(fields: dict[str, str]) -> dict[str, Any]:
     """Return the form as the API's body. Raises InvalidRequest."""
-    given = asked_of(fields, MINTED, FIELD_CHARS)
+    given = fields_of(fields, MINTED, FORM_BYTES)  # no form has longer fields: a rule that is cut would be another rule
     limits: dict[str, Any] = {
         name: lines
         for name in ("rules", "integrations", "connections", "hosts")
         if (lines := given[name].split("\n"))[0]
     }
     limits = {name: [line.strip() for line in lines if line.strip()] for name, lines in limits.items()}
-    limits |= {name: asked_number(given, name) for name in ("rate", "budget") if given[name]}
+    limits |= {name: number_in(given, name) for name in ("rate", "budget") if given[name]}
     body: dict[str, Any] = {"display_name": given["name"], "kind": given["kind"] or "key", "limits": limits}
     if given["scopes"]:
         body["scopes"] = given["scopes"].split()
-    if (days := asked_number(given, "days")) is not None:
+    if (days := number_in(given, "days")) is not None:
         body["expires_in_s"] = days * 86_400
     return body
 
 
 async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
     """Revoke the key and every key that it minted."""
-    one = await _found(request, environment, fields.get("id", ""))
+    one = await _find_key(request, environment, fields.get("id", ""))
     ended = await request.app[RUNTIME].issuer.revoke(environment, one.id, f"{who.name} at the console")
     data = {
         "title": "The key is revoked",
-        "message": f"Key {one.id} ({one.name}) and what it minted are over: {ended} in all.",
+        "message": f"Key {one.id} ({one.name}) and the keys that it minted: {ended} revoked.",
         "back": console_path(request, environment, "keys"),
     }
     return View("outcome.html", data, "keys")

@@ -1,4 +1,4 @@
-"""The console's handlers, loaded at the first request for a page, since most workers never serve one; and its own port."""
+"""The console's handlers: each imports its module at the first request, since most workers serve no page. Its own port."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -9,14 +9,14 @@ from gateway.errors import NotFound
 from gateway.middleware.facts import REQUEST_ID
 from gateway.middleware.response_shape import GIVEN, add_request_id, error_response, loggable_id, new_id
 
-Responding = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+AnyHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-OWN_PORT: Final = web.RequestKey("own_port", bool)  # set by console_alone; absent: the request came by server.port
+OWN_PORT: Final = web.RequestKey("own_port", bool)  # set by console_alone; absent if the request came to server.port
 ROOT: Final = "/console"
 
 
-def console_alone(handler: Responding) -> Responding:
-    """Return `handler` for requests by `console.port`: all paths outside the console are 404."""
+def console_alone(handler: AnyHandler) -> AnyHandler:
+    """Return `handler` for requests to `console.port`: paths outside the console are 404, and ``/`` redirects to it."""
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
         request[OWN_PORT] = True
@@ -26,7 +26,7 @@ def console_alone(handler: Responding) -> Responding:
         request[REQUEST_ID] = loggable_id(request.headers.get(GIVEN)) or new_id()
         if path == "/" and request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
             return add_request_id(web.Response(status=303, headers={hdrs.LOCATION: ROOT.removeprefix("/")}), request)
-        return error_response(request, NotFound("not_found", f"Only the console answers on this port, at {ROOT}."))
+        return error_response(request, NotFound("not_found", f"This port serves only the console, at {ROOT}."))
 
     return handled
 

@@ -1,7 +1,8 @@
-"""Shows what needs a person now, the most urgent first, and the calls of 24 hours in numbers."""
+"""The page Now: what needs a person, the most urgent first, and the calls of 24 hours in numbers."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -17,14 +18,17 @@ from gateway.console.console_page import WITHIN, Live, View, console_path
 from gateway.console.event_views import delivery
 from gateway.console.failure_causes import failures
 from gateway.errors import Unavailable
+from gateway.records.connection import Connection
 from gateway.records.event import DeliveryState
 from gateway.records.traffic import SLOT_S, SlotTotal, Traffic, quantile_ms
 from gateway.runtime import RUNTIME, Runtime
-from gateway.store import EventFilter, ListFilter
+from gateway.store import EventFilter, ListFilter, cursor_after
 
 ROWS: Final = 10
 LIVE_S: Final = 15
 ENDING_WITHIN: Final = timedelta(days=7)
+PAGE: Final = 200
+MOST_PAGES: Final = 10
 SLOTS_A_BAR: Final = 2
 BARS: Final = int(WITHIN.total_seconds()) // SLOT_S // SLOTS_A_BAR
 PARTS: Final = {"gateway": "gateway_ms", "token": "token_ms", "provider": "upstream_ms"}
@@ -36,7 +40,7 @@ async def now(request: web.Request, environment: str) -> View:
     wrong = alarms(runtime)
     trouble, ending, dead, backlog, sums, found = await asyncio.gather(
         store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS + 1)),
-        store.connections.list(environment, ListFilter(dies_before=at + ENDING_WITHIN, limit=ROWS + 1)),
+        _ending(runtime, environment, at),
         store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS + 1)),
         store.deliveries.backlog(),
         authorization_sums(runtime, environment),
@@ -60,7 +64,7 @@ async def now(request: web.Request, environment: str) -> View:
         ],
         "trouble": [summary(one) for one in trouble[:ROWS]],
         "more_trouble": len(trouble) > ROWS,
-        "ending": [summary(one) for one in ending[:ROWS] if one.life.dies_at is not None and one.life.dies_at > at],
+        "ending": [summary(one) for one in ending],
         "dead": [delivery(one) for one in dead[:ROWS]],
         "more_dead": len(dead) > ROWS,
         "waiting": [{"events": one.pending, "oldest_at": stamp(one.oldest_at)} for one in waiting],
@@ -72,12 +76,29 @@ async def now(request: web.Request, environment: str) -> View:
     return View("now.html", data, live=live)
 
 
+async def _ending(runtime: Runtime, environment: str, at: datetime) -> list[Connection]:
+    """Return at most `ROWS` connections that end within `ENDING_WITHIN` after `at`.
+
+    The store's filter has no lower limit, so pages of connections that have already ended are skipped, up to
+    `MOST_PAGES`.
+    """
+    wanted = ListFilter(dies_before=at + ENDING_WITHIN, limit=PAGE)
+    found: list[Connection] = []
+    for _ in range(MOST_PAGES):
+        page = await runtime.store.connections.list(environment, wanted)
+        found += [one for one in page if one.life.dies_at is not None and one.life.dies_at > at]
+        if len(found) >= ROWS or len(page) < PAGE:
+            break
+        wanted = replace(wanted, cursor=cursor_after(page[-1]))
+    return found[:ROWS]
+
+
 async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dict[str, str]]) -> Traffic:
-    """Return the totals of 24 hours; if the call log cannot be read, empty ones, and add an alarm to `wrong`."""
+    """Return the totals of 24 hours. If the call log cannot be read, return empty totals and add an alarm to `wrong`."""
     try:
         return await runtime.store.call_log.totals(environment, at - WITHIN)
     except Unavailable as fault:
-        wrong.append({"what": fault.message, "do": "Check its disk. What happens meanwhile is not logged."})
+        wrong.append({"what": fault.message, "do": "Check its disk. Calls meanwhile are not logged."})
         return Traffic()
 
 
@@ -114,7 +135,8 @@ def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
 
 
 def _steps(found: Traffic, at: datetime) -> list[list[SlotTotal]]:
-    """Return the slots of each bar, the oldest first; a bar is a whole number of slots, and the last one contains `at`."""
+    """Return the slots of each bar, oldest first. Each bar has `SLOTS_A_BAR` slots, and the last bar ends with the slot
+    of `at`."""
     last = int(at.timestamp()) // SLOT_S
     steps: list[list[SlotTotal]] = [[] for _ in range(BARS)]
     for one in found.slots:

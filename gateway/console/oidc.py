@@ -1,5 +1,4 @@
-"""Sign-in with the operators' identity provider: authorization code with PKCE, and an ID token that proves who signed
-in.
+"""Sign-in with the operators' identity provider: authorization code with PKCE, and an ID token that names the person.
 
 `state`, `nonce` and the PKCE verifier are derived from one random cookie, which ties the callback to the browser that
 started the sign-in. So nothing is stored before somebody has signed in, and a callback link from elsewhere is refused.
@@ -10,6 +9,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -39,8 +39,8 @@ LONGEST_NAME: Final = 64
 
 
 class SignInRefused(Forbidden):
-    """The identity provider's answer does not prove who signed in. `reason`: for the log, with the details in `found`;
-    empty if only the browser is at fault."""
+    """The identity provider's response does not prove who signed in. `reason`: for the log, with the details in `found`;
+    empty if the cause is only in the browser, and nothing is logged."""
 
     def __init__(self, message: str, reason: str = "", **found: object) -> None:
         super().__init__("forbidden", message)
@@ -92,73 +92,92 @@ _known: dict[str, OidcIssuer] = {}
 
 
 async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = False) -> OidcIssuer:
-    """Return the configured issuer's metadata and keys (OpenID Connect Discovery 1.0 §4), cached for ten minutes;
-    `newer`: for 30 s, since a token names an unknown key. Raises Unavailable."""
+    """Return the configured issuer's metadata and keys (OpenID Connect Discovery 1.0 §4), cached for `CACHE_LIFE`.
+
+    `newer`: a token names an unknown key, so the cache is used for `RELOAD_AFTER` only. Raises Unavailable."""
     assert config.issuer is not None
     known, now = _known.get(config.issuer), clock.now()
     if known is not None and now - known.at < (RELOAD_AFTER if newer else CACHE_LIFE):
         return known
     from joserfc.errors import JoseError
-    from joserfc.jwk import KeySet
 
-    said = await _fetched(egress, config.issuer + METADATA_PATH)
+    metadata = await _fetched(egress, config.issuer + METADATA_PATH)
     try:
-        if str(said["issuer"]).rstrip("/") != config.issuer:
-            raise _broken(f"It names itself {said['issuer']}, and console.oidc.issuer is {config.issuer}")
+        if str(metadata["issuer"]).rstrip("/") != config.issuer:
+            raise _broken(
+                f"Its metadata has the issuer {metadata['issuer']}, but console.oidc.issuer is {config.issuer}"
+            )
         authorize, token, jwks = (
-            _address(said[name], config.issuer) for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
+            _endpoint(metadata[name], config.issuer)
+            for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
         )
-        methods = said.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        keys = await _fetched(egress, jwks)
-        usable = [
-            one for one in keys["keys"] if one.get("kty") in ("RSA", "EC", "OKP") and one.get("use", "sig") == "sig"
-        ]
+        methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        listed = (await _fetched(egress, jwks))["keys"]
         found = OidcIssuer(
-            str(said["issuer"]),
+            str(metadata["issuer"]),
             authorize,
             token,
             jwks,
             basic="client_secret_basic" in methods,
-            keys=KeySet.import_key_set({"keys": usable}),
+            keys=signature_keys(listed),
             at=now,
         )
     except (KeyError, TypeError, AttributeError, ValueError, JoseError) as fault:
-        raise _broken(f"What it says of itself cannot be used ({type(fault).__name__})") from fault
+        raise _broken(f"Its metadata or its keys are not valid ({type(fault).__name__})") from fault
     _known[config.issuer] = found
     return found
 
 
-def _address(given: object, issuer: str) -> str:
-    """Return the endpoint. Raises ValueError: without https, if the issuer has it, the code would be sent in clear text."""
+def signature_keys(listed: list[dict[str, Any]]) -> "KeySet":
+    """Return the keys for signatures, without those that joserfc cannot use (RFC 7517 §5). Raises ValueError if none is
+    left."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import KeySet
+
+    keys = []
+    for one in listed:
+        if one.get("kty") in ("RSA", "EC", "OKP") and one.get("use", "sig") == "sig":
+            with suppress(JoseError, KeyError, TypeError, ValueError):
+                keys += KeySet.import_key_set({"keys": [one]}).keys
+    if not keys:
+        raise ValueError("no usable key")
+    return KeySet(keys)
+
+
+def _endpoint(given: object, issuer: str) -> str:
+    """Return the endpoint's URL. Raises ValueError if it is no URL, or plain HTTP although the issuer uses HTTPS."""
     if not isinstance(given, str) or not given.startswith(("https://", "http://")):
-        raise ValueError("no address")
+        raise ValueError("no URL")
     if issuer.startswith("https://") and not given.startswith("https://"):
         raise ValueError("an endpoint without https")
     return given
 
 
 async def _fetched(egress: Egress, url: str) -> Any:
+    """Return the JSON at `url`. Raises Unavailable."""
     try:
         response = await egress.fetch("GET", url, headers={"Accept": "application/json"}, limit_bytes=RESPONSE_BYTES)
     except EgressError as fault:
         raise _broken(str(fault)) from fault
     if response.status != 200:
-        raise _broken(f"{url} answers {response.status}")
+        raise _broken(f"{url} responded with status {response.status}")
     try:
         return json.loads(response.body)
     except ValueError as fault:
-        raise _broken(f"{url} answers no JSON") from fault
+        raise _broken(f"{url} did not return JSON") from fault
 
 
 def _broken(why: str) -> GatewayError:
     return Unavailable(
         "token_endpoint_unavailable",
-        f"The identity provider cannot be used. {why.rstrip('.')}. `gateway console` prints a link that signs in without it.",
+        f"The identity provider cannot be used. {why.rstrip('.')}. To sign in without it, open the link of `gateway console`.",
         retry_after_s=10,
     )
 
 
-async def address_to(egress: Egress, config: ConsoleOidcConfig, begun: PendingSignIn, redirect_uri: str) -> str:
+async def authorization_url(
+    egress: Egress, config: ConsoleOidcConfig, pending: PendingSignIn, redirect_uri: str
+) -> str:
     """Return the URL for the browser's sign-in. Raises Unavailable."""
     issuer = await issuer_of(egress, config)
     query = {
@@ -166,39 +185,40 @@ async def address_to(egress: Egress, config: ConsoleOidcConfig, begun: PendingSi
         "client_id": config.client_id or "",
         "redirect_uri": redirect_uri,
         "scope": " ".join(config.scopes),
-        "state": begun.part("state"),
-        "nonce": begun.part("nonce"),
-        "code_challenge": challenge(begun.part("verifier")),
+        "state": pending.part("state"),
+        "nonce": pending.part("nonce"),
+        "code_challenge": challenge(pending.part("verifier")),
         "code_challenge_method": "S256",
     }
     return with_params(issuer.authorization_endpoint, query)
 
 
 async def claims_of(
-    egress: Egress, config: ConsoleOidcConfig, begun: PendingSignIn, query: Mapping[str, str], redirect_uri: str
+    egress: Egress, config: ConsoleOidcConfig, pending: PendingSignIn, query: Mapping[str, str], redirect_uri: str
 ) -> Mapping[str, Any]:
     """Exchange the code of the callback; return the claims of its ID token. Raises SignInRefused, Unavailable."""
-    if not begun.alive or not hmac.compare_digest(query.get("state", "").encode(), begun.part("state").encode()):
-        raise SignInRefused("This sign-in was not begun in this browser, or is older than 10 minutes. Begin again.")
+    if not pending.alive or not hmac.compare_digest(query.get("state", "").encode(), pending.part("state").encode()):
+        raise SignInRefused("This sign-in was not started in this browser, or is older than 10 minutes. Start again.")
     issuer = await issuer_of(egress, config)
     if query.get("iss", issuer.issuer) != issuer.issuer:
-        raise SignInRefused("Another identity provider has answered. Begin again.")
+        raise SignInRefused("The response came from another identity provider. Start again.")
     if "error" in query or not query.get("code"):
-        said = f"{query.get('error', '')[:64]} {query.get('error_description', '')[:200]}".strip()
-        raise SignInRefused(f"The sign-in at the identity provider failed{f': {said}' if said else ''}.")
-    token = await _id_token(egress, config, issuer, begun, query["code"], redirect_uri)
-    return await _validated(egress, config, token, begun.part("nonce"))
+        why = f"{query.get('error', '')[:64]} {query.get('error_description', '')[:200]}".strip()
+        raise SignInRefused(f"The sign-in at the identity provider failed{f': {why}' if why else ''}.")
+    token = await _id_token(egress, config, issuer, pending, query["code"], redirect_uri)
+    return await _validated(egress, config, token, pending.part("nonce"))
 
 
 async def _id_token(
-    egress: Egress, config: ConsoleOidcConfig, issuer: OidcIssuer, begun: PendingSignIn, code: str, redirect_uri: str
+    egress: Egress, config: ConsoleOidcConfig, issuer: OidcIssuer, pending: PendingSignIn, code: str, redirect_uri: str
 ) -> str:
+    """Exchange the code; return the ID token, not validated yet. Raises SignInRefused, Unavailable."""
     headers = {"Accept": "application/json"}
     params = {
         "grant_type": "authorization_code",
         "code": code,
         "redirect_uri": redirect_uri,
-        "code_verifier": begun.part("verifier"),
+        "code_verifier": pending.part("verifier"),
     }
     client = OAuthClient(config.client_id or "", config.client_secret)
     authenticate(client, "basic" if issuer.basic else "body", headers, params)
@@ -210,14 +230,14 @@ async def _id_token(
     except EgressError as fault:
         raise _broken(str(fault)) from fault
     try:
-        said = json.loads(response.body)
+        body = json.loads(response.body)
     except ValueError:
-        said = {}
-    token = said.get("id_token") if isinstance(said, dict) else None
+        body = {}
+    token = body.get("id_token") if isinstance(body, dict) else None
     if response.status != 200 or not isinstance(token, str):
-        reason = str(said.get("error", ""))[:64] if isinstance(said, dict) else ""
+        reason = str(body.get("error", ""))[:64] if isinstance(body, dict) else ""
         raise SignInRefused(
-            f"The identity provider gave no ID token ({reason or response.status}).",
+            f"The identity provider returned no ID token ({reason or response.status}).",
             "token_request_failed",
             status=response.status,
             error=reason,
@@ -226,13 +246,13 @@ async def _id_token(
 
 
 async def _validated(egress: Egress, config: ConsoleOidcConfig, token: str, nonce: str) -> Mapping[str, Any]:
-    """Return the claims of a valid ID token (OpenID Connect Core §3.1.3.7). Raises SignInRefused."""
+    """Return the claims of a valid ID token (OpenID Connect Core §3.1.3.7). Raises SignInRefused, Unavailable."""
     from joserfc import jwt
     from joserfc.errors import JoseError
     from joserfc.jwt import JWTClaimsRegistry
 
     claims: Mapping[str, Any] | None = None
-    for newer in (False, True):  # again with newer keys
+    for newer in (False, True):  # a second time with keys that are loaded again
         issuer = await issuer_of(egress, config, newer=newer)
         try:
             claims = jwt.decode(token, issuer.keys, algorithms=list(ALGORITHMS)).claims

@@ -10,9 +10,9 @@ from gateway import clock
 from gateway.api.connection_json import stamp
 from gateway.authority import origin_of
 from gateway.catalog.provider import Provider
-from gateway.console.asked_query import asked, asked_number
 from gateway.console.console_page import WITHIN, View
 from gateway.console.integration_views import TRUST
+from gateway.console.query_fields import fields_of, number_in
 from gateway.records.traffic import PlaceTotal, quantile_ms
 from gateway.runtime import RUNTIME, Runtime, generation_of
 
@@ -50,7 +50,7 @@ async def providers(request: web.Request, environment: str) -> View:
         for name, keys in used.items()
     ]
     rows.sort(key=lambda row: (not row["left_alone"], -row["failed"], row["name"]))
-    first = asked_number(asked(request, ("from",)), "from") or 0
+    first = number_in(fields_of(request.query, ("from",)), "from") or 0
     data = {
         "title": "Providers",
         "classes": list(CLASSES),
@@ -82,8 +82,8 @@ def _row(
         "name": name,
         "display_name": provider.display_name if provider else name,
         "integrations": sorted(keys),
-        "trust": TRUST.get(provider.provenance or "", "not known") if provider else "not in the catalog",
-        "sources": list(provider.sources or ()) if provider else [],
+        "trust": TRUST.get(provider.trust() or "", "no source named") if provider else "not in the catalog",
+        "sources": _sources(provider) if provider else [],
         "calls": sum(one.calls for one in calls),
         "failed": sum(counts.values()),
         "errors": {label: count for label, count in counts.items() if count},
@@ -93,6 +93,14 @@ def _row(
         "last_success": stamp(max(well)) if well else None,
         "left_alone": sorted(origins_of(provider) & open_origins) if provider else [],
     }
+
+
+def _sources(provider: Provider) -> list[str]:
+    found = set(provider.sources or ())
+    if provider.evidence is not None:
+        for _, one in provider.evidence.groups():
+            found.update(one.sources)
+    return sorted(found)
 
 
 def class_of(kind: str, reason: str) -> str:
@@ -113,9 +121,9 @@ def class_of(kind: str, reason: str) -> str:
 
 
 def origins_of(provider: Provider) -> set[str]:
-    """Return the origins in the entry, as `authority.origin_of` writes them, without those that a connection's setting
-    fills in."""
-    addresses = (provider.proxy.base_url, provider.token_url, provider.refresh_url)
-    bases = ("/".join(text.split("/")[:3]) for text in addresses if isinstance(text, str))
-    named = (URL(base) for base in bases if "${" not in base)
-    return {origin_of(url.scheme, url.host, url.port) for url in named if url.host and url.port}
+    """Return the origins in the entry, as `authority.origin_of` writes them, except those that contain a setting of the
+    connection."""
+    urls = (provider.proxy.base_url, provider.token_url, provider.refresh_url)
+    bases = ("/".join(text.split("/")[:3]) for text in urls if isinstance(text, str))
+    literal = (URL(base) for base in bases if "${" not in base)
+    return {origin_of(url.scheme, url.host, url.port) for url in literal if url.host and url.port}

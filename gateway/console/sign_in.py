@@ -1,10 +1,10 @@
 """Sign-in: by a link of `gateway console`, by the operators' identity provider, or by the headers of a trusted proxy.
 
-A link or an ID token becomes a session with a random token that one browser holds; a proxy's headers apply to one
+A link or an ID token starts a session with a random token, which one browser holds. A proxy's headers apply to one
 request.
 
 The token is in a cookie that no script can read and no other site's page can send; the database has its digest. A form
-contains a value derived from the token, so that another site's page, which never sees the token, cannot submit one.
+contains a value derived from the token (a CSRF token), which a page of another site cannot know.
 """
 
 import hmac
@@ -24,7 +24,7 @@ from gateway.console.oidc import (
     SIGN_IN_S,
     PendingSignIn,
     SignInRefused,
-    address_to,
+    authorization_url,
     claims_of,
     name_in,
     printable_name,
@@ -43,7 +43,7 @@ FORM_FIELD: Final = "form"
 FORM_BYTES: Final = 64 << 10
 
 AGAIN_S: Final = 15
-_START_IT: Final = "Start PostgreSQL, or restore the way to it: the gateway then goes on by itself."
+_START_IT: Final = "Start PostgreSQL, or restore the network to it. The gateway then continues automatically."
 
 log = structlog.get_logger(__name__)
 
@@ -59,9 +59,7 @@ async def signed_in(request: web.Request) -> SignedIn:
     if token:
         session = await request.app[RUNTIME].store.console_sessions.get(digest(token.reveal()), now=clock.now())
     if session is None:
-        raise Unauthorized(
-            "missing_auth_header", "Nobody is signed in here. `gateway console` prints a link that signs in."
-        )
+        raise Unauthorized("missing_auth_header", "You are not signed in. Open the link that `gateway console` prints.")
     return SignedIn(session, _form_value(token))
 
 
@@ -77,21 +75,22 @@ def _by_headers(request: web.Request) -> ConsoleSession | None:
     groups = request.headers.getall(asked.groups, [])
     if len(names) > 1 or len(groups) > 1:
         raise Forbidden(
-            "forbidden", f"{asked.user} or {asked.groups} came twice: the proxy must drop what browsers send."
+            "forbidden",
+            f"The request has {asked.user} or {asked.groups} twice. Let the proxy drop these headers from browsers.",
         )
     role = role_of(config, [one.strip() for one in ",".join(groups).split(",")])
     name = printable_name(names[0])
     if role is None or not name:
-        raise Forbidden("forbidden", "You are in none of the groups of console.operators and console.viewers.")
+        raise Forbidden("forbidden", "You are in none of the groups in console.operators and console.viewers.")
     return ConsoleSession(name, role, clock.now() + timedelta(hours=config.session_hours))
 
 
 def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
-    """Return whether the proxy is trusted, by the address of the connection itself, never by a header."""
+    """Return whether the proxy is trusted, by the IP address of the connection itself, never by a header."""
     try:
         address = ip_address((remote or "").partition("%")[0])
     except ValueError:
-        return False  # a socket in the file system has no address
+        return False  # a Unix socket has no IP address
     mapped = getattr(address, "ipv4_mapped", None) or address
     return any(
         mapped.version == one.network.version and mapped in one.network
@@ -100,7 +99,8 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
 
 
 async def _with_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
-    """Return the person. Here the cookie only ties forms to this browser. A sign-in is recorded once in `session_hours`."""
+    """Return the person. The cookie is no session here, it only ties forms to this browser. The audit trail gets one sign-in
+    of the person in `session_hours`."""
     by = "identity_headers"
     if await request.app[RUNTIME].store.console_sessions.record_identity_sign_in(session, by=by, now=clock.now()):
         log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=by)
@@ -115,10 +115,10 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
     who = await signed_in(request)
     check_own_form(request, console_url(request))
     if not who.may_act:
-        raise Forbidden("forbidden", f"{who.name} is signed in as a viewer, who changes nothing.")
+        raise Forbidden("forbidden", f"{who.name} is signed in as a viewer, and a viewer changes nothing.")
     fields = await posted(request, FORM_BYTES)
     if not hmac.compare_digest(who.form.encode(), fields.pop(FORM_FIELD, "").encode()):
-        raise Forbidden("forbidden", "This form is not of your session at the console. Load its page again.")
+        raise Forbidden("forbidden", "This form does not belong to your session. Load its page again.")
     return who, fields
 
 
@@ -142,7 +142,7 @@ async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResp
         digest(link.reveal()), digest(token.reveal()), ends_at=ends_at, now=now
     )
     if session is None:
-        fault = "This link was used before or has expired. `gateway console` prints a new one."
+        fault = "This link was already used or has expired. Run `gateway console` for a new link."
         runtime.refusal_log.warning("console_sign_in_refused", request.remote, address=request.remote)
         return render(request, None, _sign_in_view(request, fault=fault), status=403)
     log.info("console_signed_in", name=session.name, role=session.role, address=request.remote)
@@ -152,33 +152,33 @@ async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResp
 
 
 async def to_identity_provider(request: web.Request) -> web.StreamResponse:
-    """Answer ``GET /console/sign-in/oidc``: redirect to the identity provider, with a cookie that the callback must match."""
+    """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, with a cookie that the callback must match."""
     check_enabled(request)
     generation = generation_of(request)
     config = generation.config.console.oidc
     if config.issuer is None:
-        raise NotFound("not_found", "gateway.yaml names no identity provider for the console (console.oidc).")
-    begun = PendingSignIn.new()
+        raise NotFound("not_found", "gateway.yaml has no identity provider for the console (console.oidc).")
+    pending = PendingSignIn.new()
     try:
-        address = await address_to(generation.egress, config, begun, console_path(request, "callback"))
+        url = await authorization_url(generation.egress, config, pending, console_path(request, "callback"))
     except GatewayError as fault:
         return refused(request, fault)
-    response = see_other(address)
-    _set_flow_cookie(request, response, begun.cookie, SIGN_IN_S)
+    response = see_other(url)
+    _set_flow_cookie(request, response, pending.cookie, SIGN_IN_S)
     return response
 
 
 async def from_identity_provider(request: web.Request) -> web.StreamResponse:
-    """Answer ``GET /console/callback``: sign the person in; works once, in the browser that started the sign-in."""
+    """Handle ``GET /console/callback``: sign the person in. It works once, in the browser that started the sign-in."""
     check_enabled(request)
     generation = generation_of(request)
     config = generation.config.console
     if config.oidc.issuer is None:
-        raise NotFound("not_found", "gateway.yaml names no identity provider for the console (console.oidc).")
-    begun = PendingSignIn(Secret(request.cookies.get(_flow_cookie_name(request), "")[:LONGEST_LINK]))
+        raise NotFound("not_found", "gateway.yaml has no identity provider for the console (console.oidc).")
+    pending = PendingSignIn(Secret(request.cookies.get(_flow_cookie_name(request), "")[:LONGEST_LINK]))
     try:
         claims = await claims_of(
-            generation.egress, config.oidc, begun, request.query, console_path(request, "callback")
+            generation.egress, config.oidc, pending, request.query, console_path(request, "callback")
         )
         role = role_of(config, claims.get(config.oidc.groups_claim))
         if role is None:
@@ -189,7 +189,7 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
                 name=name_in(claims),
                 address=request.remote,
             )
-            raise Forbidden("forbidden", "You are in none of the groups of console.operators and console.viewers.")
+            raise Forbidden("forbidden", "You are in none of the groups in console.operators and console.viewers.")
         response = await _session_of(request, name_in(claims), role)
     except GatewayError as fault:
         if isinstance(fault, SignInRefused) and fault.reason:
@@ -222,7 +222,7 @@ def _set_flow_cookie(request: web.Request, response: web.StreamResponse, cookie:
 
 
 async def sign_out(request: web.Request) -> web.StreamResponse:
-    """Answer the POST: end the session here and in the database."""
+    """Handle the POST: end the session in the browser and in the database."""
     check_enabled(request)
     check_own_form(request, console_url(request))
     if token := _token(request):
@@ -233,15 +233,20 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
 
 
 def refused(request: web.Request, fault: GatewayError, *, again: bool = False) -> web.Response:
-    """Return the page for a person who is not signed in, lacks the right, or requests an unknown page. `again`: if the
-    database is away, the browser reloads automatically."""
+    """Return the page that shows `fault`; for Unauthorized, the sign-in page. `again`: while the database is unreachable,
+    the browser reloads the page every `AGAIN_S` seconds."""
     if isinstance(fault, Unauthorized):
         response = render(request, None, _sign_in_view(request), status=401)
         response.headers["HX-Refresh"] = "true"  # a page with a live part reloads and shows the sign-in
         return response
-    titles = {404: "There is no such page", 503: "The console cannot answer now"}
+    titles = {
+        400: "Invalid request",
+        403: "Not allowed",
+        404: "There is no such page",
+        503: "The console is unavailable",
+    }
     data: dict[str, Any] = {
-        "title": titles.get(fault.status, "Nothing was done"),
+        "title": titles.get(fault.status, "The request failed"),
         "message": fault.message,
         "code": fault.code,
     }

@@ -1,10 +1,10 @@
-"""The address of each view, and the form of each action."""
+"""The URL path of each view, and the form of each action."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from gateway import clock
 from gateway.console import (
@@ -21,7 +21,7 @@ from gateway.console import (
 )
 from gateway.console.console_page import SignedIn, View, as_json, console_path, render
 from gateway.console.sign_in import posted_by_operator, refused, set_session_cookie, signed_in
-from gateway.errors import GatewayError, NotFound
+from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.pages.frame import see_other
 from gateway.records.audit import AuditActor
 from gateway.records.audit import acting as acting_now
@@ -64,11 +64,12 @@ JSON: Final = ".json"
 
 
 async def view(request: web.Request) -> web.StreamResponse:
-    """Answer ``GET /console``, ``/console/{environment}`` and below; with ``.json`` at the end, with the page's data."""
+    """Handle ``GET /console``, ``/console/{environment}`` and below; with ``.json`` at the end, return the page's data."""
     tail = request.match_info.get("tail", "")
     wants_json = tail.endswith(JSON)
     try:
         who = await signed_in(request)
+        _check_characters(request.query.values())
         if not tail:
             return _with_session(request, who, see_other(console_path(request, _first_environment(request))))
         environment, section = _place(request, tail.removesuffix(JSON))
@@ -88,9 +89,10 @@ def _with_session(request: web.Request, who: SignedIn, response: web.StreamRespo
 
 
 async def act(request: web.Request) -> web.StreamResponse:
-    """Answer ``POST /console/{environment}/…``: do one action, then redirect (303) to the page that shows its result."""
+    """Handle ``POST /console/{environment}/…``: do one action, then show its result, or redirect (303) to a page that does."""
     try:
         who, fields = await posted_by_operator(request)
+        _check_characters(fields.values())
         environment, _, what = request.match_info["tail"].partition("/")
         _check_environment(request, environment)
         if what not in ACTS:
@@ -114,6 +116,12 @@ async def _run_as_actor(who: SignedIn, request: web.Request, work: Awaitable[Vie
         acting_now.reset(token)
 
 
+def _check_characters(values: Iterable[str]) -> None:
+    """Raise InvalidRequest for a NUL character, which PostgreSQL refuses in a query."""
+    if any("\0" in value for value in values):
+        raise InvalidRequest("invalid_query_params", "A value has a NUL character. Remove it.")
+
+
 def _place(request: web.Request, tail: str) -> tuple[str, str]:
     """Return environment and section. Raises NotFound."""
     environment, _, section = tail.partition("/")
@@ -125,11 +133,11 @@ def _place(request: web.Request, tail: str) -> tuple[str, str]:
 
 def _check_environment(request: web.Request, environment: str) -> None:
     if environment not in generation_of(request).config.environments:
-        raise NotFound("not_found", f"There is no environment '{environment[:64]}' in gateway.yaml.")
+        raise NotFound("not_found", f"gateway.yaml has no environment '{environment[:64]}'.")
 
 
 def _first_environment(request: web.Request) -> str:
     there = generation_of(request).config.environments
     if not there:
-        raise NotFound("not_found", f"gateway.yaml has no environment yet. {hdrs.METH_GET} /docs shows how to add one.")
+        raise NotFound("not_found", "gateway.yaml has no environment. Add one under environments, and reload.")
     return next(iter(there))

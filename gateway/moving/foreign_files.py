@@ -18,7 +18,7 @@ from gateway.secret import Secret
 
 # ── Connections in JSON Lines and CSV. A row that cannot be read is reported with its line number; the import continues.
 
-Found = Moved | PeerIntegration | UnusableConnection
+SourceItem = Moved | PeerIntegration | UnusableConnection
 SHORT: Final[Mapping[str, str]] = {
     "integration": "provider_config_key",
     "integration_id": "provider_config_key",
@@ -31,8 +31,9 @@ _KIND: Final = re.compile(rb'\s*\{"kind":\s*"(\w+)"')
 GROUPS: Final = ("credentials", "connection_config", "metadata", "tags", "end_user")
 
 
-def json_lines(source: IO[bytes], integration: str | None) -> Iterator[Found]:
-    """Yield a connection for each line: the body of ``POST /connections``, or flat. Lines of our own export work too."""
+def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceItem]:
+    """Yield a connection for each line: the body of ``POST /connections``, or a flat object. Lines of ``export --plain``
+    work too. Raises SourceRefused for a line that is too long."""
     number = 0
     while line := source.readline(LINE_LIMIT_BYTES + 1):
         number += 1
@@ -49,27 +50,30 @@ def json_lines(source: IO[bytes], integration: str | None) -> Iterator[Found]:
             continue
         kind = value.pop(KIND, "connection") if isinstance(value, dict) else "connection"
         if kind == "connection":
-            yield _found(value, number, integration)
+            yield _connection_of(value, number, integration)
         elif kind == "integration":
             yield integration_of(value)
+        elif kind not in ("bundle", "end"):
+            why = f"line {number}: 'kind' must be connection or integration, or be left out"
+            yield UnusableConnection("", "", "invalid_row", why)
 
 
-def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str]) -> Iterator[Found]:
+def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str]) -> Iterator[SourceItem]:
     """Yield a connection for each row. `renamed`: their column name ▸ ours. Raises SourceRefused for faulty columns."""
     text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
     reader = csv.reader(text)
     try:
-        columns = [_place(renamed.get(name.strip(), name.strip())) for name in next(reader, [])]
+        columns = [_path_of(renamed.get(name.strip(), name.strip())) for name in next(reader, [])]
         _check(columns, integration)
         for cells in reader:
             if not any(cell.strip() for cell in cells):
                 continue
             number = reader.line_num
             if len(cells) != len(columns):
-                why = f"line {number}: it has {len(cells)} cells, and the first line {len(columns)}"
+                why = f"line {number}: it has {len(cells)} cells, but the first line has {len(columns)}"
                 yield UnusableConnection("", "", "invalid_row", why)
                 continue
-            yield _found(_row(columns, cells), number, integration)
+            yield _connection_of(_row(columns, cells), number, integration)
     except (csv.Error, UnicodeDecodeError) as fault:
         raise SourceRefused(f"Line {reader.line_num + 1} is not CSV in UTF-8: {fault}.") from None
     finally:
@@ -95,7 +99,7 @@ def _is_connection(line: bytes) -> bool:
     return found is None or found[1] == b"connection"
 
 
-def _found(value: Any, number: int, integration: str | None) -> Found:
+def _connection_of(value: Any, number: int, integration: str | None) -> SourceItem:
     try:
         return replace(moved_of(value, default_integration=integration), line=number)
     except GatewayError as fault:
@@ -108,7 +112,7 @@ def _text(value: Any) -> str:
     return value[:255] if isinstance(value, str) else ""
 
 
-def _place(column: str) -> tuple[str, ...]:
+def _path_of(column: str) -> tuple[str, ...]:
     """Return the path of a column's cells in the connection, such as ``("credentials", "access_token")``."""
     column = SHORT.get(column, column)
     group, dot, name = column.partition(".")
@@ -121,12 +125,12 @@ def _place(column: str) -> tuple[str, ...]:
 
 def _check(columns: list[tuple[str, ...]], integration: str | None) -> None:
     if not columns:
-        raise SourceRefused("The file is empty: its first line names the columns.")
+        raise SourceRefused("The file is empty. Its first line must name the columns.")
     twice = {".".join(one) for one in columns if columns.count(one) > 1}
     if twice:
-        raise SourceRefused(f"Two columns are for {', '.join(sorted(twice))}.")
+        raise SourceRefused(f"Two columns stand for {', '.join(sorted(twice))}. Remove one.")
     if ("provider_config_key",) not in columns and integration is None:
-        raise SourceRefused("No column 'provider_config_key': name the integration with --into.")
+        raise SourceRefused("There is no column 'provider_config_key'. Name the integration with --into.")
 
 
 def _row(columns: list[tuple[str, ...]], cells: list[str]) -> dict[str, Any]:
@@ -149,7 +153,7 @@ KINDS: Final = ("bundle", "jsonl", "csv")
 
 
 def kind_of(path: Path, source: IO[bytes]) -> Kind:
-    """Return the kind of a file, by its first bytes, else by its name. Rewinds `source`."""
+    """Return the kind of a file: a bundle by its first bytes, CSV by its name, else JSON Lines. Rewinds `source`."""
     begins = source.read(len(MAGIC))
     source.seek(0)
     if begins == MAGIC:
@@ -157,7 +161,7 @@ def kind_of(path: Path, source: IO[bytes]) -> Kind:
     return "csv" if path.suffix.lower() == ".csv" else "jsonl"
 
 
-def of_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[Found]:
+def of_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[SourceItem]:
     """Read a bundle that `bundle.checked` accepted. Raises SourceRefused."""
     for line in lines_of(read(source, passphrase)):
         kind = line.pop(KIND, None)
@@ -167,9 +171,13 @@ def of_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[Found]:
             try:
                 yield moved_of(line)
             except GatewayError as fault:
-                raise SourceRefused(f"The bundle holds what this gateway does not read: {fault.message}") from None
+                raise SourceRefused(
+                    f"The bundle has a connection that this version cannot read: {fault.message}"
+                ) from None
 
 
-def of_table(source: IO[bytes], kind: Kind, integration: str | None, renamed: Mapping[str, str]) -> Iterator[Found]:
+def of_table(
+    source: IO[bytes], kind: Kind, integration: str | None, renamed: Mapping[str, str]
+) -> Iterator[SourceItem]:
     """Read JSON Lines or CSV."""
     return rows(source, integration, renamed) if kind == "csv" else json_lines(source, integration)

@@ -20,7 +20,7 @@ from gateway.moving.moved_connection import ImportOutcome, ImportResult, Moved
 from gateway.records.connection import Account, ConnectionRef, NewConnection
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
-from gateway.text import did_you_mean
+from gateway.text import did_you_mean, whole_number
 from gateway.timestamps import iso, moment
 
 # ── Converting another gateway's credential to the form that the auth mode stores.
@@ -31,7 +31,7 @@ BROUGHT: Final = ("access_token", "expires_at", "raw")
 
 
 class CredentialsHidden(Exception):
-    """Raised if the other gateway's answer has no credential at all."""
+    """Raised if the other gateway's response has no credential at all."""
 
 
 def credential_of(
@@ -63,7 +63,7 @@ def credential_of(
         if mode.name == "CUSTOM" and isinstance(user, Mapping):
             held["user"] = dict(user)
     elif isinstance(given.get("raw"), Mapping) and "raw" in held:
-        held["raw"] = dict(given["raw"])  # keep the provider's own answer, which catalog entries may read
+        held["raw"] = dict(given["raw"])  # keep the provider's token response, which catalog entries may read
     return held, config, notes
 
 
@@ -79,14 +79,14 @@ def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
     before it expires."""
     when = given.get("expires_at")
     if isinstance(when, str) and moment(when) is None:
-        if when.strip().isdigit():
-            given["expires_at"] = int(when)
+        if (seconds := whole_number(when.strip())) is not None:
+            given["expires_at"] = seconds
             return
         if not when.strip():
             del given["expires_at"]
             return
         given["expires_at"] = iso(now)
-        notes.append("expires_at could not be read; it counts as ended, so that the first call refreshes it")
+        notes.append("expires_at could not be read; the token counts as expired, so the first call refreshes it")
 
 
 def _accepted(
@@ -102,7 +102,7 @@ def _accepted(
             raise
         known = {name: value for name, value in given.items() if name not in unknown}
         held = mode.accept(known, provider, now)
-        notes.append(f"left out, since nothing here reads them: {', '.join(sorted(unknown))}")
+        notes.append(f"left out, because nothing here uses them: {', '.join(sorted(unknown))}")
         return held
 
 
@@ -113,17 +113,17 @@ SITE: Final = "jira_post_connection"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """Options of an import. `named`: the integration's key in the source ▸ its key here."""
+    """Options of an import. `integration_keys`: the integration's key in the source ▸ its key here, if they differ."""
 
     environment: str
-    named: Mapping[str, str] = field(default_factory=dict)
+    integration_keys: Mapping[str, str] = field(default_factory=dict)
     on_conflict: OnConflict = "skip"
     dry_run: bool = False
     verify: bool = False
 
 
 class ConnectionImporter:
-    """Imports connections one by one; `import_one` never raises for a faulty connection."""
+    """Imports connections one by one. `import_one` returns an outcome for a faulty connection and does not raise."""
 
     def __init__(self, runtime: Runtime, wish: ImportOptions) -> None:
         self._runtime = runtime
@@ -132,7 +132,7 @@ class ConnectionImporter:
 
     def ref(self, integration_id: str, connection_id: str) -> ConnectionRef:
         """Return the reference that a connection of the source gets here."""
-        key = self._wish.named.get(integration_id, integration_id)
+        key = self._wish.integration_keys.get(integration_id, integration_id)
         return ConnectionRef(self._wish.environment, key, connection_id)
 
     async def settled(self, ref: ConnectionRef) -> ImportOutcome | None:
@@ -148,7 +148,9 @@ class ConnectionImporter:
         try:
             return await self._checked_and_stored(moved, ref)
         except CredentialsHidden:
-            detail = "the source shows no credential; its key needs the scope environment:connections:read_credentials"
+            detail = (
+                "the source returned no credential; the key needs the scope environment:connections:read_credentials"
+            )
             return _outcome(ref, ImportResult.REFUSED, "credentials_hidden", detail)
         except GatewayError as fault:
             result = ImportResult.FAILED if fault.status >= AGAIN_FROM else ImportResult.REFUSED
@@ -215,14 +217,14 @@ class ConnectionImporter:
     def _conflict(self, ref: ConnectionRef) -> ImportOutcome:
         if self._wish.on_conflict == "skip":
             return _outcome(ref, ImportResult.SKIPPED, "already_there")
-        detail = "a connection of that id is here already; --on-conflict skip or replace decides"
+        detail = "a connection with this id exists here; choose --on-conflict skip or --on-conflict replace"
         return _outcome(ref, ImportResult.REFUSED, "conflict", detail)
 
 
 def with_site(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` with the `subdomain` of a Jira site, the first label of its address.
+    """Return `config` with the `subdomain` of a Jira site, the first label of its host name.
 
-    The other gateway stores only the site's id and address.
+    Nango stores only the site's id and URL.
     """
     label = ""
     if provider.post_connection_script == SITE and not config.get("subdomain") and config.get("cloudId"):

@@ -9,7 +9,7 @@ from gateway.api.integration_shapes import NewIntegration, fields_of, issues
 from gateway.api.request_body import checked
 from gateway.auth import modes
 from gateway.errors import GatewayError, InvalidRequest, joined_issues
-from gateway.moving.foreign_files import Found
+from gateway.moving.foreign_files import SourceItem
 from gateway.moving.import_one import ConnectionImporter, ImportOptions
 from gateway.moving.moved_connection import ImportOutcome, ImportResult, Moved, UnusableConnection
 from gateway.moving.parallel_work import Tally, WorkPace, bounded, refresh_now
@@ -46,7 +46,9 @@ async def make_missing(
     if dry_run:
         return IntegrationImport(key, made=True, planned=new)
     if await runtime.made.add(new) is None:
-        return IntegrationImport(key, made=False, fault="its key is just being deleted here")
+        return IntegrationImport(
+            key, made=False, fault="an integration with this key is being deleted here; import again later"
+        )
     return IntegrationImport(key, made=True)
 
 
@@ -97,8 +99,9 @@ def _no_progress(_done: int, _total: int) -> None: ...
 class Importer:
     """Imports one source and counts the outcomes.
 
-    `create_integrations`: create missing integrations. `test_refresh`: refresh each connection once after it is stored, at
-    most `refresh_rate` a second. `step` is called with the number done and the total, 0 if unknown.
+    `at_once`: connections imported in parallel. `create_integrations`: create missing integrations. `test_refresh`: refresh
+    each connection once after it is stored, at most `refresh_rate` per second. `step` is called with the number of imported
+    connections and the total, 0 if unknown.
     """
 
     runtime: Runtime
@@ -137,10 +140,10 @@ class Importer:
 
         await bounded(listed, one, at_once=self.at_once)
 
-    async def from_lines(self, found: Iterable[Found], only: Sequence[str] = ()) -> None:
+    async def from_lines(self, found: Iterable[SourceItem], only: Sequence[str] = ()) -> None:
         """Import the contents of a bundle or file, only the integrations in `only` if given. Raises SourceRefused."""
 
-        async def one(item: Found) -> None:
+        async def one(item: SourceItem) -> None:
             if isinstance(item, Moved):
                 await self._import_one(item)
             elif isinstance(item, PeerIntegration):
@@ -153,7 +156,7 @@ class Importer:
         )
         await bounded(await self._after_integrations(iter(wanted)), one, at_once=self.at_once)
 
-    async def _after_integrations(self, found: Iterator[Found]) -> Iterable[Found]:
+    async def _after_integrations(self, found: Iterator[SourceItem]) -> Iterable[SourceItem]:
         """Create the leading integrations, which the connections need; return the remaining items."""
         for item in found:
             if not isinstance(item, PeerIntegration):
@@ -164,7 +167,7 @@ class Importer:
     async def _integration(self, one: PeerIntegration) -> None:
         if not self.create_integrations:
             return
-        key = self.wish.named.get(one.integration_id, one.integration_id)
+        key = self.wish.integration_keys.get(one.integration_id, one.integration_id)
         made = await make_missing(self.runtime, self.wish.environment, key, one, dry_run=self.wish.dry_run)
         if made.made or made.fault:
             self.made.append(made)
@@ -184,11 +187,11 @@ class Importer:
     async def _tested(self, outcome: ImportOutcome) -> ImportOutcome:
         ref = ConnectionRef(self.wish.environment, outcome.integration_id, outcome.connection_id)
         await self._pace.turn()
-        came, why = await refresh_now(self.runtime, ref)
-        return replace(outcome, renewed=f"{came}: {why}" if why else came)
+        result, why = await refresh_now(self.runtime, ref)
+        return replace(outcome, renewed=f"{result}: {why}" if why else result)
 
     def _with_local_key(self, outcome: ImportOutcome) -> ImportOutcome:
-        key = self.wish.named.get(outcome.integration_id, outcome.integration_id)
+        key = self.wish.integration_keys.get(outcome.integration_id, outcome.integration_id)
         return replace(outcome, integration_id=key)
 
     def _record(self, outcome: ImportOutcome) -> None:

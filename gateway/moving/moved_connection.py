@@ -106,7 +106,7 @@ class UnusableConnection(Exception):
 
 
 class SourceRefused(Exception):
-    """The whole source cannot be read: for example a wrong key or a truncated bundle. The text says what to do."""
+    """The source as a whole cannot be read: for example a wrong key or a truncated bundle. The text says what to do."""
 
 
 # ── A connection as JSON: the body of ``POST /connections`` and, in our own exports, its provider and history.
@@ -215,7 +215,7 @@ def body_of(store: Store, connection: Connection) -> dict[str, Any]:
 
 
 def _past_json(one: Connection) -> dict[str, Any]:
-    noted = one.failure
+    failure = one.failure
     moments = {
         "created_at": one.created_at,
         "granted_at": one.granted_at,
@@ -229,14 +229,14 @@ def _past_json(one: Connection) -> dict[str, Any]:
     body["state"] = one.state.value
     if one.state_reason is not None:
         body["state_reason"] = one.state_reason
-    if noted is not None:
+    if failure is not None:
         body["failure"] = {
-            "code": noted.code,
-            "message": noted.message,
-            "final": noted.final,
-            "at": iso(noted.at),
-            "attempts": noted.attempts,
-            **({"retry_at": iso(noted.retry_at)} if noted.retry_at else {}),
+            "code": failure.code,
+            "message": failure.message,
+            "final": failure.final,
+            "at": iso(failure.at),
+            "attempts": failure.attempts,
+            **({"retry_at": iso(failure.retry_at)} if failure.retry_at else {}),
         }
     return body
 
@@ -248,6 +248,6 @@ def _past(body: PastBody) -> ImportedHistory:
 
 
 def _folded(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a flat object in nested form: members that are no fields of a connection become its credential."""
+    """Return a flat object in nested form: members that are not fields of a connection become its credential."""
     held = {FLAT.get(name, name): value for name, value in given.items() if name not in BESIDE}
     return {**{name: given[name] for name in given if name in BESIDE}, "credentials": held}

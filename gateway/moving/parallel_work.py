@@ -1,4 +1,4 @@
-"""Run work in parallel with a limit, since each item holds memory and a connection to a provider; count the outcomes."""
+"""Run work in parallel with a limit, because each item needs memory and a connection to a provider; count the outcomes."""
 
 import asyncio
 import json
@@ -11,6 +11,7 @@ from gateway.errors import GatewayError
 from gateway.moving.moved_connection import ImportOutcome, ImportResult
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.runtime import Runtime
+from gateway.text import sentence
 
 Item = TypeVar("Item")
 
@@ -43,7 +44,7 @@ async def bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], 
 
 
 class WorkPace:
-    """A rate limiter: `turn` returns at most `per_s` times a second, evenly spread."""
+    """A rate limiter: `turn` returns at most `per_s` times per second, evenly spread."""
 
     def __init__(self, per_s: float) -> None:
         self._every_s = 1 / per_s
@@ -121,8 +122,12 @@ async def refresh_now(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | 
 
 def _failure_text(row: Connection, fault: GatewayError) -> str:
     """Return why the refresh failed, until when the current token is valid, and when the next attempt is allowed."""
-    noted = row.failure
-    why = noted.message if noted else fault.message
-    until = f" until {row.expires_at:%Y-%m-%d %H:%M:%S} UTC" if row.expires_at else ""
-    again = f"; the next attempt is after {noted.retry_at:%H:%M:%S} UTC" if noted and noted.retry_at else ""
-    return f"{why}. The present token is valid{until}{again}"
+    failure = row.failure
+    why = sentence(failure.message if failure else fault.message)
+    validity = "has no expiry date"
+    if row.expires_at is not None:
+        validity = (
+            "has expired" if row.expires_at <= clock.now() else f"is valid until {row.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    again = f"; the next attempt is after {failure.retry_at:%H:%M:%S} UTC" if failure and failure.retry_at else ""
+    return f"{why} The present token {validity}{again}"

@@ -1,4 +1,4 @@
-"""The other gateway's public API, called with retries."""
+"""The API of another gateway, such as Nango or another one of ours, called with retries."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from gateway.records.connection import ImportedHistory
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# ── Requests to the other gateway's API: temporary errors are retried, refusals are raised.
+# ── Requests to the other gateway's API: temporary errors are retried, other errors are raised.
 
 TRIES: Final = 6
 FIRST_WAIT_S: Final = 1.0
@@ -31,7 +31,7 @@ TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class PeerRespondedError(Exception):
-    """The other gateway answered this request with an error. `code` and `message` come from its answer."""
+    """The other gateway returned an error for this request. `code` and `message` come from its response."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class PeerRespondedError(Exception):
 
 
 class PeerUnreachable(Exception):
-    """The other gateway gave no usable answer in any of `TRIES` tries."""
+    """The other gateway returned no usable response in `TRIES` tries."""
 
 
 class PeerCalls:
@@ -74,10 +74,11 @@ class PeerCalls:
             code, message = _error(raw)
             self._check_key(status, code, message, headers)
             if status not in TRANSIENT or code == "invalid_credentials":
-                raise PeerRespondedError(status, code, message or f"it answered {status}")
-            why = f"it answered {status} {code}".rstrip()
+                raise PeerRespondedError(status, code, message or f"it responded with status {status}")
+            why = f"it responded with status {status} {code}".rstrip()
             await self._pause(attempt, headers.get("Retry-After"))
-        raise PeerUnreachable(f"{self._base} gave no usable answer to {path.partition('?')[0]} in {TRIES} tries: {why}")
+        where = path.partition("?")[0]
+        raise PeerUnreachable(f"{self._base} returned no usable response to GET {where} in {TRIES} tries: {why}")
 
     async def _request(self, path: str, query: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         url = URL(self._base + path, encoded=True).update_query(query)
@@ -87,7 +88,7 @@ class PeerCalls:
             async for piece in response.content.iter_chunked(1 << 16):
                 raw += piece
                 if len(raw) > LIMIT_BYTES:
-                    raise SourceRefused(f"{self._base}{path} answers with more than {LIMIT_BYTES >> 20} MiB.")
+                    raise SourceRefused(f"The response of {self._base}{path} is larger than {LIMIT_BYTES >> 20} MiB.")
             return response.status, response.headers, bytes(raw)
 
     def _read(self, raw: bytes) -> Any:
@@ -95,18 +96,18 @@ class PeerCalls:
             return parse(raw)
         except GatewayError:
             raise SourceRefused(
-                f"{self._base} answers with something else than JSON: give the address of its API, not of its dashboard."
+                f"{self._base} did not return JSON. Give the URL of its API, not of its dashboard."
             ) from None
 
     def _check_key(self, status: int, code: str, message: str, headers: Mapping[str, str]) -> None:
         if status == 401:
-            raise SourceRefused(f"{self._base} does not take this key ({code or 401}): {message}".rstrip(": "))
+            raise SourceRefused(f"{self._base} does not accept this key ({code or 401}): {message}".rstrip(": "))
         if status == 403:
             denied = f"{self._base} denies access with this key ({code or 403}): {message}".rstrip(": .")
             raise SourceRefused(f"{denied}. Use a key that can read integrations, connections and credentials.")
         if 300 <= status < 400:
             place = headers.get("Location", "another place")
-            raise SourceRefused(f"{self._base} redirects to {place[:200]}: give the address of its API itself.")
+            raise SourceRefused(f"{self._base} redirects to {place[:200]}. Give the URL of the API itself.")
 
     async def _wait(self) -> None:
         while (left := self._not_before - clock.monotonic()) > 0:
@@ -124,18 +125,18 @@ class PeerCalls:
 
 
 def checked_base(base: str, *, plain_http: bool) -> str:
-    """Return `base` without a final slash. Raises SourceRefused if `base` is no API address, or would get the key over
-    plain HTTP."""
+    """Return `base` without a final slash. Raises SourceRefused if `base` is not the URL of an API, or if the key would be
+    sent over plain HTTP."""
     try:
         url = URL(base)
     except ValueError:
         url = URL()
     if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.fragment or url.user:
-        raise SourceRefused(f"'{base}' is not the address of an API, such as https://api.example.com.")
+        raise SourceRefused(f"'{base}' is not the URL of an API, such as https://api.example.com.")
     if url.scheme == "http" and not plain_http and not is_loopback(url.host):
         raise SourceRefused(
-            f"{base} is plain http: the key and every token would travel in the clear. Give its https address, or "
-            "--plain-http where the way there is private."
+            f"{base} is plain http, so the key and all tokens would be sent unencrypted. Give an https URL, or "
+            "--plain-http if the network to it is private."
         )
     return str(url).rstrip("/")
 
@@ -203,7 +204,7 @@ class Peer:
         body = await self._get(f"/integrations/{quote(key, safe='')}", {"include": "credentials"})
         one = body.get("data") if isinstance(body, dict) else None
         if not isinstance(one, dict) or not isinstance(one.get("provider"), str):
-            raise SourceRefused(f"The integration '{key}' of Nango has no provider: is this the right address?")
+            raise SourceRefused(f"Integration '{key}' there has no provider. Check that this is the URL of the API.")
         held = one.get("credentials")
         return PeerIntegration(
             integration_id=key,
@@ -253,16 +254,18 @@ class Peer:
             body = await self._calls.get(path, query)
         except PeerRespondedError as response:
             if response.status == 404:
-                raise UnusableConnection(*where, "gone", "it was deleted there meanwhile") from None
+                raise UnusableConnection(*where, "gone", "it was deleted there in the meantime") from None
             if response.code == DEAD or response.status == 424:
-                detail = f"the credential no longer works there: {response.message}. Its end user connects again, here"
+                detail = (
+                    f"the credential no longer works there: {response.message}. Its end user must connect again here"
+                )
                 raise UnusableConnection(*where, "dead_at_peer", detail) from None
-            detail = f"Nango refuses it ({response.status} {response.code}): {response.message}"
+            detail = f"it was not returned ({response.status} {response.code}): {response.message}"
             raise UnusableConnection(*where, "peer_refused", detail) from None
         except PeerUnreachable as fault:
             raise UnusableConnection(*where, "peer_unreachable", str(fault), again=True) from None
         if not isinstance(body, dict):
-            raise UnusableConnection(*where, "peer_refused", "Nango answers with something that is not a connection")
+            raise UnusableConnection(*where, "peer_refused", "the response is not a connection")
         try:
             return _moved(one, body)
         except GatewayError as fault:
@@ -273,22 +276,26 @@ class Peer:
             return await self._calls.get(path, query)
         except PeerRespondedError as response:
             raise SourceRefused(
-                f"GET {path} there answers {response.status} {response.code}: {response.message}"
+                f"GET {path} there failed with {response.status} {response.code}: {response.message}"
             ) from None
         except PeerUnreachable as fault:
-            raise SourceRefused(f"{fault}. Run it again later: what is here by then is skipped.") from None
+            raise SourceRefused(
+                f"{fault}. Run the command again later; connections that exist here by then are skipped."
+            ) from None
 
 
 def _list(body: Any, name: str) -> list[Any]:
     found = body.get(name) if isinstance(body, dict) else None
     if not isinstance(found, list):
-        raise SourceRefused(f"The answer has no list '{name}': is this the address of the API?")
+        raise SourceRefused(f"The response has no list '{name}'. Check that this is the URL of the API.")
     return found
 
 
 def _row(row: Any) -> PeerConnection:
     if not isinstance(row, dict):
-        raise SourceRefused("The list of connections holds something that is none: is this the address of the API?")
+        raise SourceRefused(
+            "The list of connections has an entry that is not a connection. Check that this is the URL of the API."
+        )
     key, name = row.get("provider_config_key"), row.get("connection_id")
     if not isinstance(key, str) or not isinstance(name, str):
         raise SourceRefused("A connection of the list has no connection_id or provider_config_key.")
@@ -298,7 +305,7 @@ def _row(row: Any) -> PeerConnection:
 
 
 def _moved(one: PeerConnection, row: Mapping[str, Any]) -> Moved:
-    """Return the connection of an API answer. Raises InvalidRequest if a member has a form that we cannot store."""
+    """Return the connection of an API response. Raises InvalidRequest if a member has a form that we cannot store."""
     user = row.get("end_user")
     body = {
         "provider_config_key": one.integration_id,

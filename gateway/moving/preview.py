@@ -13,11 +13,11 @@ from gateway.moving.importer import fault_of
 from gateway.moving.peer import Peer, PeerIntegration
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
-from gateway.text import did_you_mean
+from gateway.text import counted, did_you_mean
 
 Verdict = Literal["works", "register_callback", "needs_something", "not_possible"]
-"""``register_callback``: existing connections work immediately; new ones only once our callback address is registered at
-the provider."""
+"""``register_callback``: existing connections work immediately; new ones only once our callback URL is registered at the
+provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A preview of an import. `orphans`: number of connections by integration key, if Nango lists no such integration."""
+    """A preview of an import. `orphans`: number of connections by integration key, for integrations that are not listed
+    there."""
 
     forecasts: Sequence[Forecast]
     orphans: Mapping[str, int]
@@ -61,12 +62,12 @@ class Preview:
 
     def counts(self) -> dict[str, int]:
         """Return the number of connections by verdict; ``reconnect`` counts the broken ones."""
-        counted: Counter[str] = Counter()
+        numbers: Counter[str] = Counter()
         for one in self.forecasts:
-            counted[one.verdict] += one.connections - one.broken
-            counted["reconnect"] += one.broken
-        counted["not_possible"] += sum(self.orphans.values())
-        return {name: count for name, count in sorted(counted.items()) if count}
+            numbers[one.verdict] += one.connections - one.broken
+            numbers["reconnect"] += one.broken
+        numbers["not_possible"] += sum(self.orphans.values())
+        return {name: count for name, count in sorted(numbers.items()) if count}
 
 
 async def preview(runtime: Runtime, peer: Peer, wish: ImportOptions, only: Sequence[str] = ()) -> Preview:
@@ -91,14 +92,16 @@ async def preview(runtime: Runtime, peer: Peer, wish: ImportOptions, only: Seque
 def _forecast(
     runtime: Runtime, wish: ImportOptions, one: PeerIntegration, connections: int, broken: int, mode_there: str | None
 ) -> Forecast:
-    key = wish.named.get(one.integration_id, one.integration_id)
+    key = wish.integration_keys.get(one.integration_id, one.integration_id)
     here = runtime.generation.integrations.find(wish.environment, key)
     provider = runtime.generation.catalog.get(here.provider if here else one.provider)
     verdict, todo = _judged(runtime, wish, one, key, here, provider)
     if provider is not None and (other := _other_mode(provider, mode_there)):
         verdict, todo = "not_possible", [other]
     if broken:
-        todo.append(f"{broken} have ended there already: their end users connect again, here")
+        todo.append(
+            f"the credentials of {counted(broken, 'connection')} no longer work there: their end users must connect again here"
+        )
     return Forecast(key=one.integration_id, here=key, provider=one.provider, verdict=verdict, connections=connections,
                     broken=broken, already_here=here is not None, todo=tuple(todo))  # fmt: skip
 
@@ -125,26 +128,24 @@ def _judged(
         if fault and one.credentials is None:
             needs = True
             todo.append(
-                "its client's secret is not readable with this key (scope environment:integrations:read_credentials): declare "
-                f"'{key}' in gateway.yaml with the same client ID and secret"
+                "this key cannot read its client secret (scope environment:integrations:read_credentials): declare "
+                f"'{key}' in gateway.yaml with the same client ID and client secret"
             )
         elif fault:
             needs = True
-            todo.append(f"it cannot be made here as it is: {fault}")
+            todo.append(f"it cannot be created here: {fault}")
         else:
-            todo.append("`--create-integrations` makes it here with the same client")
+            todo.append("`--create-integrations` creates it here with the same client")
     elif other := _other_client(one, here):
         needs = True
         todo.append(other)
     mode = modes()[provider.auth_mode]
     granting = isinstance(mode, GrantingMode)
     if granting:
-        todo.append(
-            f"register the callback address {runtime.generation.config.callback_url} at {provider.display_name}"
-        )
+        todo.append(f"register the callback URL {runtime.generation.config.callback_url} at {provider.display_name}")
     if provider.webhook_routing_script:
-        address = f"{runtime.generation.public_url}/webhook/{wish.environment}/{key}"
-        todo.append(f"where {provider.display_name} sends webhooks, change their address to {address}")
+        url = f"{runtime.generation.public_url}/webhook/{wish.environment}/{key}"
+        todo.append(f"change the webhook URL at {provider.display_name} to {url}")
     if needs:
         return "needs_something", todo
     return ("register_callback" if granting else "works"), todo
@@ -157,8 +158,8 @@ def _other_mode(provider: Provider, there: str | None) -> str:
     if there is None or mode is None or there in {provider.auth_mode, *mode.types()}:
         return ""
     return (
-        f"its connections are {there} there, but '{provider.name}' here takes {provider.auth_mode}: write an entry with "
-        f"auth_mode {there} (docs/catalog.md), or let their end users connect again"
+        f"its connections use auth mode {there} there, but '{provider.name}' uses {provider.auth_mode} here: write an entry "
+        f"with auth_mode {there} (docs/catalog.md), or let the end users connect again"
     )
 
 
@@ -168,8 +169,8 @@ def _other_client(one: PeerIntegration, here: Integration) -> str:
     there = (one.credentials or {}).get("client_id")
     if there and here.client_id and there != here.client_id:
         return (
-            f"'{here.integration_id}' here has another client ID than there: refresh tokens would be refused. Import under "
-            f"another key (--integration {one.integration_id}=…) or use the same client"
+            f"'{here.integration_id}' has another client ID here than there, so the provider would refuse the refresh tokens: "
+            f"import under another key (--integration {one.integration_id}=…) or use the same client"
         )
     return ""
 
@@ -178,13 +179,15 @@ def _steps(seen: Preview) -> list[str]:
     """Return the steps, in an order in which nothing stops working."""
     steps = []
     if any(one.verdict in ("needs_something", "not_possible") for one in seen.forecasts):
-        steps.append("Settle what is listed as needs_something and not_possible.")
+        steps.append("Do what is listed under needs_something and not_possible.")
     if any(seen.callback_url in line for one in seen.forecasts for line in one.todo):
-        steps.append(f"Register {seen.callback_url} at the providers, beside the address of now: both work meanwhile.")
+        steps.append(
+            f"Register {seen.callback_url} at the providers, in addition to the present callback URL: both work meanwhile."
+        )
     steps += [
-        "Look: gateway connections import --from-peer … --create-integrations --dry-run",
-        "Stop connecting there, and import: the same without --dry-run. Run it again until nothing is left.",
-        "Change the host in your application (docs/moving.md) and stop Nango: both refreshing ends rotating tokens.",
-        "Change the webhook addresses at the providers, and the webhook signature key in your application.",
+        "Try the import: gateway connections import --from-peer … --create-integrations --dry-run",
+        "Stop new connections there, then run the same command without --dry-run, and again until nothing is left.",
+        "Change the host in your application (docs/moving.md) and stop Nango: if both refresh, rotating tokens are lost.",
+        "Change the webhook URLs at the providers, and the webhook signature key in your application.",
     ]
     return steps

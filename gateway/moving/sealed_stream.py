@@ -57,7 +57,7 @@ class SealedWriter:
 def read(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
     """Yield the decrypted chunks. Raises SourceRefused for a wrong passphrase and for a changed or incomplete stream."""
     if source.read(len(MAGIC)) != MAGIC:
-        raise SourceRefused("This is not a bundle: `gateway connections export` makes one.")
+        raise SourceRefused("This file is not a bundle. Create one with `gateway connections export`.")
     header, fields = _header(source)
     try:
         kdf = fields["kdf"]
@@ -73,7 +73,7 @@ def read(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
     except (KeyError, TypeError, ValueError):
         sound = False
     if not sound:
-        raise SourceRefused("The bundle's header is damaged, or of a kind that this version does not read.")
+        raise SourceRefused("The bundle's header is damaged, or of a format that this version cannot read.")
     chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
     sealed = source.read(CHUNK_BYTES + TAG_BYTES)
     while True:
@@ -87,7 +87,7 @@ def read(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
                 raise SourceRefused("Wrong passphrase, or the bundle is cut off or damaged.") from None
             raise SourceRefused(
                 "The bundle is cut off, or was changed, after its first "
-                f"{chunks.number * CHUNK_BYTES:,} bytes. Nothing after them can be trusted: copy it again."
+                f"{chunks.number * CHUNK_BYTES:,} bytes. Copy it again."
             ) from None
         yield plain
         if not following:
@@ -129,7 +129,9 @@ def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
     if not isinstance(fields, dict):
         raise SourceRefused("The bundle's header is cut off or damaged.")
     if fields.get("version") != VERSION:
-        raise SourceRefused(f"The bundle is of version {fields.get('version')}; this gateway reads {VERSION}.")
+        raise SourceRefused(
+            f"The bundle has version {fields.get('version')}, but this gateway reads version {VERSION}."
+        )
     return header, fields
 
 

@@ -11,6 +11,6 @@
     pages, visitor                    its HTML; a simulated person with a browser, over HTTP
     __main__                          ``python -m gateway.sandbox``: the sandbox as a process
 
-Always true: the same calls give the same answers; it listens on loopback unless configured otherwise; tests may import what
+Always true: the same calls get the same responses; it listens only on the loopback address; tests may import what
 docs/sandbox.md names.
 """

@@ -40,13 +40,17 @@ async def _serve(client: SandboxClient, asked: argparse.Namespace) -> None:
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m gateway.sandbox", description="A fake Jira.")
-    parser.add_argument("--port", type=int, default=3004, help="on 127.0.0.1; 0 picks a free one (default: 3004)")
+    parser.add_argument("--port", type=int, default=3004, help="port on 127.0.0.1; 0 picks a free port (default: 3004)")
     parser.add_argument("--state", type=Path, help="file that keeps grants and issues over a restart")
-    parser.add_argument("--client-id", default="sandbox-demo", help="the one registered application")
+    parser.add_argument("--client-id", default="sandbox-demo", help="client ID of the registered application")
     parser.add_argument("--client-name", default="Gateway demo", help="its name on the consent page")
     parser.add_argument("--client-secret-file", type=Path, required=True, help="file that holds its secret")
-    parser.add_argument("--redirect-uri", action="append", required=True, help="where it may be sent back; repeatable")
-    parser.add_argument("--token-ttl-s", type=int, default=60, help="life of an access token (default: 60)")
+    parser.add_argument(
+        "--redirect-uri", action="append", required=True, help="a redirect URI of the application; repeatable"
+    )
+    parser.add_argument(
+        "--token-ttl-s", type=int, default=60, help="lifetime of an access token in seconds (default: 60)"
+    )
     return parser
 
 

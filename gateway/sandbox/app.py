@@ -20,7 +20,7 @@ _API: Final = "/ex/sandbox/{cloud_id}/rest/api/3"
 
 
 def create_app(sandbox: Sandbox) -> web.Application:
-    """Return the application. Its middlewares, outermost first: host check, faults, saving the state, refusals."""
+    """Return the application. Its middlewares, outermost first: host check, faults, saving the state, errors as responses."""
     app = web.Application(middlewares=[_own_host, _faults, _remember, _tracker_refusals, consent.refusals])
     app[SANDBOX] = sandbox
     app.add_routes(
@@ -112,7 +112,7 @@ async def _faults(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def _remember(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Save the state before the answer is sent, so that issued tokens stay valid after a crash."""
+    """Save the state before the response is sent, so that issued tokens stay valid after a crash."""
     response = await handler(request)
     await request.app[SANDBOX].memory.save()
     return response

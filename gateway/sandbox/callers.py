@@ -1,4 +1,4 @@
-"""The user and scopes of a request's access token, and the refusal of a request."""
+"""The user and scopes of a request's access token, and the error response for a refused request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class SandboxCaller:
 
 
 class AccessRefused(Exception):
-    """An error answer in the format of the fake Jira."""
+    """An error response in the format of the fake Jira."""
 
     def __init__(
         self, status: int, *messages: str, fields: Mapping[str, str] | None = None, challenge: str = ""

@@ -14,7 +14,7 @@ from gateway.sandbox.issued_grants import LOGIN_TTL_S, digest
 from gateway.sandbox.state import SANDBOX, SandboxClient
 from gateway.sandbox.tracker import SITES
 
-# ── Parsing an authorization request (RFC 6749 §4.1.1, PKCE by RFC 7636 §4.3) and its redirect address. No I/O.
+# ── Parsing an authorization request (RFC 6749 §4.1.1, PKCE by RFC 7636 §4.3) and its redirect URI. No I/O.
 
 _KNOWN = ("client_id", "redirect_uri", "response_type", "scope", "state", "code_challenge", "code_challenge_method")
 _DEFAULT_SCOPE = "read:sandbox-user"
@@ -25,7 +25,7 @@ class NoSafeRedirect(Exception):
 
 
 class RefusedRequest(Exception):
-    """The client is known, so the error is sent to `redirect`."""
+    """The client and its redirect_uri are known, so the error is sent to `redirect`."""
 
     def __init__(self, redirect: "Redirect", error: str, description: str) -> None:
         super().__init__(description)
@@ -42,7 +42,7 @@ class Redirect:
     issuer: str
 
     def to(self, **response: str) -> str:
-        """Return the address with the answer in its query, and with `iss` against mix-up attacks (RFC 9207 §2)."""
+        """Return the redirect URI with the response in its query, and with `iss` against mix-up attacks (RFC 9207 §2)."""
         state = {} if self.state is None else {"state": self.state}
         joint = "&" if urlsplit(self.uri).query else "?"
         return f"{self.uri}{joint}{urlencode({**response, **state, 'iss': self.issuer})}"
@@ -73,8 +73,8 @@ def read(query: str, clients: Mapping[str, SandboxClient], issuer: str) -> Autho
         raise NoSafeRedirect(f"The application {sent.get('client_id')!r} is not registered here.")
     if sent.get("redirect_uri") not in client.redirect_uris or "redirect_uri" in repeated:
         raise NoSafeRedirect(
-            f"{sent.get('redirect_uri')!r} is not a redirect address of {client.name}; "
-            f"registered, letter by letter: {', '.join(client.redirect_uris)}."
+            f"{sent.get('redirect_uri')!r} is not a redirect URI of {client.name}; "
+            f"registered exactly: {', '.join(client.redirect_uris)}."
         )
     redirect = Redirect(sent["redirect_uri"], None if "state" in repeated else sent.get("state"), issuer)
     if repeated:
@@ -142,7 +142,9 @@ async def decide(request: web.Request) -> web.Response:
     wanted = _read(request, str(form.get("query", "")))
     account = _logged_in_account(request)
     if account is None or not hmac.compare_digest(str(form.get("csrf", "")).encode(), _csrf(request).encode()):
-        return pages.refusal("This page was open for too long, or in another browser. Go back and start again.")
+        return pages.refusal(
+            "Your login has expired, or this page was opened in another browser. Go back and start again."
+        )
     if form.get("decision") != "allow":
         back = wanted.redirect.to(error="access_denied", error_description="The user did not allow it.")
     else:
@@ -187,5 +189,5 @@ def _onward(query: str) -> web.Response:
     return _see_other(f"/oauth/authorize?{query}")
 
 
-def _see_other(address: str) -> web.Response:
-    return web.Response(status=303, headers={"Location": address, "Cache-Control": "no-store"})
+def _see_other(url: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": url, "Cache-Control": "no-store"})

@@ -80,7 +80,7 @@ async def clear_faults(request: web.Request) -> web.Response:
 
 
 async def end_grants(request: web.Request) -> web.Response:
-    """DELETE /sandbox/grants: revokes all grants; answers ``{"ended": 1}``, their number."""
+    """DELETE /sandbox/grants: revokes all grants; returns their number, ``{"ended": 1}``."""
     return web.json_response({"ended": request.app[SANDBOX].memory.grants.revoke_all()})
 
 

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from math import ceil
+from math import ceil, isfinite
 from typing import Any, Final
 
 from aiohttp import web
@@ -25,7 +25,7 @@ _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with timeout 0: close(2) se
 
 
 async def late(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Handle the request, then delay the answer; a client that times out never gets, for example, its rotated tokens."""
+    """Handle the request, then delay the response; a client that times out never gets, for example, its rotated tokens."""
     response = await handler(request)
     await asyncio.sleep(options["seconds"])
     return response
@@ -33,17 +33,17 @@ async def late(request: web.Request, handler: Handler, options: Mapping[str, flo
 
 async def truncated(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Declare the full length, send `share` of the body, and close the connection."""
-    cut = await _begun(request, handler, options["share"])
+    cut = await _send_head_and_share(request, handler, options["share"])
     if request.transport is not None:
         request.transport.close()
     return cut
 
 
 async def reset(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Reset the connection: before a byte of the answer, or after its head and `share` of its body if `head` is 1."""
+    """Reset the connection: before a byte of the response, or after its head and `share` of its body if `head` is 1."""
     response: web.StreamResponse = web.Response()
     if options["head"]:
-        response = await _begun(request, handler, options["share"])
+        response = await _send_head_and_share(request, handler, options["share"])
     if request.transport is not None:
         peer: socket.socket = request.transport.get_extra_info("socket")
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -67,7 +67,7 @@ async def slow_body(request: web.Request, handler: Handler, options: Mapping[str
 
 
 async def too_many(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Answer 429 with Retry-After (RFC 9110 §10.2.3), in seconds or as a date; the request is not handled."""
+    """Return 429 with Retry-After (RFC 9110 §10.2.3), in seconds or as a date; the request is not handled."""
     after_s = ceil(options["retry_after"])
     at = clock.now().timestamp() + after_s
     headers = {
@@ -81,13 +81,13 @@ async def too_many(_request: web.Request, _handler: Handler, options: Mapping[st
 
 
 async def error(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Answer `status`, such as 503 for an outage or 401 for a revoked token; the request is not handled."""
+    """Return `status`, such as 503 for an outage or 401 for a revoked token; the request is not handled."""
     status = int(options["status"])
-    return web.json_response({"errorMessages": [f"The sandbox is set to answer {status}."]}, status=status)
+    return web.json_response({"errorMessages": [f"The sandbox is set to return {status}."]}, status=status)
 
 
-async def _begun(request: web.Request, handler: Handler, share: float) -> web.StreamResponse:
-    """Return an answer after sending its head and `share` of its body."""
+async def _send_head_and_share(request: web.Request, handler: Handler, share: float) -> web.StreamResponse:
+    """Send the head of the response and `share` of its body; return the response."""
     whole = await handler(request)
     body = _body(whole)
     response = _head(whole, len(body))
@@ -129,9 +129,11 @@ _ALL: Final = ("/ex/", "/streams/", "/lists/")
 
 FAULTS: Final[Mapping[str, SandboxFault]] = {
     "slow-token": SandboxFault(
-        late, "the token endpoint works, but answers `seconds` late", ("/oauth/token",), {"seconds": 5}
+        late, "the token endpoint works, but responds `seconds` late", ("/oauth/token",), {"seconds": 5}
     ),
-    "slow-head": SandboxFault(late, "the work is done, but the answer begins `seconds` late", _API, {"seconds": 5}),
+    "slow-head": SandboxFault(
+        late, "the request is handled, but the response begins `seconds` late", _API, {"seconds": 5}
+    ),
     "slow-body": SandboxFault(
         slow_body,
         "the head at once, the body in `pieces`, evenly over `seconds`",
@@ -139,7 +141,7 @@ FAULTS: Final[Mapping[str, SandboxFault]] = {
         {"seconds": 2, "pieces": 10},
     ),
     "truncated-body": SandboxFault(
-        truncated, "declares the whole body, sends `share` of it and hangs up", _API, {"share": 0.5}
+        truncated, "declares the whole body, sends `share` of it and closes the connection", _API, {"share": 0.5}
     ),
     "reset": SandboxFault(
         reset,
@@ -154,7 +156,7 @@ FAULTS: Final[Mapping[str, SandboxFault]] = {
         {"retry_after": 1, "date": 0},
         times=3,
     ),
-    "error": SandboxFault(error, "answers `status` and does nothing", _ALL, {"status": 503}),
+    "error": SandboxFault(error, "returns `status` and does nothing", _ALL, {"status": 503}),
 }
 
 
@@ -175,7 +177,7 @@ class Armed:
     options: dict[str, float] = field(default_factory=dict)
     after: int = 0
 
-    def befalls(self, path: str) -> bool:
+    def applies_to(self, path: str) -> bool:
         if self.path is not None:
             return path.startswith(self.path)
         return any(
@@ -209,7 +211,7 @@ class SandboxFaults:
         if HEADER in request.headers:
             return _from_header(request.headers[HEADER])
         for armed in self.armed:
-            if armed.befalls(request.path):
+            if armed.applies_to(request.path):
                 if armed.after:
                     armed.after -= 1
                     continue
@@ -224,25 +226,25 @@ def parse(wish: Mapping[str, Any]) -> Armed:
     """Return a checked fault, with defaults for missing options. Raises BadFault."""
     name, path = wish.get("name"), wish.get("path")
     if not isinstance(name, str) or name not in FAULTS:
-        raise BadFault(f"There is no fault {name!r}; there are: {', '.join(FAULTS)}.")
+        raise BadFault(f"There is no fault {name!r}. The faults are: {', '.join(FAULTS)}.")
     times = wish.get("times", FAULTS[name].times)
     if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
-        raise BadFault("times is a whole number from 1, or null: until it is removed.")
+        raise BadFault("times must be a whole number from 1, or null for no limit.")
     if path is not None and not (isinstance(path, str) and path.startswith("/")):
-        raise BadFault("path is the beginning of a path, such as '/ex/'.")
+        raise BadFault("path must be the beginning of a path, such as '/ex/'.")
     after = wish.get("after", 0)
     if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-        raise BadFault("after is how many requests pass first, a whole number from 0.")
+        raise BadFault("after must be a whole number from 0: how many requests pass first.")
     options = dict(FAULTS[name].options)
     for key in wish.keys() - {"name", "times", "path", "after"}:
         value = wish[key]
         if key not in options:
-            raise BadFault(f"{name} has no option {key!r}; it has: {', '.join(options)}.")
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise BadFault(f"{key} is a number from 0.")
+            raise BadFault(f"{name} has no option {key!r}. Its options are: {', '.join(options)}.")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+            raise BadFault(f"{key} must be a number from 0.")
         options[key] = value
     if "status" in options and not 400 <= options["status"] <= 599:
-        raise BadFault("status is an error's, 400 to 599.")
+        raise BadFault("status must be an error status from 400 to 599.")
     return Armed(name, times, path, options, after)
 
 
@@ -255,5 +257,7 @@ def _from_header(text: str) -> Armed:
         try:
             wish[key.strip()] = float(value)
         except ValueError:
-            raise BadFault(f"{HEADER} is a name and numbers: 'slow-token; seconds=2', not {text!r}.") from None
+            raise BadFault(
+                f"{HEADER} must be a name and numbers, such as 'slow-token; seconds=2', not {text!r}."
+            ) from None
     return parse(wish)

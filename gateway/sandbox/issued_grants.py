@@ -70,7 +70,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """The tokens of a token endpoint's answer."""
+    """The tokens of a token endpoint's response."""
 
     access_token: str
     expires_in: int
@@ -107,13 +107,13 @@ class IssuedGrants:
         if held.grant is not None:
             self._revoke(held.grant)
             self.replays += 1
-            raise GrantRefused("invalid_grant", "This code was used before; all tokens that came of it are revoked.")
+            raise GrantRefused("invalid_grant", "This code was already used; all tokens issued for it are revoked.")
         if held.expires_at <= _now():
             raise GrantRefused(
                 "invalid_grant", f"This code is older than {CODE_TTL_S} s; start the authorization again."
             )
         if held.redirect_uri != redirect_uri:
-            raise GrantRefused("invalid_grant", "redirect_uri differs from the one of the authorization request.")
+            raise GrantRefused("invalid_grant", "redirect_uri differs from that of the authorization request.")
         if not secrets.compare_digest(s256(verifier), held.challenge):
             raise GrantRefused("invalid_grant", "code_verifier does not match the code_challenge.")
         held.grant = secrets.token_hex(16)
@@ -130,7 +130,7 @@ class IssuedGrants:
         if grant.refresh is None or not secrets.compare_digest(digest(token), grant.refresh):
             self._revoke(name)
             self.replays += 1
-            raise GrantRefused("invalid_grant", "This refresh token was used before; the whole grant is now revoked.")
+            raise GrantRefused("invalid_grant", "This refresh token was already used; the whole grant is now revoked.")
         beyond = [scope for scope in scopes or () if scope not in grant.scopes]
         if beyond:
             raise GrantRefused("invalid_scope", f"Not part of the grant: {' '.join(beyond)}")

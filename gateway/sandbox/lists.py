@@ -47,7 +47,7 @@ async def by_link_header(request: web.Request) -> web.Response:
     page = _number(request, "page", 1, LONGEST)
     neighbours = {"first": 1, "prev": page - 1, "next": page + 1, "last": -(-count // size)}
     links = [
-        f'<{_address(request, page=number)}>; rel="{rel}"'
+        f'<{_url(request, page=number)}>; rel="{rel}"'
         for rel, number in neighbours.items()
         if 1 <= number <= neighbours["last"]
     ]
@@ -60,7 +60,7 @@ async def by_link_in_body(request: web.Request) -> web.Response:
     """GET /lists/link-body?start=0: ``{"data": […], "links": {"next": …}}``, null at the end."""
     count, size = _asked(request)
     start = _number(request, "start", 0, LONGEST)
-    following = _address(request, start=start + size) if start + size < count else None
+    following = _url(request, start=start + size) if start + size < count else None
     return _response("data", start, size, count, links={"next": following})
 
 
@@ -95,7 +95,7 @@ def _array(start: int, size: int, count: int) -> str:
     return "[" + ",".join(record(number) for number in range(start + 1, min(start + size, count) + 1)) + "]"
 
 
-def _address(request: web.Request, **changes: int) -> str:
+def _url(request: web.Request, **changes: int) -> str:
     query: Mapping[str, Any] = {**request.query, **changes}
     return f"{request.app[SANDBOX].issuer}{request.path}?{urlencode(query)}"
 
@@ -103,5 +103,5 @@ def _address(request: web.Request, **changes: int) -> str:
 def _number(request: web.Request, name: str, default: int, most: int) -> int:
     text = request.query.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 10) or int(text) > most:
-        raise AccessRefused(400, f"{name} is a whole number up to {most}.")
+        raise AccessRefused(400, f"{name} must be a whole number up to {most}.")
     return int(text)

@@ -21,7 +21,7 @@ def page(title: str, body: str, *, status: int = 200, form_targets: Iterable[str
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · Sandbox Tracker</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
-        '<body><main><p class="brand"><b aria-hidden="true">◆</b> Sandbox Tracker, a fake provider for trials</p>'
+        '<body><main><p class="brand"><b aria-hidden="true">◆</b> Sandbox Tracker, a fake provider for demos</p>'
         f"<h1>{escape(title)}</h1>{body}</main></body></html>"
     )
     headers = {
@@ -41,7 +41,7 @@ def login(query: str, *, form_target: str, failed: bool = False) -> web.Response
         for account in ACCOUNTS.values()
     )
     body = f"""
-    {_alert("That e-mail address and password do not belong together.") if failed else ""}
+    {_alert("Wrong e-mail address or password.") if failed else ""}
     <form method="post" action="/oauth/login">{_hidden("query", query)}
       <label for="email">E-mail</label>
       <input id="email" name="email" type="email" autocomplete="username" required value="demo@example.com">
@@ -49,7 +49,7 @@ def login(query: str, *, form_target: str, failed: bool = False) -> web.Response
       <input id="password" name="password" type="password" autocomplete="current-password" required autofocus>
       <div class="row"><button type="submit">Log in</button></div>
     </form>
-    <p class="soft">Nobody real lives here. Log in as:</p><ul class="soft">{accounts}</ul>"""
+    <p class="soft">These accounts are made up. Log in as:</p><ul class="soft">{accounts}</ul>"""
     return page("Log in", body, status=400 if failed else 200, form_targets=[form_target])
 
 
@@ -64,11 +64,13 @@ def consent(
     scopes: Sequence[str],
 ) -> web.Response:
     """Return the consent page: application, user, sites and a description of each scope, to allow or refuse."""
-    wishes = "".join(f'<li>{escape(SCOPES[scope])} <code class="soft">{escape(scope)}</code></li>' for scope in scopes)
+    requested = "".join(
+        f'<li>{escape(SCOPES[scope])} <code class="soft">{escape(scope)}</code></li>' for scope in scopes
+    )
     body = f"""
     <p><strong>{escape(application)}</strong> asks to act for <strong>{escape(account.display_name)}</strong>
       ({escape(account.email)}) on {escape(" and ".join(sites))}:</p>
-    <ul>{wishes}</ul>
+    <ul>{requested}</ul>
     <form method="post" action="/oauth/consent">{_hidden("query", query)}{_hidden("csrf", csrf)}
       <div class="row"><button type="submit" name="decision" value="allow">Allow</button>
       <button type="submit" name="decision" value="deny" class="plain">Do not allow</button></div>
@@ -85,12 +87,12 @@ def refusal(message: str) -> web.Response:
 
 
 def welcome(issuer: str) -> web.Response:
-    """Return the page at the sandbox's own address, which explains what the sandbox is."""
+    """Return the page at the sandbox's own URL, which explains what the sandbox is."""
     body = f"""
-    <p>This is the Jira double that the gateway's demo connects to: OAuth 2.0, two sites, made-up issues.</p>
-    <ul><li>Its addresses: <code>{escape(issuer)}/.well-known/oauth-authorization-server</code></li>
-    <li>Trouble on demand: <code>{escape(issuer)}/sandbox/faults</code></li></ul>"""
-    return page("It is running", body)
+    <p>This is the fake Jira that the gateway's demo connects to: OAuth 2.0, two sites, made-up issues.</p>
+    <ul><li>Its endpoints: <code>{escape(issuer)}/.well-known/oauth-authorization-server</code></li>
+    <li>Faults on demand: <code>{escape(issuer)}/sandbox/faults</code></li></ul>"""
+    return page("The sandbox is running", body)
 
 
 def avatar(label: str) -> web.Response:

@@ -30,7 +30,7 @@ class SandboxMemory:
             )
             self.tracker = Tracker.from_json(kept["issues"]) if kept else Tracker()
         except (AttributeError, KeyError, TypeError) as fault:
-            raise MemoryUnreadable(f"{path} lacks what a sandbox state file has ({fault}); move it away.") from fault
+            raise MemoryUnreadable(f"{path} is not a complete sandbox state file ({fault}); move it away.") from fault
 
     async def save(self) -> None:
         """Write the state if it has changed since the last save; it is on disk on return."""

@@ -17,14 +17,15 @@ from gateway.sandbox import noise
 from gateway.sandbox.callers import AccessRefused, the_caller
 
 LARGEST: Final = 1 << 40
-_RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)")
+MOST_DIGITS: Final = 15
+_RANGE: Final = re.compile(r"bytes=([0-9]{0,15})-([0-9]{0,15})")
 
 
 async def events(request: web.Request) -> web.StreamResponse:
     """GET …/events?count=5&interval_ms=200: server-sent events with ids; Last-Event-ID continues after that event."""
     the_caller(request)
     last = request.headers.get("Last-Event-ID", "")
-    ticks = _ticks(request, int(last) + 1 if last.isdecimal() and last.isascii() else 0)
+    ticks = _ticks(request, int(last) + 1 if last.isdecimal() and last.isascii() and len(last) <= MOST_DIGITS else 0)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
     await response.prepare(request)
     async for number in ticks:
@@ -60,7 +61,7 @@ async def socket(request: web.Request) -> web.WebSocketResponse:
 
 
 async def upload(request: web.Request) -> web.Response:
-    """POST or PUT …/upload: answers the number of bytes received, their SHA-256 and framing; no coding is decoded."""
+    """POST or PUT …/upload: returns the number of bytes received, their SHA-256 and framing; no coding is decoded."""
     the_caller(request)
     hashed, size = hashlib.sha256(), 0
     async for piece in request.content.iter_any():
@@ -80,13 +81,13 @@ async def download(request: web.Request) -> web.StreamResponse:
     """GET or HEAD …/download?bytes=1048576: that many bytes, always the same, whole or by Range (RFC 9110 §14.2).
 
     ``coding`` (gzip, deflate, br, zstd) compresses them; with ``zeros=1`` the result is a decompression bomb. With
-    ``coding`` or ``chunked=1`` the answer has no Content-Length.
+    ``coding`` or ``chunked=1`` the response has no Content-Length.
     """
     the_caller(request)
     size = _number(request, "bytes", 1 << 20, LARGEST)
     coding = request.query.get("coding")
     if coding is not None and coding not in noise.CODINGS:
-        raise AccessRefused(400, f"coding is one of {', '.join(noise.CODINGS)}.")
+        raise AccessRefused(400, f"coding must be one of {', '.join(noise.CODINGS)}.")
     chunked = coding is not None or request.query.get("chunked") == "1"
     start, end = (0, size) if chunked else _asked_range(request, size)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/octet-stream", "ETag": f'"noise-{size}"'})
@@ -134,12 +135,12 @@ def _asked_range(request: web.Request, size: int) -> tuple[int, int]:
     first = int(asked[1]) if asked[1] else max(0, size - int(asked[2]))
     end = min(int(asked[2]) + 1, size) if asked[1] and asked[2] else size
     if first >= end:
-        raise AccessRefused(416, f"There are {size} bytes.")
+        raise AccessRefused(416, f"The body has only {size} bytes.")
     return first, end
 
 
 def _number(request: web.Request, name: str, default: int, most: int) -> int:
     text = request.query.get(name, str(default))
-    if not (text.isascii() and text.isdigit()) or int(text) > most:
-        raise AccessRefused(400, f"{name} is a whole number up to {most}.")
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS) or int(text) > most:
+        raise AccessRefused(400, f"{name} must be a whole number up to {most}.")
     return int(text)

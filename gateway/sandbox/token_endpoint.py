@@ -34,7 +34,7 @@ async def token(request: web.Request) -> web.Response:
 
 
 async def revoke(request: web.Request) -> web.Response:
-    """POST /oauth/revoke: answers 200 also for an unknown token (RFC 7009 §2.2)."""
+    """POST /oauth/revoke: returns 200, also for an unknown token (RFC 7009 §2.2)."""
     try:
         sent = await _parameters(request)
         client = _authenticated(request, sent)
@@ -70,7 +70,7 @@ def _grant(grants: IssuedGrants, client: SandboxClient, sent: dict[str, str]) ->
         case None:
             raise GrantRefused("invalid_request", "grant_type is missing.")
         case other:
-            raise GrantRefused("unsupported_grant_type", f"{other!r} is not offered here.")
+            raise GrantRefused("unsupported_grant_type", f"{other!r} is not supported.")
 
 
 async def _parameters(request: web.Request) -> dict[str, str]:
@@ -102,7 +102,7 @@ def _authenticated(request: web.Request, sent: dict[str, str]) -> SandboxClient:
         else (sent.get("client_id", ""), sent.get("client_secret", ""))
     )
     if sent.get("client_id", client_id) != client_id:
-        raise GrantRefused("invalid_request", "client_id differs from the one in Authorization.")
+        raise GrantRefused("invalid_request", "client_id differs from that in Authorization.")
     client = request.app[SANDBOX].clients.get(client_id)
     if client is None or not hmac.compare_digest(digest(secret), client.secret_digest):
         raise InvalidClient("Unknown client, or the secret is wrong.")

@@ -61,7 +61,7 @@ def _terms(text: str) -> list[tuple[str, str, bool]]:
         term = _TERM.match(text, joint.end() if joint else at)
         if term is None or (terms and joint is None) or term[1].lower() not in _FIELDS:
             raise BadQuery(
-                f"Not understood: {text[at:].strip()!r}. This tracker knows 'field = value' or '!=', joined by AND, "
+                f"Cannot parse {text[at:].strip()!r}. Supported: 'field = value' and 'field != value', joined by AND, "
                 f"for {', '.join(_FIELDS)}, and ORDER BY {' or '.join(_ORDERS)}."
             )
         terms.append((term[1].lower(), (term[3] or term[4] or term[5] or "").lower(), term[2] == "="))
@@ -119,7 +119,7 @@ def position_in(token: object) -> int:
     except (binascii.Error, ValueError):
         word = number = b""
     if word != b"from" or not number.isdigit() or len(number) > 9:
-        raise BadPage("The page's token must be taken as it is from the page before.")
+        raise BadPage("The token of a page must be copied unchanged from the page before.")
     return int(number)
 
 
@@ -187,7 +187,7 @@ async def read_issue(request: web.Request) -> web.Response:
 
 
 async def create_issue(request: web.Request) -> web.Response:
-    """POST …/issue with ``{"fields": {"project": {"key"}, "summary", "issuetype": {"name"}}}``: 201 and its address."""
+    """POST …/issue with ``{"fields": {"project": {"key"}, "summary", "issuetype": {"name"}}}``: 201 with its URL."""
     caller = the_caller(request, "write:sandbox-work")
     site = _site(request, caller)
     fields = (await _object(request)).get("fields")
@@ -207,17 +207,15 @@ async def create_issue(request: web.Request) -> web.Response:
     issue = request.app[SANDBOX].memory.tracker.create(
         site.cloud_id, summary=summary.strip(), issue_type=kind["name"], reporter=caller.account.account_id
     )
-    address = f"{_root(request, site)}/issue/{issue.id}"
-    return web.json_response(
-        {"id": issue.id, "key": issue.key, "self": address}, status=201, headers={"Location": address}
-    )
+    url = f"{_root(request, site)}/issue/{issue.id}"
+    return web.json_response({"id": issue.id, "key": issue.key, "self": url}, status=201, headers={"Location": url})
 
 
 def _site(request: web.Request, caller: SandboxCaller) -> TrackerSite:
     """Return the site in the path. Raises AccessRefused with the same 404 for an unknown site and another user's site."""
     cloud_id = request.match_info["cloud_id"].lower()
     if cloud_id not in caller.account.sites:
-        raise AccessRefused(404, f"No site {cloud_id} is open to this token; see /oauth/token/accessible-resources.")
+        raise AccessRefused(404, f"This token cannot access a site {cloud_id}; see /oauth/token/accessible-resources.")
     return SITES[cloud_id]
 
 

@@ -50,24 +50,24 @@ def forms(page: VisitedPage) -> list[VisitedForm]:
     return reader.forms
 
 
-async def visit(session: ClientSession, url: str, responses: Mapping[str, str]) -> VisitedPage:
-    """Open `url`, and submit each form that has one of `responses`, until a page has no such form. Return that page.
+async def visit(session: ClientSession, url: str, inputs: Mapping[str, str]) -> VisitedPage:
+    """Open `url`, and submit each form that has one of `inputs`, until a page has no such form. Return that page.
 
-    `responses` maps names of fields to the text to type, and names of buttons to the value of the button to press.
+    `inputs` maps names of fields to the text to type, and names of buttons to the value of the button to press.
     Raises VisitUnfinished after `_PAGES` forms.
     """
     page = await _open(session, "GET", url, {})
     for _ in range(_PAGES):
-        wanted = next((form for form in forms(page) if _filled(form, responses) != form.fields), None)
+        wanted = next((form for form in forms(page) if _filled(form, inputs) != form.fields), None)
         if wanted is None or page.status >= 400:
             return page
-        page = await _open(session, wanted.method, wanted.action, _filled(wanted, responses))
-    raise VisitUnfinished(f"After {_PAGES} forms there was still another one, at {page.url.partition('?')[0]}.")
+        page = await _open(session, wanted.method, wanted.action, _filled(wanted, inputs))
+    raise VisitUnfinished(f"There are more than {_PAGES} forms; the last is at {page.url.partition('?')[0]}.")
 
 
-def _filled(form: VisitedForm, responses: Mapping[str, str]) -> dict[str, str]:
-    typed = {name: text for name, text in responses.items() if name in form.fields}
-    pressed = {name: value for name, value in form.buttons if responses.get(name) == value}
+def _filled(form: VisitedForm, inputs: Mapping[str, str]) -> dict[str, str]:
+    typed = {name: text for name, text in inputs.items() if name in form.fields}
+    pressed = {name: value for name, value in form.buttons if inputs.get(name) == value}
     return {**form.fields, **typed, **pressed}
 
 

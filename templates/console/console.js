@@ -1,4 +1,4 @@
-/* Says that a live page is old while the gateway does not answer, or answers with an error, and what that error says. */
+/* Shows that a live page is old, and why: the gateway does not respond, or responds with an error, whose text is shown. */
 const stale = document.getElementById("stale");
 const silence = stale.firstElementChild.textContent;
 const became = (old, why) => {

@@ -17,12 +17,15 @@ import click
 from gateway.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = {
-    "show": Command("gateway.cli.audit.show_audit:show", "records, newest first"),
-    "export": Command("gateway.cli.audit.show_audit:export", "records as JSON Lines, oldest first, for a SIEM"),
+    "show": Command("gateway.cli.audit.show_audit:show", "show records, newest first"),
+    "export": Command("gateway.cli.audit.show_audit:export", "print records as JSON Lines, oldest first, for a SIEM"),
     "verify": Command("gateway.cli.audit.verify_audit:verify", "check that no record was changed, removed or added"),
-    "key": Command("gateway.cli.audit.audit_key:key", "the public key of checkpoints, or a new one"),
-    "uses": Command("gateway.cli.audit.audit_uses:uses", "which key used which connection how often"),
-    "forget": Command("gateway.cli.audit.forget_person:forget", "make an end user's digest lead to nobody"),
+    "key": Command("gateway.cli.audit.audit_key:key", "print the public key of checkpoints, or make a new key"),
+    "uses": Command("gateway.cli.audit.audit_uses:uses", "count how often each key used each connection"),
+    "forget": Command(
+        "gateway.cli.audit.forget_person:forget",
+        "delete an end user's audit key, so that records no longer lead to them",
+    ),
 }
 
 
@@ -30,5 +33,5 @@ COMMANDS = {
 def audit() -> None:
     """Read and check the audit trail.
 
-    Works on the store that the configuration names, whether or not a gateway is running on it.
+    The commands use the database of the configuration, whether or not a gateway is running.
     """

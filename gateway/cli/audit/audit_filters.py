@@ -15,20 +15,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 OPTIONS = (
     click.option(
-        "--since", metavar="WHEN", help="From then on: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00."
+        "--since", metavar="WHEN", help="Only since this time: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00."
     ),
-    click.option("--until", metavar="WHEN", help="Before then."),
+    click.option("--until", metavar="WHEN", help="Only before this time."),
     click.option(
         "--action",
         type=click.Choice([one.value for one in AuditAction]),
         metavar="ACTION",
-        help="Only this, such as credential.read.",
+        help="Only this action, such as credential.read.",
     ),
-    click.option("--environment", metavar="NAME", help="Only of this environment."),
-    click.option("--integration", metavar="ID", help="Of this integration."),
-    click.option("--connection", metavar="ID", help="Of this connection, also one that is deleted."),
-    click.option("--key", type=click.IntRange(1), metavar="NUMBER", help="By the minted key of this id."),
-    click.option("--end-user", metavar="ID", help="On behalf of this end user; with --environment."),
+    click.option("--environment", metavar="NAME", help="Only this environment."),
+    click.option("--integration", metavar="ID", help="Only this integration."),
+    click.option("--connection", metavar="ID", help="Only this connection; it may be deleted."),
+    click.option(
+        "--key", type=click.IntRange(1), metavar="NUMBER", help="Only actions with the minted key of this id."
+    ),
+    click.option("--end-user", metavar="ID", help="Only actions for this end user; needs --environment."),
 )
 
 
@@ -45,7 +47,9 @@ def filter_of(given: Mapping[str, Any], **more: Any) -> "AuditFilter":
     from gateway.records.filters import single_or_any_set
 
     if given["end_user"] and not given["environment"]:
-        raise click.UsageError("--end-user needs --environment: one id may be two people in two environments.")
+        raise click.UsageError(
+            "--end-user needs --environment: the same id may be another person in another environment."
+        )
     return AuditFilter(
         environment=given["environment"],
         since=moment(given["since"], "since"),

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 @click.command()
 @config_file
 @click.option(
-    "--new", is_flag=True, help="Sign with a new key from now on. Keep the former public key for older checkpoints."
+    "--new", is_flag=True, help="Make a new key for new checkpoints. Keep the old public key for older checkpoints."
 )
 @as_json
 def key(file: Path, new: bool, as_json: bool) -> None:
-    """Print the Ed25519 public key, in base64. Keep it elsewhere: `verify --public-key` then trusts no other key."""
+    """Print the Ed25519 public key, in base64. Keep it in another place, and pass it to `verify --public-key`."""
 
     async def work(store: "Store", _config: "Config") -> int:
         from gateway import clock
@@ -32,7 +32,7 @@ def key(file: Path, new: bool, as_json: bool) -> None:
         try:
             text = await (store.audit.new_key(now=now) if new else store.audit.public_key(now=now))
         except VaultError as fault:
-            print(f"gateway: the signing key cannot be opened: {fault} --new replaces it.", file=sys.stderr)
+            print(f"gateway: the signing key cannot be decrypted: {fault} To replace it, use --new.", file=sys.stderr)
             return 1
         store_id = (await store.audit.end()).store
         print(json.dumps({"public_key": text, "store": store_id}) if as_json else text)

@@ -21,14 +21,19 @@ if TYPE_CHECKING:
 @config_file
 @environment
 @click.option(
-    "--key", type=click.IntRange(0), metavar="NUMBER", help="By the minted key of this id; 0: by those of gateway.yaml."
+    "--key",
+    type=click.IntRange(0),
+    metavar="NUMBER",
+    help="Only the minted key of this id; 0 for the keys of gateway.yaml.",
 )
-@click.option("--integration", metavar="ID", help="Of this integration.")
-@click.option("--connection", metavar="ID", help="Of this connection, also one that is deleted.")
-@click.option("--since", metavar="WHEN", help="From then on: 2h, 3d, or a date. The last day without it.")
-@click.option("--until", metavar="WHEN", help="Before then.")
+@click.option("--integration", metavar="ID", help="Only this integration.")
+@click.option("--connection", metavar="ID", help="Only this connection; it may be deleted.")
 @click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="At most so many lines."
+    "--since", metavar="WHEN", help="Only since this time: 2h, 3d, or a date.  [default: one day before --until]"
+)
+@click.option("--until", metavar="WHEN", help="Only before this time.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Maximum number of lines."
 )
 @as_json
 def uses(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("end_user")
 @as_json
 def forget(file: Path, environment: str | None, end_user: str, as_json: bool) -> None:
-    """Make the digest that stands for END_USER in records untraceable. The chain stays valid.
+    """Delete the audit key of END_USER, so that the digests in records no longer lead to them. The chain stays valid.
 
     Deleting an end user's last connection has the same effect.
     """
@@ -35,7 +35,7 @@ def forget(file: Path, environment: str | None, end_user: str, as_json: bool) ->
         elif done:
             print("Forgotten: the records no longer lead to this end user.")
         else:
-            print("gateway: no record is on behalf of this end user, or they were forgotten already", file=sys.stderr)
+            print("gateway: no record is about this end user, or the end user was already forgotten", file=sys.stderr)
         return 0 if done else 1
 
     run(file, work, as_json=as_json)

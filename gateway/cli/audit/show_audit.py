@@ -25,8 +25,10 @@ DETAIL_SHOWN: Final = 80
 @click.command()
 @config_file
 @filters
-@click.option("--limit", type=click.IntRange(1, MOST), default=100, show_default=True, help="At most so many.")
-@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Those before this record.")
+@click.option(
+    "--limit", type=click.IntRange(1, MOST), default=100, show_default=True, help="Maximum number of records."
+)
+@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Only records before this one.")
 @as_json
 def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any) -> None:
     """Print records, newest first."""
@@ -48,12 +50,15 @@ def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any
 @config_file
 @filters
 @click.option(
-    "--after", type=click.IntRange(0), metavar="NUMBER", help="Those behind this record: where the last export ended."
+    "--after",
+    type=click.IntRange(0),
+    metavar="NUMBER",
+    help="Only records after this one, for example the last of the previous export.",
 )
 def export(file: Path, after: int | None, **given: Any) -> None:
     """Print all records as JSON Lines, oldest first.
 
-    Each line is one record with its sequence number and hash. Without filters, the lines are the whole chain.
+    Each line is one record with its sequence number and hash. Without filters, the output is the complete chain.
     """
     wanted = filter_of(given, after=after)
 

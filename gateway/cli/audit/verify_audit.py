@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Checkpoints that left the store: audit.checkpoint_file, or a log of the gateway. May be repeated.",
+    help="A file with checkpoints kept outside the database: audit.checkpoint_file, or a log of the gateway. May be repeated.",
 )
 @click.option(
     "--public-key",
     "public_keys",
     multiple=True,
     metavar="BASE64",
-    help="That may have signed them, as `gateway audit key` showed it. May be repeated. Without it: the store's present key.",
+    help="A key that may have signed them, as printed by `gateway audit key`. May be repeated.  [default: the present key]",
 )
 @as_json
 def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as_json: bool) -> None:
     """Check that no record was changed, removed, added or moved.
 
-    Without --checkpoint, an attacker who recomputes the hashes is not detected. Exits 1 if something is wrong.
+    Without --checkpoint, an attacker who recomputes the hashes is not detected. Exits 1 if a check fails.
     """
     from gateway.store.audit.audit_chain import checkpoints_in
 
@@ -46,7 +46,9 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
     for one in files:
         found = checkpoints_in(one.read_text(errors="replace"))
         if not found:
-            raise click.UsageError(f"{one} has no checkpoint. Name audit.checkpoint_file, or a log of the gateway.")
+            raise click.UsageError(
+                f"{one} has no checkpoint. Give the file of audit.checkpoint_file, or a log of the gateway."
+            )
         given += found
 
     async def work(store: "Store", _config: "Config") -> int:
@@ -61,7 +63,7 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
                 trusted = [await store.audit.public_key(now=clock.now())]
             except VaultError as fault:
                 raise click.ClickException(
-                    f"The key that signs checkpoints cannot be opened: {fault} Give --public-key."
+                    f"The key that signs checkpoints cannot be decrypted: {fault} Give --public-key."
                 ) from None
         verdict = await verified(store.audit, given, trusted)
         if as_json:
@@ -93,7 +95,7 @@ def _print(verdict: "Verdict", *, outside: int) -> None:
     if not verdict.ok:
         print(f"The audit trail was tampered with or damaged, first at record {verdict.faults[0].sequence}.")
         return
-    print(f"{counted(verdict.records, 'record')}, {verdict.first} to {verdict.last}: the chain is whole.")
+    print(f"{counted(verdict.records, 'record')}, {verdict.first} to {verdict.last}: the chain is complete.")
     if verdict.proven_to:
         print(f"Records up to {verdict.proven_to} are proven by {counted(verdict.checkpoints, 'checkpoint')}.")
     if verdict.unproven:

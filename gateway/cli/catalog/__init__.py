@@ -5,7 +5,7 @@
     lint_catalog      `gateway catalog lint`: faults of entries, and improvements
     convert_catalog   `gateway catalog import FILE`: converts the entries of a public catalog into our format
     open_facts        `gateway catalog evidence`: lists unconfirmed facts, each with the page that would confirm it
-    rehearse_entry    `gateway catalog test NAME`: tries an entry against the sandbox
+    rehearse_entry    `gateway catalog test NAME`: tests an entry against the sandbox
 
 Always true: faults are printed as ``file:line``, and after a fault the exit code is 1. No command changes a shipped entry.
 """
@@ -15,22 +15,20 @@ import click
 from gateway.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = {
-    "list": Command("gateway.cli.catalog.show_catalog:list_providers", "every provider, a line each"),
-    "show": Command("gateway.cli.catalog.show_catalog:show", "one provider, as GET /providers/<name> shows it"),
+    "list": Command("gateway.cli.catalog.show_catalog:list_providers", "list providers"),
+    "show": Command("gateway.cli.catalog.show_catalog:show", "show one provider, as GET /providers/<name> does"),
     "operations": Command(
-        "gateway.cli.catalog.show_catalog:operations", "what a provider's API can do, and the scopes for it"
+        "gateway.cli.catalog.show_catalog:operations", "list a provider's API operations and their scopes"
     ),
-    "lint": Command("gateway.cli.catalog.lint_catalog:lint", "check entries: faults, and what could be better"),
+    "lint": Command("gateway.cli.catalog.lint_catalog:lint", "check entries: faults and warnings"),
     "test": Command(
-        "gateway.cli.catalog.rehearse_entry:rehearse", "try an entry against the sandbox, which plays its provider"
+        "gateway.cli.catalog.rehearse_entry:rehearse", "test an entry against the sandbox in the role of its provider"
     ),
-    "import": Command(
-        "gateway.cli.catalog.convert_catalog:convert", "convert a file of many entries in another catalog's shape"
-    ),
+    "import": Command("gateway.cli.catalog.convert_catalog:convert", "convert a file with entries of another catalog"),
     "evidence": Command(
-        "gateway.cli.catalog.open_facts:evidence", "facts that nobody confirmed, and the page that would settle each"
+        "gateway.cli.catalog.open_facts:evidence", "list unconfirmed facts, each with the page that would confirm it"
     ),
-    "schema": Command("gateway.cli.catalog.show_catalog:schema", "the JSON Schema of an entry, for editors"),
+    "schema": Command("gateway.cli.catalog.show_catalog:schema", "print the JSON Schema of an entry, for editors"),
 }
 
 

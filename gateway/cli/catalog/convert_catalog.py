@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where to write one file an entry. Without it nothing is written, only reported.",
+    help="The folder for one file per entry. Without it, nothing is written, only reported.",
 )
-@click.option("--force", is_flag=True, help="Write over files that are there.")
-@click.option("--changes", is_flag=True, help="Also report what is only spelled in another way.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
+@click.option("--changes", is_flag=True, help="Also report fields that are only written in another way.")
 @as_json
 def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json: bool) -> None:
-    """Convert FILE, one YAML file with many entries keyed by name, into our format, one file an entry.
+    """Convert FILE, one YAML file with many entries keyed by name, into our format, with one file per entry.
 
     Every field that our format cannot express is reported with its line in FILE. Written entries pass `gateway catalog
     lint`; an entry that could not work is reported as refused and is not written. Exit 1 if an entry is not written.
@@ -53,7 +53,9 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
         for line in _lines(found, changes=changes):
             print(line)
         for name in there:
-            print(f"{folder}/{name}.yaml is there already and was left alone; --force writes over it", file=sys.stderr)
+            print(
+                f"{folder}/{name}.yaml already exists and was not changed; to replace it, use --force", file=sys.stderr
+            )
         print(_summary(found, folder, len(usable) - len(there)))
     sys.exit(0 if len(usable) == len(found) and not there else 1)
 
@@ -69,12 +71,12 @@ def _summary(found: Sequence["Converted"], folder: Path | None, written: int) ->
     usable = [one for one in found if one.values is not None]
     kinds = Counter(note.kind for one in found for note in one.notes)
     whole = sum(not any(note.kind == "lost" for note in one.notes) for one in usable)
-    share = f"{len(usable)} of {counted(len(found), 'entry', 'entries')} can be used, {whole} of them whole"
+    share = f"{len(usable)} of {counted(len(found), 'entry', 'entries')} can be used, {whole} of them completely"
     refused = counted(len(found) - len(usable), "entry", "entries")
-    notes = f"{counted(kinds['lost'], 'field')} lost, {kinds['changed']} said in another way, {refused} refused"
+    notes = f"{counted(kinds['lost'], 'field')} lost, {kinds['changed']} written in another way, {refused} refused"
     end = (
-        "nothing was written; --out DIR writes them"
+        "nothing was written; to write them, use --out DIR"
         if folder is None
-        else f"{counted(written, 'file')} written to {folder}; name it under `catalog:` in gateway.yaml"
+        else f"{counted(written, 'file')} written to {folder}; add it under `catalog:` in gateway.yaml"
     )
     return f"{share}; {notes}; {end}"

@@ -24,11 +24,11 @@ SHOWN = 5
     "folders", metavar="[PATHS]...", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
 @click.option(
-    "--all", "every", is_flag=True, help=f"Report every warning, also where more than {MOST_ALIKE} are alike."
+    "--all", "every", is_flag=True, help=f"Report every warning, also if more than {MOST_ALIKE} have the same text."
 )
 @as_json
 def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
-    """Check the catalog folders PATHS, by default the shipped one. Exit 1 on a fault; warnings alone pass."""
+    """Check the catalog folders PATHS, by default the shipped one. Exits 1 if there is a fault, 0 if there are only warnings."""
     from gateway import resources
     from gateway.cli.catalog.catalog_in_use import linted
 
@@ -55,4 +55,4 @@ def _lines(found: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
             yield f"{one.where}: {'' if one.level == 'fault' else f'{one.level}: '}{one.message}"
     for message in sorted(many):
         places = [one.where for one in found if one.message == message]
-        yield f"warning: {message}; in {len(places)} places, which --all lists: {', '.join(places[:SHOWN])} …"
+        yield f"warning: {message}; in {len(places)} places, listed by --all: {', '.join(places[:SHOWN])} …"

@@ -1,4 +1,4 @@
-"""``gateway catalog test NAME``: tries an entry against the sandbox, which plays its provider."""
+"""``gateway catalog test NAME``: tests an entry against the sandbox in the role of its provider."""
 
 import asyncio
 import json
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 @catalog_of
 @as_json
 def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool) -> None:
-    """Try the entry NAME: connect, call, refresh, page, and verification and revocation if the entry has them.
+    """Test the entry NAME: connect, call, refresh, pagination, and verification and revocation if the entry has them.
 
-    The sandbox plays the provider at the entry's own paths, and compares the requests that it receives with the entry.
-    Exit 1 if something differs; the report names the entry's line. The real provider is not called.
+    The sandbox takes the role of the provider, and compares the requests that it receives with the entry. Exits 1 if
+    something differs; the report names the entry's line. The real provider is not called.
     """
     from gateway.authoring.rehearsal.play import rehearse as run
     from gateway.authoring.rehearsal.samples import NoSample
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
-    from gateway.cli.catalog.show_catalog import named
+    from gateway.cli.catalog.show_catalog import find_provider
     from gateway.cli.terminal import exit_on_faults
 
     logging.getLogger().addHandler(logging.NullHandler())
     with exit_on_faults(as_json):
         catalog, _ = catalog_and_url(file)
-        provider = named(catalog, name)
+        provider = find_provider(catalog, name)
         try:
             values = dict(pair.split("=", 1) for pair in given)
         except ValueError:

@@ -20,10 +20,10 @@ UNWRAPPED = 400  # width if stdout is not a terminal, so that no line is wrapped
 
 @click.command("list")
 @click.option(
-    "--search", default="", metavar="WORDS", help="Only those with these words in name, display name or categories."
+    "--search", default="", metavar="WORDS", help="Only providers with these words in name, display name or categories."
 )
-@click.option("--category", metavar="NAME", help="Only those of a category.")
-@click.option("--auth-mode", metavar="MODE", help="Only those of an auth mode.")
+@click.option("--category", metavar="NAME", help="Only this category.")
+@click.option("--auth-mode", metavar="MODE", help="Only this auth mode.")
 @catalog_of
 @as_json
 def list_providers(search: str, category: str | None, auth_mode: str | None, file: Path | None, as_json: bool) -> None:
@@ -58,8 +58,8 @@ def _refuse_unknown(option: str, given: str, known: Iterable[str]) -> None:
 
     words = sorted(set(known))
     if given.casefold() not in {word.casefold() for word in words}:
-        hint = did_you_mean(given, words) or f"; there are {', '.join(words)}"
-        raise click.BadParameter(f"'{given}' is none{hint}", param_hint=option)
+        hint = did_you_mean(given, words) or f"; choose one of {', '.join(words)}"
+        raise click.BadParameter(f"'{given}' does not exist{hint}", param_hint=option)
 
 
 # ── ``gateway catalog show NAME``: one provider, as GET /providers/<name> shows it.
@@ -78,7 +78,7 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
 
     with exit_on_faults():
         catalog, public_url = catalog_and_url(file)
-    named(catalog, name)
+    find_provider(catalog, name)
     entry = catalog.provider_json(name, public_url)
     if as_json:
         print(json.dumps({"data": entry}, indent=2))
@@ -87,11 +87,11 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
     print(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120), end="")
 
 
-def named(catalog: "Catalog", name: str) -> "Provider":
+def find_provider(catalog: "Catalog", name: str) -> "Provider":
     """Return the provider of that name. Raises click.ClickException with the closest name."""
     provider = catalog.get(name)
     if provider is None:
-        hint = did_you_mean(name, catalog.providers) or "; `gateway catalog list` shows what there is"
+        hint = did_you_mean(name, catalog.providers) or "; to list all, run `gateway catalog list`"
         raise click.ClickException(f"the catalog has no provider '{name}'{hint}")
     return provider
 
@@ -114,11 +114,13 @@ def schema(as_json: bool) -> None:  # noqa: ARG001  (it is JSON either way, and 
 @click.command()
 @click.argument("name")
 @click.argument("words", nargs=-1)
-@click.option("--risk", metavar="RISK", help="Only those of the risk read, write, delete or admin.")
-@click.option("--scope", metavar="SCOPE", help="Only those that name this scope.")
-@click.option("--starter", is_flag=True, help="Only those that an assistant needs most.")
-@click.option("--scopes", "only_scopes", is_flag=True, help="Show the scopes that they need, instead of themselves.")
-@click.option("--granted", metavar="SCOPES", help="With --scopes: compare with these, with spaces between them.")
+@click.option("--risk", metavar="RISK", help="Only operations of this risk: read, write, delete or admin.")
+@click.option("--scope", metavar="SCOPE", help="Only operations that need this scope.")
+@click.option("--starter", is_flag=True, help="Only the operations that an assistant needs most.")
+@click.option(
+    "--scopes", "only_scopes", is_flag=True, help="Show the scopes that the operations need, instead of the operations."
+)
+@click.option("--granted", metavar="SCOPES", help="With --scopes: compare with these scopes, separated by spaces.")
 @catalog_of
 @as_json
 def operations(
@@ -140,7 +142,7 @@ def operations(
 
     with exit_on_faults():
         catalog, _ = catalog_and_url(file)
-    named(catalog, name)
+    find_provider(catalog, name)
     if risk is not None:
         _refuse_unknown("--risk", risk, RISKS)
     try:
@@ -148,7 +150,7 @@ def operations(
     except UnreadableFile as wrong:
         raise click.ClickException(str(wrong.fault)) from wrong
     if known is None:
-        raise click.ClickException(f"the catalog has no operations of '{name}'; its API can be called all the same")
+        raise click.ClickException(f"the catalog has no operations of '{name}'; its API can still be called")
     found = known.find(" ".join(words), risk.casefold() if risk else None, scope, starter=starter)
     scopes = shown_scopes(known, found, granted)
     if as_json:

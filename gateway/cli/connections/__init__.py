@@ -16,25 +16,22 @@ import click
 from gateway.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = {
-    "list": Command(
-        "gateway.cli.connections.show_connections:list_connections", "connections, newest first, a line each"
-    ),
-    "show": Command("gateway.cli.connections.show_connections:show", "one connection, without its credential"),
-    "why": Command(
-        "gateway.cli.connections.show_connections:why", "what happened to a connection, and the one action that helps"
-    ),
+    "list": Command("gateway.cli.connections.show_connections:list_connections", "list connections, newest first"),
+    "show": Command("gateway.cli.connections.show_connections:show", "show one connection, without its credential"),
+    "why": Command("gateway.cli.connections.show_connections:why", "explain the state of a connection, and what to do"),
     "link": Command(
-        "gateway.cli.connections.connect_link:link", "a link by which an end user connects, or authorizes again"
+        "gateway.cli.connections.connect_link:link", "print a link with which an end user connects, or authorizes again"
     ),
     "refresh": Command("gateway.cli.connections.refresh_connections:refresh", "refresh credentials now"),
     "delete": Command(
-        "gateway.cli.connections.delete_connections:delete", "delete connections and end their tokens at the provider"
+        "gateway.cli.connections.delete_connections:delete",
+        "delete connections and revoke their tokens at the provider",
     ),
     "import": Command(
         "gateway.cli.connections.import_connections:import_connections",
-        "bring connections in: from another gateway, from files",
+        "import connections from another gateway or from files",
     ),
-    "export": Command("gateway.cli.connections.export_connections:export", "write connections to a sealed file"),
+    "export": Command("gateway.cli.connections.export_connections:export", "write connections to an encrypted file"),
 }
 
 
@@ -42,5 +39,5 @@ COMMANDS = {
 def connections() -> None:
     """List, refresh, delete, import and export connections.
 
-    Works on the store that the configuration names, whether or not a gateway is running on it.
+    The commands use the database of the configuration, whether or not a gateway is running.
     """

@@ -25,17 +25,21 @@ if TYPE_CHECKING:
     multiple=True,
     required=True,
     metavar="KEY",
-    help="What the end user may connect; may be repeated.",
+    help="An integration that the end user may connect; may be repeated.",
 )
-@click.option("--end-user", metavar="ID", help="Whose connection it will be: the user's id in your application.")
-@click.option("--display-name", metavar="NAME", help="The user's name, which the page shows.")
-@click.option("--email", metavar="ADDRESS", help="The user's e-mail address.")
-@click.option("--reconnect", metavar="CONNECTION", help="Authorize this connection again. Its id and its user stay.")
-@click.option("--expires-in", type=Span(), metavar="3d", help="How long the link works: 1m to 7d. Default 30m.")
-@click.option("--single-use", is_flag=True, help="For the first browser in which somebody continues, and no other.")
-@click.option("--max-connections", type=int, metavar="N", help="At most so many connections.")
-@click.option("--return-url", metavar="URL", help="The page of your application to which the user returns.")
-@click.option("--state", metavar="TEXT", help="Comes back to --return-url.")
+@click.option("--end-user", metavar="ID", help="The end user's id in your application.")
+@click.option("--display-name", metavar="NAME", help="The end user's name, shown on the page.")
+@click.option("--email", metavar="ADDRESS", help="The end user's e-mail address.")
+@click.option(
+    "--reconnect", metavar="CONNECTION", help="Authorize this connection again. Its id and its end user stay the same."
+)
+@click.option("--expires-in", type=Span(), metavar="3d", help="How long the link is valid: 1m to 7d.  [default: 30m]")
+@click.option(
+    "--single-use", is_flag=True, help="The link works only in the first browser in which somebody continues."
+)
+@click.option("--max-connections", type=int, metavar="N", help="Maximum number of connections.")
+@click.option("--return-url", metavar="URL", help="The page of your application to which the end user returns.")
+@click.option("--state", metavar="TEXT", help="Returned to --return-url unchanged.")
 @click.option(
     "--code-challenge", metavar="S256", help="Connections stay pending until your application completes the session."
 )
@@ -43,13 +47,13 @@ if TYPE_CHECKING:
 def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_json: bool, **asked: Any) -> None:
     """Print a link with which an end user connects an account, or authorizes a connection again.
 
-    The link works for anybody who opens it: send it only to that user.
+    The link works for anybody who opens it: send it only to that end user.
     """
     reconnect = asked.pop("reconnect")
     if reconnect is None and asked["end_user"] is None:
-        raise click.UsageError("Say whose connection it will be: --end-user ID.")
+        raise click.UsageError("Give the end user with --end-user ID, or a connection with --reconnect.")
     if asked["end_user"] is None and (asked["display_name"] or asked["email"]):
-        raise click.UsageError("--display-name and --email come with --end-user ID.")
+        raise click.UsageError("--display-name and --email need --end-user ID.")
     if reconnect is not None and len(integrations) > 1:
         raise click.UsageError("--reconnect takes one --integration.")
 
@@ -78,7 +82,7 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
             print(json.dumps(shown, indent=2))
         else:
             print(shown["connect_link"])
-            print(f"\n{_terms(session)}\nIts outcome: GET {shown['poll_url']}", file=sys.stderr)
+            print(f"\n{_terms(session)}\nTo get the result: GET {shown['poll_url']}", file=sys.stderr)
         return 0
 
     run(file, work, as_json=as_json)
@@ -106,11 +110,11 @@ def _body(
 def _terms(session: "ConnectSession") -> str:
     from gateway.text import counted
 
-    terms = [f"Works until {session.expires_at:%Y-%m-%d %H:%M} UTC"]
+    terms = [f"Valid until {session.expires_at:%Y-%m-%d %H:%M} UTC"]
     if session.max_connections is not None:
         terms.append(f"for {counted(session.max_connections, 'connection')}")
     if session.single_use:
         terms.append("in one browser")
     if session.bound:
-        terms.append("until your application completes it, pending")
+        terms.append("pending until your application completes it")
     return f"{', '.join(terms)}."

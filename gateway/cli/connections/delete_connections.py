@@ -28,10 +28,10 @@ COLUMNS: Final = ("environment", "integration", "connection_id", "deleted", "tok
 @every
 @connection_ids
 @click.option(
-    "--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a CSV with a line for each token."
+    "--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a CSV file with a line for each token."
 )
-@click.option("--keep-tokens", is_flag=True, help="Delete here only, and leave the tokens alive at the provider.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--keep-tokens", is_flag=True, help="Delete only here, and do not revoke the tokens at the provider.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @as_json
 def delete(
     file: Path,
@@ -46,8 +46,8 @@ def delete(
 ) -> None:
     """Delete each CONNECTION and revoke its tokens at the provider.
 
-    A connection is deleted even if its provider refuses to revoke the tokens. Exits 1 if a connection does not exist or a
-    token may still work; --report lists these. To continue an interrupted run, run the command again.
+    A connection is deleted even if its provider refuses to revoke the tokens. Exits 1 if a connection does not exist, or
+    if a token may still work; --report lists these. To continue an interrupted run, run the command again.
     """
     check_named(connection_ids, every)
 
@@ -78,7 +78,8 @@ def delete(
 
 
 class Record:
-    """The results for each connection and token; written to the report line by line, so an interruption loses none."""
+    """The results for each connection and token, written to the report line by line: an interruption loses only those of
+    deletions in progress."""
 
     def __init__(self, report: Path | None) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -91,7 +92,7 @@ class Record:
                 # Readable only by its owner: the file lists which users were connected to which providers.
                 self._out = os.fdopen(os.open(report, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="")
             except FileExistsError:
-                raise click.UsageError(f"{report} is there already; name another file.") from None
+                raise click.UsageError(f"{report} already exists. Give another file.") from None
             except OSError as fault:
                 raise click.UsageError(f"{report} cannot be written: {fault.strerror}.") from None
             self._csv = csv.DictWriter(self._out, COLUMNS)
@@ -129,8 +130,8 @@ class Record:
             shown = [tuple(_cell(row[name]) for name in columns) for row in self.rows]
             table([name.replace("_", " ").upper() for name in columns], shown)
             summary = f"{self.deleted} deleted"
-            summary += f", {self.missing} not there" if self.missing else ""
-            summary += f"; {counted(self.alive, 'token')} may live on at the provider" if self.alive else ""
+            summary += f", {self.missing} not found" if self.missing else ""
+            summary += f"; {counted(self.alive, 'token')} may still work at the provider" if self.alive else ""
             print(summary, file=sys.stderr)
         return 1 if self.missing or self.alive else 0
 
@@ -142,7 +143,7 @@ def _cell(value: Any) -> str:
 def _confirm(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
     """Ask for confirmation. Raises Abort if the answer is no, and UsageError if stdin is not a terminal."""
     what = f"{counted(count, 'connection')} of '{integration}' in '{environment}'"
-    end = "leave their tokens alive" if keep_tokens else "end their tokens at the provider"
+    end = "keep their tokens at the provider" if keep_tokens else "revoke their tokens at the provider"
     if not sys.stdin.isatty():
-        raise click.UsageError(f"This would delete {what}. Give --yes to do it.")
+        raise click.UsageError(f"This would delete {what}. To do it, add --yes.")
     click.confirm(f"Delete {what} and {end}?", abort=True, err=True)

@@ -31,10 +31,10 @@ RECORDED_AT_ONCE: Final = 100
 )
 @config_file
 @environment
-@click.option("--integration", "only", multiple=True, metavar="ID", help="Only of this integration; may be repeated.")
+@click.option("--integration", "only", multiple=True, metavar="ID", help="Only this integration; may be repeated.")
 @passphrase_env
 @passphrase_file
-@click.option("--plain", is_flag=True, help="Do not seal it: every token stands in FILE as it is.")
+@click.option("--plain", is_flag=True, help="Do not encrypt FILE: it then has every token in plain text.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @as_json
 def export(
@@ -50,15 +50,15 @@ def export(
 ) -> None:
     """Write connections and their integrations to FILE: credentials, settings, metadata, tags, end users, states, dates.
 
-    FILE is encrypted with a passphrase and readable by its owner alone; `gateway connections import FILE` imports it
-    elsewhere. Nothing changes here, and a gateway may serve meanwhile. If both gateways go on serving, the first to refresh
-    a rotating refresh token invalidates the other's copy: stop this gateway before the other takes over.
+    FILE is encrypted with a passphrase and readable only by its owner; import it elsewhere with `gateway connections import
+    FILE`. Nothing changes here, and a gateway may run meanwhile. If both gateways keep running, the first to refresh a
+    rotating refresh token invalidates the other's copy: stop this gateway before the other starts.
     """
     if plain and (passphrase_env or passphrase_file):
-        raise click.UsageError("--plain seals nothing, so it takes no passphrase.")
+        raise click.UsageError("--plain does not encrypt, so it takes no passphrase.")
     passphrase = None if plain else passphrase_of(passphrase_env, passphrase_file, new=True)
     if target.exists() and not force:
-        raise click.UsageError(f"{target} is there already: name another file, or give --force.")
+        raise click.UsageError(f"{target} already exists. Give another file, or add --force.")
 
     async def work(runtime: "Runtime") -> int:
         name = environment_of(runtime, environment)
@@ -97,7 +97,7 @@ async def _written(
                 step=lambda done: step(done, 0),
             )
         except VaultError as fault:
-            raise click.ClickException(f"a credential cannot be opened, so nothing was written: {fault}") from None
+            raise click.ClickException(f"a credential cannot be decrypted, so nothing was written: {fault}") from None
     if writer is not None:
         writer.close()
     return counts

@@ -51,8 +51,8 @@ def print_result(intake: "Importer", *, as_json: bool) -> int:
         print(json.dumps({"ok": code == 0, "dry_run": dry, **tally.as_json(), "integrations": made}, indent=2))
         return code
     for one in intake.made:
-        word = "would be made" if dry else "made"
-        print(f"integration {one.key}: {f'not made: {one.fault}' if one.fault else word}")
+        word = "would be created" if dry else "created"
+        print(f"integration {one.key}: {f'not created: {one.fault}' if one.fault else word}")
     ahead = "would be " if dry else ""
     rows = [
         (f"{ahead}{result}", reason, f"{count:,}", _example(intake, result, reason))
@@ -61,8 +61,8 @@ def print_result(intake: "Importer", *, as_json: bool) -> int:
     table(("RESULT", "REASON", "COUNT", "FOR EXAMPLE"), rows)
     for note, count in sorted(tally.notes.items()):
         print(f"{count:,}: {note}")
-    for came, count in sorted(tally.renewed.items()):
-        print(f"test refresh: {came}: {count:,}")
+    for result, count in sorted(tally.renewed.items()):
+        print(f"test refresh: {result}: {count:,}")
     if dry:
         print("Nothing was changed.", file=sys.stderr)
     return code
@@ -97,8 +97,8 @@ def print_move_preview(seen: "Preview", *, as_json: bool) -> int:
     for key, count in seen.orphans.items():
         print(f"{'not_possible':<17} {key}: {counted(count, 'connection')} of an integration that is not listed there")
     print("\nConnections: " + ", ".join(f"{count:,} {name}" for name, count in seen.counts().items()))
-    print("Out of scope: syncs, actions, records and functions stay there; move what they do into your application.")
-    print("\nIn this order:")
+    print("Out of scope: syncs, actions, records and functions. Move what they do into your application.")
+    print("\nSteps, in this order:")
     for number, step in enumerate(seen.steps, 1):
         print(f"  {number}. {step}")
     return 0 if well else 1
@@ -111,7 +111,7 @@ def print_move_preview(seen: "Preview", *, as_json: bool) -> int:
 class PeerSource:
     """The API of another gateway, as the source of an import."""
 
-    address: str
+    url: str
     key: "Secret" = field(repr=False)
     plain_http: bool
     only: tuple[str, ...]
@@ -123,7 +123,7 @@ class PeerSource:
 
         try:
             async with session_for(intake.at_once) as session:
-                peer = Peer(PeerCalls(session, self.address, self.key, plain_http=self.plain_http))
+                peer = Peer(PeerCalls(session, self.url, self.key, plain_http=self.plain_http))
                 await intake.from_peer(peer, self.only)
         except SourceRefused as fault:
             raise click.ClickException(str(fault)) from None
@@ -144,7 +144,7 @@ class FileSource:
     only: tuple[str, ...]
 
     async def into(self, intake: "Importer") -> None:
-        """Import all connections of the file. Raises ClickException if it cannot be read to its end; nothing of a broken
+        """Import all connections of the file. Raises ClickException if it cannot be read to its end; nothing of a damaged
         bundle is imported."""
         from gateway.moving import bundle
         from gateway.moving.foreign_files import count, kind_of, of_bundle, of_table
@@ -156,10 +156,10 @@ class FileSource:
             kind = self.kind or ("jsonl" if at_stdin else kind_of(Path(self.source), source))
             if at_stdin and kind == "bundle":
                 raise click.UsageError(
-                    "A bundle is read twice, so that nothing of a broken one is imported: give a file."
+                    "A bundle is read twice, so that a damaged one is not imported. Give a file instead of stdin."
                 )
             if self.columns and kind != "csv":
-                raise click.UsageError("--column is for CSV.")
+                raise click.UsageError("--column works only with CSV.")
             try:
                 if kind != "bundle":
                     if source.seekable() and not self.only:
@@ -192,7 +192,7 @@ def reporting_importer(
     from gateway.moving.parallel_work import Tally
 
     tally = Tally(stack.enter_context(_report(report)) if report is not None else None)
-    step = stack.enter_context(progress("looking" if wish.dry_run else "importing"))
+    step = stack.enter_context(progress("checking" if wish.dry_run else "importing"))
     return Importer(runtime=runtime, wish=wish, tally=tally, at_once=at_once, step=step)
 
 
@@ -204,7 +204,7 @@ def _report(file: Path) -> IO[str]:
     try:
         return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")
     except FileExistsError:
-        raise click.UsageError(f"{file} is there already; name another file for the report.") from None
+        raise click.UsageError(f"{file} already exists. Give another file for the report.") from None
     except OSError as fault:
         raise click.UsageError(f"{file} cannot be written: {fault.strerror}.") from None
 
@@ -213,16 +213,21 @@ def _report(file: Path) -> IO[str]:
 
 
 def preview_from(
-    file: Path, address: str, key: "Secret | None", integration: str | None, *, plain_http: bool, as_json: bool
+    file: Path, url: str, key: "Secret | None", integration: str | None, *, plain_http: bool, as_json: bool
 ) -> NoReturn:
-    """Preview the import of all integrations of `address`, or of one. Exits 1 if one cannot be moved without changes."""
+    """Preview the import of all integrations at `url`, or of one. Exits 1 if one cannot be moved without changes."""
     if key is None:
-        raise click.UsageError("Name the key of Nango: --key-env NAME or --key-file FILE.")
-    peer = PeerSource(address, key, plain_http=plain_http, only=(integration,) if integration else ())
+        raise click.UsageError("Give the key of the other gateway with --key-env NAME or --key-file FILE.")
+    peer = PeerSource(url, key, plain_http=plain_http, only=(integration,) if integration else ())
 
     async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
 
+        if len(runtime.generation.config.environments) > 1:
+            raise click.UsageError(
+                "There are several environments. To name one, run `gateway connections import --from-peer URL --preview "
+                "--environment NAME` instead."
+            )
         return await preview_of(
             runtime, peer, ImportOptions(environment=environment_of(runtime, None)), as_json=as_json
         )
@@ -239,7 +244,7 @@ async def preview_of(runtime: "Runtime", peer: PeerSource, wish: "ImportOptions"
 
     try:
         async with session_for(4) as session:
-            calls = PeerCalls(session, peer.address, peer.key, plain_http=peer.plain_http)
+            calls = PeerCalls(session, peer.url, peer.key, plain_http=peer.plain_http)
             seen = await preview(runtime, Peer(calls), wish, peer.only)
     except SourceRefused as fault:
         raise click.ClickException(str(fault)) from None
@@ -250,55 +255,75 @@ async def preview_of(runtime: "Runtime", peer: PeerSource, wish: "ImportOptions"
 @click.argument("source", required=False, metavar="[FILE]")
 @config_file
 @environment
-@click.option("--from-peer", "address", metavar="ADDRESS", help="Import from the API there, not from FILE.")
+@click.option("--from-peer", "peer_url", metavar="URL", help="Import from the API of another gateway, not from FILE.")
 @secret_inputs.key_env
 @secret_inputs.key_file
-@click.option("--plain-http", is_flag=True, help="ADDRESS may be plain http: the way there is private.")
-@click.option("--only", multiple=True, metavar="KEY", help="Only of this integration there; may be repeated.")
+@click.option("--plain-http", is_flag=True, help="Allow plain http in --from-peer, for a private network.")
+@click.option("--only", multiple=True, metavar="KEY", help="Only this integration of the source; may be repeated.")
 @click.option(
-    "--integration", "named", multiple=True, metavar="THERE=HERE", help="It has another key here; may be repeated."
+    "--integration",
+    "renamed",
+    multiple=True,
+    metavar="THERE=HERE",
+    help="An integration with another key here; may be repeated.",
 )
-@click.option("--create-integrations", is_flag=True, help="Make those that are not here, with their client's secret.")
-@click.option("--format", "kind", type=click.Choice(["bundle", "jsonl", "csv"]), help="Of FILE; detected by default.")
-@click.option("--into", metavar="KEY", help="The integration of lines that name none.")
 @click.option(
-    "--column", "columns", multiple=True, metavar="THEIRS=OURS", help="A CSV column by our name; may be repeated."
+    "--create-integrations", is_flag=True, help="Create missing integrations, with their client ID and client secret."
+)
+@click.option(
+    "--format", "kind", type=click.Choice(["bundle", "jsonl", "csv"]), help="The format of FILE.  [default: detected]"
+)
+@click.option("--into", metavar="KEY", help="The integration for lines that name none.")
+@click.option(
+    "--column", "columns", multiple=True, metavar="THEIRS=OURS", help="The name here of a CSV column; may be repeated."
 )
 @secret_inputs.passphrase_env
 @secret_inputs.passphrase_file
-@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing here.")
-@click.option("--preview", is_flag=True, help="With --from-peer: what works at once and what to do, in which order.")
+@click.option("--dry-run", is_flag=True, help="Report what would happen, and change nothing.")
+@click.option(
+    "--preview", is_flag=True, help="With --from-peer: show what works immediately and what to do, in which order."
+)
 @click.option(
     "--on-conflict",
     type=click.Choice(["skip", "replace", "fail"]),
     default="skip",
     show_default=True,
-    help="What is to become of a connection whose id is here already.",
+    help="What to do with a connection whose id exists here.",
 )
-@click.option("--verify", is_flag=True, help="Ask each provider whether it takes the credential, before it is stored.")
+@click.option("--verify", is_flag=True, help="Let each provider verify the credential before it is stored.")
 @click.option(
     "--test-refresh",
     is_flag=True,
-    help="Refresh each once. If refresh tokens rotate, the old system's tokens stop working.",
+    help="Refresh each connection once. If refresh tokens rotate, the old system's tokens stop working.",
 )
 @click.option(
-    "--refresh-rate", type=click.FloatRange(0.01, 1000), default=5.0, show_default=True, help="Refreshes a second."
+    "--refresh-rate",
+    type=click.FloatRange(0.01, 1000),
+    default=5.0,
+    show_default=True,
+    help="Test refreshes per second.",
 )
 @click.option(
-    "--at-once", type=click.IntRange(1, 64), default=8, show_default=True, help="Connections at the same time."
+    "--at-once",
+    type=click.IntRange(1, 64),
+    default=8,
+    show_default=True,
+    help="Connections that are imported in parallel.",
 )
-@click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="A line of JSON for each connection.")
+@click.option(
+    "--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a line of JSON for each connection."
+)
 @as_json
 def import_connections(
     source: str | None,
     file: Path,
     environment: str | None,
-    address: str | None,
+    peer_url: str | None,
     key_env: str | None,
     key_file: Path | None,
     plain_http: bool,
     only: tuple[str, ...],
-    named: tuple[str, ...],
+    renamed: tuple[str, ...],
     create_integrations: bool,
     kind: "Kind | None",
     into: str | None,
@@ -318,13 +343,13 @@ def import_connections(
     """Import connections: from FILE (a bundle of `gateway connections export`, JSON Lines or CSV; - is stdin), or from
     another gateway's API.
 
-    To continue an interrupted run, run the command again: connections that exist are skipped. A gateway may serve
-    meanwhile. Exits 0 if all connections are here, 1 if one is not or its test refresh failed: --report lists which and why.
+    To continue an interrupted run, run the command again: connections that exist are skipped. A gateway may run meanwhile.
+    Exits 1 if a connection was not imported or its test refresh failed; --report lists which and why.
     """
-    _check(source, address, preview, test_refresh, dry_run)
-    names = _pairs(named, "--integration")
-    if address is not None:
-        feed: PeerSource | FileSource = _peer_source(address, key_env, key_file, plain_http, only)
+    _check(source, peer_url, preview, test_refresh, dry_run)
+    names = _pairs(renamed, "--integration")
+    if peer_url is not None:
+        feed: PeerSource | FileSource = _peer_source(peer_url, key_env, key_file, plain_http, only)
     else:
         secret_inputs.secret_of(
             "key", "--key", key_env, key_file
@@ -336,7 +361,9 @@ def import_connections(
         from gateway.moving.import_one import ImportOptions
 
         name = environment_of(runtime, environment)
-        wish = ImportOptions(environment=name, named=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify)
+        wish = ImportOptions(
+            environment=name, integration_keys=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify
+        )
         if preview:
             assert isinstance(feed, PeerSource)
             return await preview_of(runtime, feed, wish, as_json=as_json)
@@ -352,24 +379,24 @@ def import_connections(
     run(file, work, as_json=as_json, begins=True)
 
 
-def _check(source: str | None, address: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
+def _check(source: str | None, peer_url: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
     """Raise UsageError if options cannot be combined."""
-    if (source is None) == (address is None):
-        raise click.UsageError("Name FILE, or give --from-peer ADDRESS.")
-    if preview and address is None:
-        raise click.UsageError("--preview looks at --from-peer ADDRESS.")
+    if (source is None) == (peer_url is None):
+        raise click.UsageError("Give FILE or --from-peer URL.")
+    if preview and peer_url is None:
+        raise click.UsageError("--preview needs --from-peer URL.")
     if test_refresh and dry_run:
-        raise click.UsageError("--dry-run changes nothing, so it cannot --test-refresh.")
+        raise click.UsageError("--dry-run changes nothing, so it cannot be combined with --test-refresh.")
 
 
 def _peer_source(
-    address: str, key_env: str | None, key_file: Path | None, plain_http: bool, only: tuple[str, ...]
+    peer_url: str, key_env: str | None, key_file: Path | None, plain_http: bool, only: tuple[str, ...]
 ) -> PeerSource:
     """Return the API to import from. Raises UsageError if its key is not given or cannot be read."""
     key = secret_inputs.secret_of("key", "--key", key_env, key_file)
     if key is None:
-        raise click.UsageError("Name the key of Nango: --key-env NAME or --key-file FILE.")
-    return PeerSource(address, key, plain_http, only)
+        raise click.UsageError("Give the key of the other gateway with --key-env NAME or --key-file FILE.")
+    return PeerSource(peer_url, key, plain_http, only)
 
 
 def _pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
@@ -378,8 +405,8 @@ def _pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
     for one in given:
         there, sign, here = one.partition("=")
         if not (there and sign and here):
-            raise click.UsageError(f"{option} takes two names with an equals sign between them, not '{one[:80]}'.")
+            raise click.UsageError(f"{option} must be two names with an equals sign between them, not '{one[:80]}'.")
         if there in pairs:
-            raise click.UsageError(f"{option} names '{there}' twice.")
+            raise click.UsageError(f"{option} has '{there}' twice.")
         pairs[there] = here
     return pairs

@@ -60,7 +60,7 @@ def refresh(
             named = {"connection_id": ref.connection_id, "integration": ref.integration_id}
             results.append({**named, "outcome": outcome, "detail": detail})
 
-        await each(refs, one, "renewing")
+        await each(refs, one, "refreshing")
         results.sort(key=lambda row: str(row["connection_id"]))
         if as_json:
             print(json.dumps({"connections": results}, indent=2))
@@ -99,4 +99,4 @@ def _helps(results: list[dict[str, Any]]) -> str:
     first = next(row for row in results if row["outcome"] == "failed")
     integration, one = quote(str(first["integration"])), quote(str(first["connection_id"]))
     why = f"`{program()} connections why --integration {integration} {one}` shows what to do"
-    return f"; {why}, `{program()} doctor {integration}` whether its provider can be reached"
+    return f"; {why}, and `{program()} doctor {integration}` checks whether its provider can be reached"

@@ -45,14 +45,15 @@ async def find_connection(
         near = did_you_mean(connection_id, dict.fromkeys(one.ref.connection_id for one in some))
         where = f"integration '{integration}'" if integration is not None else "any integration"
         print(
-            f"gateway: there is no '{connection_id}' in {where} of environment '{environment}'{near}", file=sys.stderr
+            f"gateway: there is no connection '{connection_id}' in {where} of environment '{environment}'{near}",
+            file=sys.stderr,
         )
     return None
 
 
 def _print_several(connection_id: str, integrations: list[str]) -> None:
     print(
-        f"gateway: several integrations have a connection '{connection_id}'; name the one that is meant:",
+        f"gateway: several integrations have a connection '{connection_id}'; name one:",
         file=sys.stderr,
     )
     for name in sorted(integrations):
@@ -63,19 +64,21 @@ def _print_several(connection_id: str, integrations: list[str]) -> None:
 @config_file
 @environment
 @click.option(
-    "--integration", "integrations", multiple=True, metavar="ID", help="Only of this integration; may be repeated."
+    "--integration", "integrations", multiple=True, metavar="ID", help="Only this integration; may be repeated."
 )
-@click.option("--search", metavar="TEXT", help="In connection ID, and the end user's name and e-mail.")
-@click.option("--end-user", metavar="ID", help="Only of this end user.")
+@click.option("--search", metavar="TEXT", help="Only connections with this text in ID, end user's name or e-mail.")
+@click.option("--end-user", metavar="ID", help="Only this end user.")
 @click.option(
     "--dying-within",
     type=click.IntRange(1, 3650),
     metavar="DAYS",
-    help="Only those that end by then if nothing is done.",
+    help="Only connections that expire within this many days if nothing is done.",
 )
-@click.option("--missing-scopes", is_flag=True, help="Only those that lack scopes.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
-@click.option("--cursor", metavar="TEXT", help="Go on where a list ended.")
+@click.option("--missing-scopes", is_flag=True, help="Only connections that lack scopes.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of connections."
+)
+@click.option("--cursor", metavar="TEXT", help="Continue where a list ended.")
 @as_json
 def list_connections(
     file: Path,
@@ -89,8 +92,8 @@ def list_connections(
     cursor: str | None,
     as_json: bool,
 ) -> None:
-    """List connections: ID, integration, end user, state, the day their refresh token
-    expires if it is not used, and when they were made. Credentials are never shown."""
+    """List connections: ID, integration, end user, state, the day on which they expire if nothing is done, and when they
+    were created. Credentials are never shown."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
@@ -118,7 +121,7 @@ def list_connections(
             body: dict[str, Any] = {"connections": [listed(one) for one in shown]}
             print(json.dumps(body | ({"next_cursor": following} if following else {}), indent=2))
             return 0
-        table(("CONNECTION", "INTEGRATION", "END USER", "STATE", "DIES", "MADE"), [_row(one) for one in shown])
+        table(("CONNECTION", "INTEGRATION", "END USER", "STATE", "EXPIRES", "CREATED"), [_row(one) for one in shown])
         if following:
             print(f"There are more: --cursor {following}", file=sys.stderr)
         return 0
@@ -155,8 +158,8 @@ def _row(connection: "Connection") -> tuple[str, ...]:
     user = connection.end_user
     who = (user.email or user.display_name or user.id) if user else ""
     ref, dies_at = connection.ref, connection.life.dies_at
-    dies, made = f"{dies_at:%Y-%m-%d}" if dies_at else "", f"{connection.created_at:%Y-%m-%d %H:%M}"
-    return ref.connection_id, ref.integration_id, who, state(connection), dies, made
+    expires, created = f"{dies_at:%Y-%m-%d}" if dies_at else "", f"{connection.created_at:%Y-%m-%d %H:%M}"
+    return ref.connection_id, ref.integration_id, who, state(connection), expires, created
 
 
 # ── ``gateway connections show``: one connection, without its credential.
@@ -193,15 +196,15 @@ def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
 
     shown = dict(whole(runtime.store, row, credentials=False))
     del shown["credentials"]
-    noted = row.failure
+    failure = row.failure
     return {
         **shown,
         "state_reason": row.state_reason,
         "credential_type": runtime.store.open_or_nothing(row.credential).get("type"),
         "expires_at": stamp(row.expires_at) if row.expires_at else None,
         "last_refreshed_at": stamp(row.last_refreshed_at) if row.last_refreshed_at else None,
-        "refresh_failure": {"reason": noted.code, "provider_message": noted.message, "attempts": noted.attempts}
-        if noted
+        "refresh_failure": {"reason": failure.code, "provider_message": failure.message, "attempts": failure.attempts}
+        if failure
         else None,
     }
 
@@ -216,7 +219,7 @@ def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def why(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
-    """Explain the state of CONNECTION: its timeline, the likely causes in order, and what to do. Shows no secrets."""
+    """Explain the state of CONNECTION: its timeline, the likely causes in order, and what to do. Shows no secret."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway.api.connection_json import state_and_story
@@ -242,13 +245,13 @@ def _text(body: dict[str, Any]) -> str:
         detail = f"  ({one['detail']})" if one["detail"] else ""
         lines.append(f"  {_day(one['at'])}  {'→ ' if one['ahead'] else '  '}{one['what']}{detail}")
     if found["causes"]:
-        lines += ["", "Likely causes, the likeliest first"]
+        lines += ["", "Likely causes, most likely first"]
         lines += [f"  {place}. {one['why']}" for place, one in enumerate(found["causes"], 1)]
     scopes = body["scopes"]
     if scopes["granted"] is not None:
         lines += ["", f"Scopes granted: {' '.join(scopes['granted'])}"]
         lines += [f"Scopes missing: {' '.join(scopes['missing'])}"] if scopes["missing"] else []
-    return "\n".join([*lines, "", "What helps", f"  {found['action']['how']}"])
+    return "\n".join([*lines, "", "What to do", f"  {found['action']['how']}"])
 
 
 def _day(stamp: str) -> str:

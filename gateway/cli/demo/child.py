@@ -34,7 +34,7 @@ class Child:
         return self._process.pid
 
     async def ready(self) -> str:
-        """Wait for the address that the process prints once it listens, and return it.
+        """Wait for the URL that the process prints once it listens, and return it.
 
         Raises DemoFailed, with the last lines of the log if the process ends before.
         """
@@ -55,7 +55,7 @@ class Child:
         code = await self._process.wait()
         await asyncio.wait({self._copying}, timeout=1)
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        return DemoFailed("\n".join([f"the {self.name} ended ({how}); its log is {self._log}:", *self._last_words()]))
+        return DemoFailed("\n".join([f"the {self.name} ended ({how}); its log is {self._log}:", *self._last_lines()]))
 
     async def stop(self) -> None:
         """Send SIGTERM; after `STOP_LIMIT_S` without an end, SIGKILL."""
@@ -84,9 +84,9 @@ class Child:
                 if found := _READY.search(seen):
                     self._ready.set_result(found[1].decode())
 
-    def _last_words(self) -> list[str]:
+    def _last_lines(self) -> list[str]:
         lines = self._log.read_text(errors="replace").splitlines()
-        return [f"  {line}" for line in lines if line.strip()][-_LAST_LINES:] or ["  (it said nothing)"]
+        return [f"  {line}" for line in lines if line.strip()][-_LAST_LINES:] or ["  (no output)"]
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from gateway.secret import Secret
 
 INTEGRATION: Final = "sandbox"
 END_USER: Final = {"id": "demo-user", "email": "demo@example.com", "display_name": "Dana Demo"}
-_RESPONSES: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
+_INPUTS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
 _SITE: Final = "acme"
 AGENT: Final = "demo agent"
 AGENT_S: Final = 30 * 86_400
@@ -32,7 +32,7 @@ class DemoConnection:
 
 
 class Customer:
-    """Calls the gateway at `url` with `key`. Every method raises DemoFailed if the gateway does not answer as expected."""
+    """Calls the gateway at `url` with `key`. Every method raises DemoFailed if the gateway does not respond as expected."""
 
     def __init__(self, http: ClientSession, url: str, key: Secret) -> None:
         self._http = http
@@ -51,15 +51,15 @@ class Customer:
             path = await self._path(made)
             if path is not None and await self._works(made, path):
                 return DemoConnection(made, path)
-        raise DemoFailed("the connection that was just made does not serve a proxied call; see the gateway's log")
+        raise DemoFailed("a proxied call with the new connection failed; see the gateway's log")
 
     async def connect_link(self) -> str:
         """Return a link with which a person connects in a browser; valid for 30 minutes."""
         return str((await self._session())["connect_link"])
 
     def curl(self, connected: DemoConnection) -> str:
-        """Return the call as a curl command, to be pasted."""
-        headers = {"Authorization": f"Bearer {self._key.reveal()}", **_named(connected.connection_id)}
+        """Return the call as a curl command. It contains the secret key."""
+        headers = {"Authorization": f"Bearer {self._key.reveal()}", **_connection_headers(connected.connection_id)}
         words = ["curl"]
         for name, value in headers.items():
             words += ["-H", f"{name}: {value}"]
@@ -97,12 +97,12 @@ class Customer:
         query = urlencode({"connect_session_token": token, "params[subdomain]": _SITE})
         try:
             async with browser() as session:
-                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{query}", _RESPONSES)
+                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{query}", _INPUTS)
         except (ClientError, VisitUnfinished) as fault:
-            raise DemoFailed(f"the authorization did not come to an end: {fault}") from fault
+            raise DemoFailed(f"the authorization did not finish: {fault}") from fault
         if end.status != 200 or not end.url.startswith(f"{self._url}/oauth/callback"):
-            address = end.url.partition("?")[0]
-            raise DemoFailed(f"the authorization ended at {address} with {end.status}: {_words(end)}")
+            url = end.url.partition("?")[0]
+            raise DemoFailed(f"the authorization ended at {url} with {end.status}: {_words(end)}")
 
     async def _session(self) -> dict[str, Any]:
         wish = {"end_user": END_USER, "allowed_integrations": [INTEGRATION]}
@@ -122,7 +122,7 @@ class Customer:
         return f"/ex/sandbox/{shown['connection_config']['cloudId']}/rest/api/3/search?maxResults=2"
 
     async def _works(self, connection_id: str, path: str) -> bool:
-        found = await self._call("GET", f"/proxy{path}", headers=_named(connection_id), dead_is=None)
+        found = await self._call("GET", f"/proxy{path}", headers=_connection_headers(connection_id), dead_is=None)
         return found is not None
 
     async def _call(
@@ -134,7 +134,7 @@ class Customer:
         headers: dict[str, str] | None = None,
         dead_is: Any = ...,
     ) -> Any:
-        """Return the JSON of a 2xx answer; `dead_is`, if given, for a status in `_DEAD`."""
+        """Return the JSON of a 2xx response; `dead_is`, if given, for a status in `_DEAD`. Raises DemoFailed."""
         sent = {"Authorization": f"Bearer {self._key.reveal()}", **(headers or {})}
         try:
             async with self._http.request(method, self._url + path, json=body, headers=sent) as response:
@@ -145,7 +145,7 @@ class Customer:
                 text = await response.text()
         except (ClientError, TimeoutError) as fault:
             raise DemoFailed(f"{method} {path.partition('?')[0]} failed: {fault!r}") from fault
-        raise DemoFailed(f"{method} {path.partition('?')[0]} answered {response.status}: {text[:500]}")
+        raise DemoFailed(f"{method} {path.partition('?')[0]} returned {response.status}: {text[:500]}")
 
 
 def session() -> ClientSession:
@@ -153,7 +153,7 @@ def session() -> ClientSession:
     return ClientSession(timeout=ClientTimeout(total=30))
 
 
-def _named(connection_id: str) -> dict[str, str]:
+def _connection_headers(connection_id: str) -> dict[str, str]:
     return {"Provider-Config-Key": INTEGRATION, "Connection-Id": connection_id}
 
 

@@ -18,8 +18,10 @@ PORT = click.IntRange(0, 65535)
 
 
 @click.command(short_help="run the gateway with a fake provider and a ready connection")
-@click.option("--port", type=PORT, default=3003, show_default=True, help="The gateway's port; 0 picks a free one.")
-@click.option("--sandbox-port", type=PORT, default=3004, show_default=True, help="The fake provider's; 0 likewise.")
+@click.option("--port", type=PORT, default=3003, show_default=True, help="The gateway's port; 0 picks a free port.")
+@click.option(
+    "--sandbox-port", type=PORT, default=3004, show_default=True, help="The fake provider's port; 0 picks a free port."
+)
 @click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
@@ -29,8 +31,8 @@ PORT = click.IntRange(0, 65535)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
 def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
-    """Start the gateway together with a fake Jira, make a connection through a full OAuth flow, and
-    print a curl command that uses it. Stays in the foreground; Ctrl-C stops both.
+    """Start the gateway together with a fake Jira, create a connection through a full OAuth flow, and print a curl command
+    that uses it. Runs in the foreground; Ctrl-C stops both.
     """
     import asyncio
 
@@ -53,26 +55,26 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
 def banner(ready: "Ready", state: Path) -> str:
     """Return the text for the terminal; each command and link has its own line, so that it can be copied."""
     where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
-    look = f"""Look inside (the link signs in once, for ten minutes; `{program()} console{where}` prints another):
+    look = f"""Open the console (the link works once, within ten minutes; for a new one, run `{program()} console{where}`):
 
 {ready.console_link}
 
 """
     return f"""
-The gateway is ready on {ready.url}, in front of a fake Jira.
+The gateway runs on {ready.url}, in front of a fake Jira.
 A demo user has connected through OAuth. Read two of her issues through the gateway:
 
 {ready.curl}
 
-See the whole of such a call, and have it as Python or Node, in another terminal from this folder: {program()} try{where}
+Show all of such a call, also as Python and Node. In another terminal, in this folder: {program()} try{where}
 
-Connect one more in a browser (log in as demo@example.com with the password demo; the link is good for 30 minutes):
+Connect another account in a browser (log in as demo@example.com, password demo; the link is valid for 30 minutes):
 
 {ready.connect_link}
 
-Give an agent her issues as tools, by MCP (this is for Claude Code; docs/agents.md has other clients):
+Give an agent her issues as MCP tools (this command is for Claude Code; other clients: docs/agents.md):
 
 {ready.mcp_add}
 
-{look if ready.console_link else ""}Keys, database and logs are in {state}/. Ctrl-C ends both.
+{look if ready.console_link else ""}Keys, database and logs are in {state}/. Ctrl-C stops both.
 """

@@ -23,13 +23,13 @@ USUAL_SANDBOX_PORT: Final = 3004
 SHIPPED_ORIGIN: Final = f"http://127.0.0.1:{USUAL_SANDBOX_PORT}"
 
 _CONFIGURATION: Final = f"""\
-# Written by `gateway demo` when it was missing; yours to edit, it is not written again.
+# Written by `gateway demo`. You may edit it: an existing file is not replaced.
 server:
-  port: "${{file:port}}"                   # written at every start, from --port; so commands find the gateway that runs
+  port: "${{file:port}}"                   # written at every start, from --port, so that commands find the running gateway
 store:
   url: sqlite:///gateway.db
   encryption_keys: ["${{file:encryption_key}}"]
-catalog: [catalog]                       # its sandbox.yaml says where the sandbox listens; written at every start
+catalog: [catalog]                       # sandbox.yaml has the URL of the sandbox; written at every start
 environments:
   dev:
     secret_keys: ["${{file:secret_key}}"]
@@ -66,11 +66,11 @@ class DemoFolder:
         return self.path / "sandbox.json"
 
     @property
-    def address(self) -> Path:
-        """The file with the address at which the gateway listens or last listened; other commands read it."""
+    def url_file(self) -> Path:
+        """The file with the URL at which the gateway listens or last listened; other commands read it."""
         return self.path / "address"
 
-    def write_address(self, url: str) -> None:
+    def write_url(self, url: str) -> None:
         self._write("address", url)
 
     def write_ports(self, port: int, sandbox_port: int) -> None:
@@ -101,12 +101,12 @@ class DemoFolder:
     def locked(self) -> Iterator[None]:
         """Lock the folder until the end of the block; create it and its missing files. Raises DemoFailed."""
         with self._lock():
-            self._furnish()
+            self._create_missing_files()
             yield
 
     def point_catalog_at(self, origin: str) -> None:
-        """Write a copy of the shipped sandbox entry with the address at which the sandbox listens now; it overrides the
-        shipped entry."""
+        """Write a copy of the shipped sandbox entry with `origin`, at which the sandbox listens; it overrides the shipped
+        entry. Raises DemoFailed."""
         shipped = (resources.folder("catalog") / "sandbox.yaml").read_text()
         if SHIPPED_ORIGIN not in shipped:
             raise DemoFailed(f"the shipped catalog entry of the sandbox does not name {SHIPPED_ORIGIN}")
@@ -126,16 +126,16 @@ class DemoFolder:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            message = f"another demo runs with the state in {self.path}; choose another folder with --state"
+            message = f"another demo uses {self.path}; choose another folder with --state"
             raise DemoFailed(message) from None
         return lock
 
-    def _furnish(self) -> None:
+    def _create_missing_files(self) -> None:
         key, database = self.path / "encryption_key", self.path / "gateway.db"
         if database.exists() and not key.exists():
             raise DemoFailed(
-                f"{key} is missing, and without it {database} cannot be opened; put it back, "
-                f"or start again by removing {self.path} or with another --state"
+                f"{key} is missing, and {database} cannot be read without it; restore the key, "
+                f"or start from scratch: remove {self.path}, or use another --state"
             )
         _write_if_missing(key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
         _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")

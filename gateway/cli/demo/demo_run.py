@@ -35,7 +35,7 @@ def reserved_port(port: int, flag: str) -> Iterator[int]:
         listening = socket.create_server((HOST, port))
     except OSError as fault:
         reason = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be used ({fault.strerror})"
-        raise DemoFailed(f"port {port} {reason}; choose another one with {flag} (0 picks a free one)") from fault
+        raise DemoFailed(f"port {port} {reason}; choose another port with {flag} (0 picks a free port)") from fault
     try:
         yield listening.getsockname()[1]
     finally:
@@ -88,7 +88,7 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
             try:
                 announce(await _wait_until_ready(url, folder, ends))
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                raise _said_last(ends)
+                raise _error_of_ended(ends)
             finally:
                 for end in ends:
                     end.cancel()
@@ -101,11 +101,11 @@ async def _wait_until_ready(url: str, folder: DemoFolder, ends: Sequence[asyncio
     except DemoFailed:
         await asyncio.wait(ends, timeout=_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
         if any(end.done() for end in ends):
-            raise _said_last(ends) from None
+            raise _error_of_ended(ends) from None
         raise
 
 
-def _said_last(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
+def _error_of_ended(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
     return next(end.result() for end in ends if end.done())
 
 
@@ -113,7 +113,7 @@ def _said_last(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
 async def _run_both_processes(
     folder: DemoFolder, port: int, sandbox_port: int
 ) -> AsyncIterator[tuple[str, Child, Child]]:
-    """Start both processes; yield the gateway's address, the sandbox and the gateway once both listen.
+    """Start both processes; yield the gateway's URL, the sandbox and the gateway once both listen.
 
     Both are stopped at the end of the block, the gateway first.
     """
@@ -135,9 +135,9 @@ async def _run_both_processes(
         if listens != url:
             raise DemoFailed(
                 f"the gateway listens on {listens} instead of {url}; "
-                f"let server.port in {folder.configuration} be ${{file:port}}, and choose it with --port"
+                f"set server.port in {folder.configuration} to ${{file:port}}, and choose the port with --port"
             )
-        folder.write_address(url)
+        folder.write_url(url)
         yield url, sandbox, gateway
 
 

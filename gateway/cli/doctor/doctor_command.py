@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("integration", required=False)
 @config_file
-@click.option("--offline", is_flag=True, help="Dial nothing but the database.")
-@click.option(
-    "--from-peer", "peer", metavar="ADDRESS", help="Examine instead what moving in from the API there would take."
-)
-@click.option(
-    "--plain-http", is_flag=True, help="With --from-peer: ADDRESS may be plain http: the way there is private."
-)
+@click.option("--offline", is_flag=True, help="Connect only to the database.")
+@click.option("--from-peer", "peer", metavar="URL", help="Instead preview an import from the API of another gateway.")
+@click.option("--plain-http", is_flag=True, help="Allow plain http in --from-peer, for a private network.")
 @secret_inputs.key_env
 @secret_inputs.key_file
 @as_json
@@ -42,12 +38,12 @@ def doctor(
     key_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Examine FILE and what it needs, for all integrations or for INTEGRATION: the configuration, keys, database, disk,
-    public URL and clock; the callback address to register at the provider, the client copied from the provider, and
-    whether the provider can be reached.
+    """Check FILE and what it needs, for all integrations or for INTEGRATION: the configuration, keys, database, disk,
+    public URL and clock; the callback URL to register at the provider, the client copied from the provider, and whether
+    the provider can be reached.
 
-    Changes nothing, shows no secret and sends none: each address gets one request without a credential. A gateway may run
-    meanwhile. Exit 1 if anything would keep a user from connecting.
+    The command changes nothing and shows or sends no secret: each server gets one request without a credential. A gateway
+    may run meanwhile. Exits 1 if something would keep a user from connecting.
     """
     from gateway.observe import logs
 
@@ -77,7 +73,7 @@ async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[
     if wanted is not None and not integrations:
         findings.append(_unknown(config, wanted))
     elif not findings:
-        findings.append(ok("configuration", f"{file} is in order"))
+        findings.append(ok("configuration", f"{file} is valid"))
     async with examined_gateway(config, catalog, integrations) as one:
         findings += await _run_checks(one, offline=offline)
     return findings, config
@@ -92,11 +88,11 @@ async def _run_checks(one: "ExaminedGateway", *, offline: bool) -> "list[DoctorF
     async with asyncio.TaskGroup() as group:
         at_disk = [group.create_task(asyncio.to_thread(_listed, look, one)) for look in (files, database)]
         declared = group.create_task(asyncio.to_thread(_listed, integrations, one))
-        noting = group.create_task(_all(journal(one)))
-        dialled = [] if offline else [group.create_task(_all(look(one))) for look in (reach, running, outbound)]
-    (near, beside, far) = (task.result() for task in dialled) if dialled else ([], [], [])
-    here = (*at_disk[0].result(), *at_disk[1].result(), *noting.result())
-    return [*here, *beside, *near, *clocks(one), *declared.result(), *far]
+        journaled = group.create_task(_all(journal(one)))
+        network = [] if offline else [group.create_task(_all(look(one))) for look in (reach, running, outbound)]
+    (reached, running_gateway, providers) = (task.result() for task in network) if network else ([], [], [])
+    here = (*at_disk[0].result(), *at_disk[1].result(), *journaled.result())
+    return [*here, *running_gateway, *reached, *clocks(one), *declared.result(), *providers]
 
 
 def _listed(
@@ -126,10 +122,14 @@ def _unknown(config: "Config", wanted: str) -> "DoctorFinding":
     from gateway.text import did_you_mean
 
     keys = [key for environment in config.environments.values() for key in environment.integrations]
-    hint = did_you_mean(wanted, keys) or f"; it declares {', '.join(sorted(set(keys))) or 'none'}"
+    hint = did_you_mean(wanted, keys) or f"; declared integrations: {', '.join(sorted(set(keys))) or 'none'}"
     where = config.where("environments")
     return DoctorFinding(
-        "fail", "configuration", f"no environment has an integration '{wanted}'{hint}", where, "name another"
+        "fail",
+        "configuration",
+        f"no environment has an integration '{wanted}'{hint}",
+        where,
+        "name a declared integration",
     )
 
 
@@ -155,4 +155,4 @@ def _lines(findings: "Iterable[DoctorFinding]") -> "Iterable[str]":
             counts[finding.level] += 1
             yield f"      {'':<15} {': '.join(filter(None, (finding.where, finding.fix)))}"
     errors, warnings = counted(counts["fail"], "error"), counted(counts["warn"], "warning")
-    yield f"{errors}, {warnings}" if any(counts.values()) else "all is well"
+    yield f"{errors}, {warnings}" if any(counts.values()) else "no problems found"

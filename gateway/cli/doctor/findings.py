@@ -72,7 +72,7 @@ class Declared:
 class ExaminedGateway:
     """The configuration that is examined, and HTTP clients for the checks.
 
-    `egress` calls providers, restricted by the guard; `http` calls the gateway's own addresses, which may be private.
+    `egress` calls providers, restricted by the guard; `http` calls the gateway's own URLs, which may be private.
     """
 
     config: Config
@@ -81,7 +81,7 @@ class ExaminedGateway:
     egress: Egress
     http: aiohttp.ClientSession
     skews_s: list[tuple[str, float]] = field(default_factory=list)
-    """Each server that answered, and by how many seconds our clock is ahead of the server's clock."""
+    """Each server that responded, and by how many seconds our clock is ahead of the server's clock."""
 
     def where(self, *place: str) -> str:
         return self.config.where(*place)

@@ -1,4 +1,4 @@
-"""Checks of a declared integration: callback address, scopes, and the client copied from the provider's console."""
+"""Checks of a declared integration: callback URL, scopes, and the client copied from the provider's console."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ def redirect(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding
         return
     page = one.provider.setup_guide_url or one.provider.docs
     at = f" ({page})" if page else ""
-    advice = f"register exactly this at {one.provider.display_name}{at}: {examined.config.callback_url}"
+    advice = f"register exactly this callback URL at {one.provider.display_name}{at}: {examined.config.callback_url}"
     yield ok("redirect", advice, integration=one.name)
 
 
@@ -33,9 +33,7 @@ def scopes(one: Declared) -> Iterator[DoctorFinding]:
     asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes
     needed = one.provider.refresh.requires_scope if one.provider.refresh else None
     if needed and asked and needed in asked:
-        yield ok(
-            "scopes", f"'{needed}' is requested, without which tokens could not be refreshed", integration=one.name
-        )
+        yield ok("scopes", f"'{needed}' is requested; tokens cannot be refreshed without it", integration=one.name)
 
 
 def client(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding]:
@@ -51,7 +49,7 @@ def client(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding]:
             one.name,
         )
     if given and not found:
-        yield ok("client", f"{' and '.join(given)} look like what a console gives out", integration=one.name)
+        yield ok("client", f"the format of {' and '.join(given)} looks right", integration=one.name)
 
 
 def entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
@@ -60,13 +58,13 @@ def entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     seen = {one.provider.name: one for one in examined.integrations}
     fine = []
     for name, one in seen.items():
-        doubts = []
+        found = []
         if not Path(examined.catalog.where(name).rpartition(":")[0]).absolute().is_relative_to(shipped):
-            doubts = list(warnings(one.provider))
-        for place, message in doubts:
+            found = list(warnings(one.provider))
+        for place, message in found:
             where = examined.catalog.where(name, *place)
             yield DoctorFinding("warn", "catalog", message, where, "see `gateway catalog lint`", one.name)
-        if not doubts:
+        if not found:
             fine.append(name)
     if fine:
-        yield ok("catalog", f"nothing is wrong with the entries of {', '.join(sorted(fine))}")
+        yield ok("catalog", f"the entries of {', '.join(sorted(fine))} have no warnings")

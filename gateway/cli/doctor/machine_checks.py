@@ -33,7 +33,7 @@ def files(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     for one in found:
         yield DoctorFinding("warn", "files", one.message, str(one.path), one.fix)
     if not found:
-        yield ok("files", "keys, configuration and database are their owner's alone")
+        yield ok("files", "only their owner can read keys, configuration and database")
     if config.store.url.startswith(SQLITE):
         yield _room(examined, Path(config.store.url.removeprefix(SQLITE)))
 
@@ -49,7 +49,7 @@ def _room(examined: ExaminedGateway, database: Path) -> DoctorFinding:
         return ok("disk", message)
     level: Level = "fail" if free < FULL_BYTES else "warn"
     where = examined.where("store", "url")
-    return DoctorFinding(level, "disk", message, where, "make room, or let store.url name a file elsewhere")
+    return DoctorFinding(level, "disk", message, where, "free space, or set store.url to a file on another disk")
 
 
 # ── The store: whether it can be reached and belongs to a gateway, its revision, and whether the encryption keys open it.
@@ -77,8 +77,8 @@ def refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
 
 
 def database(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Check the store. Blocks: PostgreSQL for at most `store.pool.connect_s` to connect and again to answer, a file for
-    at most `CHECK_S`."""
+    """Check the store. Blocks: PostgreSQL for at most `store.pool.connect_s` to connect and the same time to respond, a file
+    for at most `CHECK_S`."""
     config = examined.config
     key = ("store", "url")
     try:
@@ -96,30 +96,30 @@ def database(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         yield DoctorFinding("fail", "store", message, examined.where(*key), fix)
         return
     if revision is None:
-        yield ok("store", "there is no database yet, or an empty one; the first start makes its tables")
+        yield ok("store", "the database does not exist or is empty; the first start creates its tables")
     elif revision == REVISIONS[-1]:
-        yield ok("store", f"the database is at revision {revision}, which this version needs")
+        yield ok("store", f"the database has revision {revision}, which this version needs")
         yield from refresh_tokens(examined)
     else:
         yield DoctorFinding(
             "warn",
             "store",
-            f"the database is at revision {revision}; the next start moves it to {REVISIONS[-1]}",
+            f"the database has revision {revision}; the next start upgrades it to {REVISIONS[-1]}",
             examined.where(*key),
-            f"back it up first; then start `{program()} serve`",
+            f"back it up, then run `{program()} serve`",
         )
     if not sound:
         yield ok(
             "store",
-            f"{CHECK_S:g} s did not suffice to look for damage; `{program()} backup FILE` checks its whole copy",
+            f"the check for damage stopped after {CHECK_S:g} s; for a complete check, run `{program()} backup FILE`",
         )
     if revision is not None:
-        yield ok("encryption key", "the encryption keys open everything in the database")
+        yield ok("encryption key", "the encryption keys match the database")
     if is_unverified_remote(config.store.url):
         yield DoctorFinding(
             "warn",
             "store",
-            "the database's certificate is not checked, so that somebody between could read everything",
+            "the database server's certificate is not verified, so an attacker in the network could read everything",
             examined.where(*key),
             "add ?sslmode=verify-full to store.url",
         )
@@ -135,7 +135,7 @@ def _sound(url: str) -> bool:
 # ── The refresh journal, which keeps replies of token endpoints when a process is killed: whether it can be written.
 
 CHECK = "journal"
-AT_STAKE = "a process that is killed while it refreshes a token may lose it"
+AT_STAKE = "a token may be lost if a process is killed while refreshing it"
 
 
 async def journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
@@ -144,7 +144,11 @@ async def journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     folder = journal_beside(sqlite_path(url)) if url.startswith("sqlite:") else journal_of_node("doctor")
     if folder is None:
         yield DoctorFinding(
-            "warn", CHECK, f"{AT_STAKE}: there is no folder for it", where, NO_FOLDER.partition(": ")[2]
+            "warn",
+            CHECK,
+            f"{AT_STAKE}: there is no folder for the refresh journal",
+            where,
+            NO_FOLDER.partition(": ")[2],
         )
         return
     if not folder.parent.exists():
@@ -154,10 +158,10 @@ async def journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
         await asyncio.to_thread(lambda: Segment(folder, f"doctor-{secrets.token_hex(6)}").close(remove=True))
     except OSError as fault:
         detail = f"{AT_STAKE}: the refresh journal cannot be written in {folder} ({fault.strerror})"
-        fix = "give the service's user room and rights there, or let store.url name another folder"
+        fix = "free space and give the service's user write permission there, or set store.url to another folder"
         yield DoctorFinding("warn", CHECK, detail, where, fix)
         return
     if not there:
         with contextlib.suppress(OSError):  # a gateway may have started to use it meanwhile
             folder.rmdir()
-    yield ok(CHECK, f"the refresh journal can be written by this user in {folder.parent}")
+    yield ok(CHECK, f"this user can write the refresh journal in {folder.parent}")

@@ -26,7 +26,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.text import counted, unconnected
 from gateway.vault import Keyring, instance
 
-# ── Our clock compared with the Date header of answers (RFC 9110 §6.6.1), to a second.
+# ── Our clock compared with the Date header of responses (RFC 9110 §6.6.1), to a second.
 
 FINE_S: Final = 5.0
 BAD_S: Final = 60.0  # from here token endpoints refuse our signatures, and tokens expire unnoticed
@@ -44,26 +44,26 @@ def skew_s(date: str, asked: datetime, responded: datetime) -> float | None:
 
 
 def clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Compare this machine's clock with the median of all answers."""
+    """Compare this machine's clock with the median of all responses."""
     if not examined.skews_s:
         return
     skew = median(seconds for _, seconds in examined.skews_s)
     who = ", ".join(sorted({name for name, _ in examined.skews_s}))
     if abs(skew) <= FINE_S:
-        yield ok("clock", f"it agrees with {who}")
+        yield ok("clock", f"this machine's clock agrees with {who}")
         return
     level: Level = "fail" if abs(skew) > BAD_S else "warn"
     way = "ahead of" if skew > 0 else "behind"
     yield DoctorFinding(
         level,
         "clock",
-        f"it is {abs(skew):.0f} s {way} {who}; tokens would be refreshed at the wrong time, and signatures refused",
+        f"this machine's clock is {abs(skew):.0f} s {way} {who}; tokens are refreshed at the wrong time, and signatures refused",
         "this machine",
-        "have it keep time: timedatectl set-ntp true, or chrony",
+        "synchronize it: timedatectl set-ntp true, or chrony",
     )
 
 
-# ── Whether the gateway can connect to the addresses that an integration needs: DNS, the guard, TLS.
+# ── Whether the gateway can connect to the servers that an integration needs: DNS, the guard, TLS.
 
 FIELDS: Final = ("token_url", "refresh_url", "revocation_url", "proxy.base_url")
 
@@ -89,7 +89,9 @@ async def outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
                 asked[environment.webhook_url] = group.create_task(_head(examined, _origin_of(environment.webhook_url)))
     for one in examined.integrations:
         results = [(origin, asked[origin.url].result()) for origin in origins(one)]
-        bad = [_refused(examined, one, origin, said) for origin, said in results if isinstance(said, EgressError)]
+        bad = [
+            _unreachable(examined, one, origin, found) for origin, found in results if isinstance(found, EgressError)
+        ]
         for finding in bad:
             yield finding
         if results and not bad:
@@ -97,8 +99,8 @@ async def outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
             yield ok("provider", f"{hosts} can be reached", integration=one.name)
     for environment in examined.config.environments.values():
         if environment.webhook_url is not None:
-            said = asked[environment.webhook_url].result()
-            yield _of_webhook(examined, environment.name, environment.webhook_url, said)
+            result = asked[environment.webhook_url].result()
+            yield _of_webhook(examined, environment.name, environment.webhook_url, result)
 
 
 def origins(one: Declared) -> Iterator[Origin]:
@@ -126,7 +128,7 @@ def _origin_of(url: str) -> str:
 
 
 async def _head(examined: ExaminedGateway, origin: str) -> str | EgressError:
-    """Return the status, whatever it is, since any answer shows that the origin can be reached; else the error."""
+    """Return the status, whatever it is, since any response shows that the origin can be reached; else the error."""
     began = clock.now()
     try:
         response = await examined.egress.fetch("HEAD", f"{origin}/", timeout_s=RESPONSE_S)
@@ -139,15 +141,15 @@ async def _head(examined: ExaminedGateway, origin: str) -> str | EgressError:
     return str(response.status)
 
 
-def _refused(examined: ExaminedGateway, one: Declared, origin: Origin, fault: EgressError) -> DoctorFinding:
+def _unreachable(examined: ExaminedGateway, one: Declared, origin: Origin, fault: EgressError) -> DoctorFinding:
     if fault.kind == "refused":
-        fix = "if that address is meant, open it under egress.allow; if not, correct the entry or DNS"
+        fix = "if that IP address is correct, add it to egress.allow; if not, correct the entry or DNS"
         return DoctorFinding(
             "fail", "egress", f"{origin.field}: {fault.message}", examined.where("egress", "allow"), fix, one.name
         )
     shipped = examined.catalog.where(one.provider.name, *origin.field.split("."))
     where = examined.where(*one.place, "provider")
-    fix = f"check DNS, the firewall and egress.proxy of this machine, and the address in {shipped}"
+    fix = f"check DNS, the firewall and egress.proxy of this machine, and the URL in {shipped}"
     return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, one.name)
 
 
@@ -155,28 +157,30 @@ WEBHOOK_FIX: Final = {
     "unreachable": "start the receiver, or correct webhook_url",
     "timeout": "start the receiver and open its firewall, or correct webhook_url",
     "tls": "correct the receiver's certificate, or webhook_url",
-    "refused": "open its address in egress.allow, or correct webhook_url",
+    "refused": "add its IP address to egress.allow, or correct webhook_url",
 }
 
 
-def _of_webhook(examined: ExaminedGateway, environment: str, url: str, said: str | EgressError) -> DoctorFinding:
+def _of_webhook(examined: ExaminedGateway, environment: str, url: str, result: str | EgressError) -> DoctorFinding:
     host = urlsplit(url).hostname
-    if isinstance(said, EgressError):
+    if isinstance(result, EgressError):
         where = examined.where("environments", environment, "webhook_url")
-        return DoctorFinding("fail", "webhook", said.message, where, WEBHOOK_FIX.get(said.kind, "correct webhook_url"))
+        return DoctorFinding(
+            "fail", "webhook", result.message, where, WEBHOOK_FIX.get(result.kind, "correct webhook_url")
+        )
     return ok("webhook", f"{host} of environment {environment} can be reached")
 
 
-# ── Whether the public URL leads to this gateway: DNS name, certificate, and the server that answers.
+# ── Whether the public URL leads to this gateway: DNS name, certificate, and the server that responds.
 
 OURS: Final = {"result": "ok"}
 
 
 @dataclass(frozen=True, slots=True)
 class HealthResponse:
-    """The result of ``GET /health``. `ours`: a gateway answered; else `trouble` describes the problem.
+    """The result of ``GET /health``. `ours`: a gateway responded; else `trouble` describes the problem.
 
-    `another`: the gateway that answered has other encryption keys than the configuration. `nobody`: connection refused.
+    `another`: the gateway that responded has other encryption keys than the configuration. `nobody`: connection refused.
     """
 
     ours: bool = False
@@ -199,19 +203,19 @@ async def reach(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
             "gateway",
             f"another gateway listens on {local}: its encryption keys are not those of {examined.config.path}",
             examined.where("server", "port"),
-            "stop it (`gateway demo` and `make run` end with Ctrl-C), or set another server.port",
+            "stop it (press Ctrl-C in `gateway demo` or `make run`), or set another server.port",
         )
     elif here.ours:
-        yield ok("gateway", f"it runs, and answers on {local}")
+        yield ok("gateway", f"it runs, and responds on {local}")
     elif here.nobody:
         yield ok("gateway", f"it does not run on this machine: nothing listens on {local}")
     else:
         yield DoctorFinding(
             "warn",
             "gateway",
-            f"something else listens on {local}: it {here.trouble}",
+            f"another server listens on {local}: it {here.trouble}",
             examined.where("server", "port"),
-            "stop that, or set another server.port",
+            "stop it, or set another server.port",
         )
     yield _of_public(examined, here, there)
 
@@ -219,20 +223,20 @@ async def reach(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
 def _of_public(examined: ExaminedGateway, here: HealthResponse, there: HealthResponse) -> DoctorFinding:
     url, where = examined.config.server.public_url, examined.where("server", "public_url")
     if there.another:
-        fix = "correct server.public_url, or what stands before the gateway, or stop the other gateway"
+        fix = "correct server.public_url or the reverse proxy, or stop the other gateway"
         what = "its encryption keys are not those of this configuration"
         return DoctorFinding("fail", "public URL", f"{url} leads to another gateway: {what}", where, fix)
     if there.ours:
         return ok("public URL", f"{url} leads to a gateway")
     loopback = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
     if not here.ours and (there.nobody or loopback):
-        start = f"start `{program()} serve`, then ask again"
-        return DoctorFinding("warn", "public URL", f"{url} cannot be tried while no gateway runs here", where, start)
+        start = f"start `{program()} serve`, then run doctor again"
+        return DoctorFinding("warn", "public URL", f"{url} cannot be checked while no gateway runs here", where, start)
     behind = (
-        "" if here.ours else " (no gateway runs here; if one runs elsewhere, what stands before it does not lead there)"
+        "" if here.ours else " (no gateway runs here; if one runs elsewhere, its reverse proxy does not lead there)"
     )
-    fix = "correct server.public_url, or what stands before the gateway: DNS, certificate, load balancer, firewall; where "
-    fix += "a network lets nobody reach its own public address from inside, ask from elsewhere"
+    fix = "correct server.public_url, or DNS, certificate, load balancer or firewall; if this network cannot reach its own "
+    fix += "public IP address, run doctor from elsewhere"
     return DoctorFinding(
         "fail", "public URL", f"{url} does not lead to a gateway: it {there.trouble}{behind}", where, fix
     )
@@ -249,7 +253,7 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
                 examined.skews_s += [(urlsplit(base).netloc, skew)] if skew is not None else []
             if 300 <= response.status < 400:
                 to = urlsplit(response.headers.get("Location", "")).netloc
-                return HealthResponse(trouble=f"answers with a redirect{f' to {to}' if to else ''}")
+                return HealthResponse(trouble=f"responds with a redirect{f' to {to}' if to else ''}")
             body = None
             with contextlib.suppress(ValueError, aiohttp.ClientError):
                 body = await response.json(content_type=None)
@@ -257,25 +261,29 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
                 shown = response.headers.get(INSTANCE)
                 known = {instance(one) for one in Keyring(examined.config.store.encryption_keys).ids}
                 return HealthResponse(ours=True, another=shown is not None and shown not in known)
-            return HealthResponse(trouble=f"answers {response.status} to GET /health, and not as a gateway does")
+            return HealthResponse(trouble=f"responds to GET /health with {response.status}, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:
-        return HealthResponse(trouble="has a name that leads nowhere in DNS")
+        return HealthResponse(trouble="has a host name that DNS does not know")
     except aiohttp.ClientConnectorCertificateError as fault:
         return HealthResponse(
-            trouble=f"shows a certificate that is not trusted: {_of_certificate(fault.certificate_error)}"
+            trouble=f"has a certificate that is not trusted: {_of_certificate(fault.certificate_error)}"
         )
     except aiohttp.ClientConnectorSSLError:
-        return HealthResponse(trouble="does not speak TLS as we do (1.2 or newer)")
+        return HealthResponse(trouble="does not support TLS 1.2 or newer")
     except aiohttp.ClientConnectorError as fault:
-        return HealthResponse(trouble=f"takes no connection ({unconnected(fault.os_error)})", nobody=True)
+        return HealthResponse(trouble=f"accepts no connection ({unconnected(fault.os_error)})", nobody=True)
     except TimeoutError:
-        return HealthResponse(trouble=f"does not answer within {RESPONSE_S:g} s")
+        return HealthResponse(trouble=f"does not respond within {RESPONSE_S:g} s")
     except (aiohttp.ClientError, OSError) as fault:
-        return HealthResponse(trouble=f"does not answer in HTTP ({type(fault).__name__})")
+        return HealthResponse(trouble=f"does not respond in HTTP ({type(fault).__name__})")
 
 
 def _of_certificate(fault: Exception) -> str:
-    return fault.verify_message if isinstance(fault, ssl.SSLCertVerificationError) else "it does not hold for this name"
+    return (
+        fault.verify_message
+        if isinstance(fault, ssl.SSLCertVerificationError)
+        else "it is not valid for this host name"
+    )
 
 
 # ── What a gateway running on this machine reports: its service may have fewer permissions than this shell.
@@ -299,11 +307,11 @@ async def running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
                 text = await response.text()
     where = examined.where("store", "url")
     if journal == "unwritable":
-        detail = f"{AT_STAKE}: the gateway that runs here cannot write the refresh journal"
-        yield DoctorFinding("warn", CHECK, detail, where, "its log says why: refresh_journal_unwritable")
+        detail = f"{AT_STAKE}: the running gateway cannot write the refresh journal"
+        yield DoctorFinding("warn", CHECK, detail, where, "see refresh_journal_unwritable in its log")
     if times := sum(map(int, UNREADABLE.findall(text))):
-        detail = f"stored secrets were changed or damaged: {counted(times, 'call')} of the gateway that runs here failed by that"
-        fix = "look for stored_secret_unreadable in its log; gateway restore, or let those end users authorize again"
+        detail = f"stored secrets were changed or damaged: {counted(times, 'call')} of the running gateway failed for this reason"
+        fix = "see stored_secret_unreadable in its log; run `gateway restore`, or let these end users authorize again"
         yield DoctorFinding("fail", "store", detail, where, fix)
     for environment, integration, times in REJECTED.findall(text):
         if not int(times):

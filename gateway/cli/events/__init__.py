@@ -14,10 +14,12 @@ import click
 from gateway.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = {
-    "list": Command("gateway.cli.events.show_events:list_events", "events and how their delivery stands, newest first"),
-    "show": Command("gateway.cli.events.show_events:show", "one event: its body, and each address it goes to"),
+    "list": Command(
+        "gateway.cli.events.show_events:list_events", "list events and the state of their deliveries, newest first"
+    ),
+    "show": Command("gateway.cli.events.show_events:show", "show one event: its body and its deliveries"),
     "replay": Command("gateway.cli.events.replay_events:replay", "send events again"),
-    "key": Command("gateway.cli.events.signing_key:key", "the key that signs events, or a new one"),
+    "key": Command("gateway.cli.events.signing_key:key", "print the key that signs events, or make a new key"),
 }
 
 
@@ -25,5 +27,5 @@ COMMANDS = {
 def events() -> None:
     """List and show events, send them again, and show the key that signs them.
 
-    Works on the store that the configuration names, whether or not a gateway is running on it.
+    The commands use the database of the configuration, whether or not a gateway is running.
     """

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 @click.command()
 @config_file
 @environment
-@click.option("--dead", is_flag=True, help="All that were given up; with --since, those of that time.")
-@click.option("--since", metavar="WHEN", help="All from then on: 2h, 3d, or a date such as 2026-01-31T08:00+00:00.")
+@click.option(
+    "--dead", is_flag=True, help="All events that could not be delivered; with --since, only those since then."
+)
+@click.option(
+    "--since", metavar="WHEN", help="All events since then: 2h, 3d, or a date such as 2026-01-31T08:00+00:00."
+)
 @click.argument("message_ids", nargs=-1, metavar="[ID]...")
 @as_json
 def replay(
@@ -33,7 +37,7 @@ def replay(
     immediately, and retries for another day.
     """
     if bool(message_ids) == (dead or since is not None):
-        raise click.UsageError("Name events by ID, or describe them by --dead or --since.")
+        raise click.UsageError("Give the IDs of events, or select events with --dead or --since, not both.")
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
@@ -51,9 +55,11 @@ def replay(
         if as_json:
             print(json.dumps({"queued": queued}))
         else:
-            print(f"{counted(queued, 'event')} queued; `gateway events list --state pending` lists events not sent yet")
+            print(
+                f"{counted(queued, 'delivery', 'deliveries')} queued; list them with `gateway events list --state pending`"
+            )
         if message_ids and not queued:
-            print("gateway: there is no such event, or it is being sent at this moment", file=sys.stderr)
+            print("gateway: there is no such event, or it is being sent now", file=sys.stderr)
             return 1
         return 0
 

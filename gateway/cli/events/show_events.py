@@ -55,11 +55,15 @@ def _stamp(moment: "datetime | None") -> str | None:
 @config_file
 @environment
 @click.option(
-    "--state", type=click.Choice(["pending", "delivered", "dead"]), help="Only those: dead ones were given up."
+    "--state",
+    type=click.Choice(["pending", "delivered", "dead"]),
+    help="Only this state; dead: not delivered after all retries.",
 )
-@click.option("--connection", metavar="ID", help="Only of this connection.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
-@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Go on where a list ended.")
+@click.option("--connection", metavar="ID", help="Only this connection.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of deliveries."
+)
+@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Continue where a list ended.")
 @as_json
 def list_events(
     file: Path,
@@ -70,7 +74,7 @@ def list_events(
     cursor: int | None,
     as_json: bool,
 ) -> None:
-    """List events, newest first: a line for each event and address.
+    """List events, newest first: a line for each event and each URL that it is sent to.
 
     Delivered events are kept for 3 days, dead ones for 30.
     """
@@ -92,7 +96,17 @@ def list_events(
         if as_json:
             print(json.dumps({"events": [delivery_json(one) for one in shown], "next_cursor": following}, indent=2))
             return 0
-        columns = ("ID", "AT (UTC)", "EVENT", "CONNECTION", "TARGET", "STATE", "TRIES", "NEXT TRY", "LAST ANSWER")
+        columns = (
+            "ID",
+            "AT (UTC)",
+            "EVENT",
+            "CONNECTION",
+            "TARGET",
+            "STATE",
+            "ATTEMPTS",
+            "NEXT ATTEMPT",
+            "LAST RESPONSE",
+        )
         rows = []
         for one in shown:
             last = one.detail or str(one.status or "")
@@ -106,7 +120,7 @@ def list_events(
     run(file, work, as_json=as_json)
 
 
-# ── ``gateway events show``: one event, with its body and each address that it is sent to.
+# ── ``gateway events show``: one event, with its body and each URL that it is sent to.
 
 
 @click.command()
@@ -152,6 +166,6 @@ def _text(report: dict[str, Any]) -> str:
     lines = [f"{first['id']}  {first['event']}  {first['at']}", ""]
     for one in report["deliveries"]:
         last = f", {one['detail'] or one['status']}" if one["detail"] or one["status"] else ""
-        coming = f", next try {one['next_attempt_at']}" if one["next_attempt_at"] else ""
+        coming = f", next attempt {one['next_attempt_at']}" if one["next_attempt_at"] else ""
         lines.append(f"  {one['target']}: {one['state']} after {counted(one['attempts'], 'attempt')}{last}{coming}")
     return "\n".join([*lines, "", report["body"]])

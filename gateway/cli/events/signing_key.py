@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 @click.command()
 @config_file
 @environment
-@click.option("--rotate", is_flag=True, help="Make a new one; the former one signs beside it for another day.")
+@click.option("--rotate", is_flag=True, help="Make a new key; the former key also signs for another day.")
 @as_json
 def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> None:
-    """Print the key that receivers use to verify that events come from this gateway."""
+    """Print the key with which receivers verify that events come from this gateway."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway.events import signatures
@@ -29,7 +29,7 @@ def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> Non
         name = environment_of(runtime, environment)
         if rotate:
             _, retires_at = await signatures.rotate(runtime.generation.config, runtime.store, name)
-            print(f"the former key signs beside this one until {retires_at:%Y-%m-%d %H:%M} UTC", file=sys.stderr)
+            print(f"the former key also signs until {retires_at:%Y-%m-%d %H:%M} UTC", file=sys.stderr)
         found = (await signatures.signing_keys(runtime.generation.config, runtime.store, name))[0]
         shown, standard = found.reveal(), standard_form(found).reveal()
         if as_json:
@@ -38,7 +38,7 @@ def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> Non
             return 0
         print(shown)
         if standard != shown:
-            print(f"for libraries of Standard Webhooks: {standard}", file=sys.stderr)
+            print(f"for Standard Webhooks libraries: {standard}", file=sys.stderr)
         return 0
 
     run(file, work, as_json=as_json)

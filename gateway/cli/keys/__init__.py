@@ -15,22 +15,25 @@ from gateway.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = {
     "create": Command(
-        "gateway.cli.keys.manage_keys:create", "make a secret key or a capability address; it is shown once"
+        "gateway.cli.keys.manage_keys:create", "create a secret key or a capability URL; it is shown once"
     ),
-    "list": Command("gateway.cli.keys.manage_keys:list_keys", "keys, newest first, a line each"),
-    "revoke": Command("gateway.cli.keys.manage_keys:revoke", "end keys, and those that they minted, on every node"),
+    "list": Command("gateway.cli.keys.manage_keys:list_keys", "list keys, newest first"),
+    "revoke": Command(
+        "gateway.cli.keys.manage_keys:revoke", "revoke keys, and the keys that they minted, on every node"
+    ),
     "rotate": Command(
-        "gateway.cli.keys.encryption_keys:rotate", "seal everything again under the first encryption key"
+        "gateway.cli.keys.encryption_keys:rotate", "encrypt everything again with the first encryption key"
     ),
     "status": Command(
-        "gateway.cli.keys.encryption_keys:status", "how many values each encryption key seals, and which may go"
+        "gateway.cli.keys.encryption_keys:status",
+        "show how many values each encryption key encrypts, and which can be removed",
     ),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def keys() -> None:
-    """Make, list and revoke secret keys; rotate the encryption keys and show their use.
+    """Create, list and revoke secret keys; rotate the encryption keys and show their use.
 
-    Works on the store that the configuration names, whether or not a gateway is running on it.
+    The commands use the database of the configuration, whether or not a gateway is running.
     """

@@ -53,10 +53,14 @@ def advice(found: Sequence[EncryptionKeyUse]) -> str:
     gone = [str(one.place) for one in found if one.may_go]
     needed = [one for one in found if one.place > 1 and one.data_keys]
     if needed:
-        return "`gateway keys rotate` seals everything again under key 1; until then keep all of them in the list."
+        return (
+            "Run `gateway keys rotate` to encrypt everything again with key 1. Until then, keep all keys in the list."
+        )
     if gone:
-        which = f"key {gone[0]} is" if len(gone) == 1 else f"keys {', '.join(gone)} are"
-        return f"Encryption {which} needed no more: take it out of store.encryption_keys on every node, then reload."
+        which, them = (f"key {gone[0]} is", "it") if len(gone) == 1 else (f"keys {', '.join(gone)} are", "them")
+        return (
+            f"Encryption {which} no longer needed: remove {them} from store.encryption_keys on every node, then reload."
+        )
     return "Every key in store.encryption_keys is needed."
 
 
@@ -65,7 +69,7 @@ def advice(found: Sequence[EncryptionKeyUse]) -> str:
 
 @click.command()
 @config_file
-@click.option("--verify", is_flag=True, help="Also open every value, and list those that do not open.")
+@click.option("--verify", is_flag=True, help="Also decrypt every value, and list those that cannot be decrypted.")
 @as_json
 def status(file: Path, verify: bool, as_json: bool) -> None:
     """Count the values encrypted with each encryption key and each data key. Never shows a key.
@@ -80,16 +84,19 @@ def status(file: Path, verify: bool, as_json: bool) -> None:
         counts = await store.rotation.counts()
         damaged: list[str] | None = None
         if verify:
-            with progress("opening") as step:
+            with progress("decrypting") as step:
                 damaged = await store.rotation.verify(step)
         if as_json:
             print(json.dumps(as_report(config, counts, damaged), indent=2))
         else:
             _print(config, counts)
         for value in damaged or ():
-            print(f"gateway: {value} does not open", file=sys.stderr)
+            print(f"gateway: {value} cannot be decrypted", file=sys.stderr)
         for key_id, number in counts.without_data_key.items():
-            print(f"gateway: {counted(number, 'value')} under data key {key_id}, which is not stored", file=sys.stderr)
+            print(
+                f"gateway: {counted(number, 'value')} encrypted with data key {key_id}, which is missing",
+                file=sys.stderr,
+            )
         return 1 if damaged or counts.without_data_key else 0
 
     run_on_store(file, work, as_json=as_json)
@@ -133,17 +140,17 @@ def _print(config: "Config", counts: "KeyCounts") -> None:
     shown = [
         (key.id, key.environment, key.master_key_id, f"{key.created_at:%Y-%m-%d}", f"{key.total:,}", use)
         for key in counts.data_keys
-        for use in ["seals" if key.newest else ""]
+        for use in ["encrypts new values" if key.newest else ""]
     ]
-    table(("DATA KEY", "ENVIRONMENT", "UNDER", "MADE", "VALUES", ""), shown)
+    table(("DATA KEY", "ENVIRONMENT", "ENCRYPTION KEY", "CREATED", "VALUES", ""), shown)
     print()
     print(advice(found))
 
 
 def _use(place: int, may_go: bool) -> str:
     if place == 1:
-        return "wraps what is new"
-    return "may go" if may_go else "needed"
+        return "encrypts new data keys"
+    return "can be removed" if may_go else "needed"
 
 
 # ── ``gateway keys rotate``: encrypts everything again with the first encryption key, while gateways serve.
@@ -152,19 +159,23 @@ def _use(place: int, may_go: bool) -> str:
 @click.command()
 @config_file
 @click.option(
-    "--data-keys", is_flag=True, help="Make new data keys also where the first encryption key wraps them already."
+    "--data-keys",
+    is_flag=True,
+    help="Make new data keys even if the first encryption key already encrypts the present ones.",
 )
-@click.option("--wrap-only", is_flag=True, help="Only wrap the data keys again, and leave every value as it is.")
-@click.option("-y", "--yes", is_flag=True, help="Every running gateway has the first key in its list: do not ask.")
+@click.option("--wrap-only", is_flag=True, help="Encrypt only the data keys again, and change no value.")
+@click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask whether every running gateway has the first key in its list."
+)
 @as_json
 def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: bool) -> None:
-    """Encrypt everything again with the first of store.encryption_keys, with new data keys.
+    """Encrypt everything again with the first key of store.encryption_keys, and with new data keys.
 
-    Gateways may serve meanwhile; every node must have that key in its list before. To continue an interrupted run, run
+    Gateways may run meanwhile; every node must have that key in its list before. To continue an interrupted run, run
     the command again. Exits 1 if a value is still encrypted with another key.
     """
     if data_keys and wrap_only:
-        raise click.UsageError("Give one of --data-keys and --wrap-only.")
+        raise click.UsageError("Give --data-keys or --wrap-only, not both.")
     from gateway.cli.run_command import run_on_store
 
     async def work(store: "Store", config: "Config") -> int:
@@ -175,7 +186,7 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
         from gateway.cli.terminal import progress
 
         began = time.monotonic()
-        with progress("sealing again") as step:
+        with progress("encrypting") as step:
             done = await store.rotation.rotate(step, fresh=data_keys)
         return await _report(store, config, done, time.monotonic() - began, as_json=as_json)
 
@@ -186,7 +197,7 @@ def _remind() -> None:
     """Remind the operator that every node needs the key, which this command cannot check; on a terminal, ask to confirm."""
     print(
         "Every running gateway must already have the first key of store.encryption_keys: add it on each node and send "
-        "SIGHUP. A gateway without the key answers 503 once values are sealed under it.",
+        "SIGHUP. A gateway without the key returns 503 once values are encrypted with it.",
         file=sys.stderr,
     )
     if sys.stdin.isatty() and not click.confirm("Do all of them have it?", err=True):
@@ -200,7 +211,7 @@ async def _wrapped(store: "Store", config: "Config", *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"wrapped": count, "status": as_report(config, counts)}, indent=2))
     else:
-        print(f"{counted(count, 'data key')} wrapped again; every value stays as it is.")
+        print(f"{counted(count, 'data key')} encrypted again; no value was changed.")
         print(advice(key_uses(config.store, counts)))
     return 0
 
@@ -222,15 +233,17 @@ async def _report(store: "Store", config: "Config", done: "Rotated", took_s: flo
     else:
         made = f"data keys: {done.new_keys} made, {done.removed_keys} removed"
         sealed = counted(done.sealed, "value")
-        print(f"{sealed} sealed again in {took_s:.1f} s; {done.left:,} left under another data key; {made}.")
+        print(f"{sealed} encrypted again in {took_s:.1f} s; {done.left:,} left with another data key; {made}.")
         if not done.sealed and not done.new_keys:
-            print("Everything was under the first encryption key already; --data-keys seals it again all the same.")
-        if done.kept_keys:
-            which, them = ("key stays", "it") if done.kept_keys == 1 else ("keys stay", "them")
             print(
-                f"{done.kept_keys} former data {which} for refreshes that began before; the next rotation removes {them}."
+                "Everything was already encrypted with the first encryption key. To encrypt it again, use --data-keys."
+            )
+        if done.kept_keys:
+            which, them = ("key is", "it") if done.kept_keys == 1 else ("keys are", "them")
+            print(
+                f"{done.kept_keys} former data {which} kept for refreshes in progress; the next rotation removes {them}."
             )
         print(advice(key_uses(config.store, counts)))
     for value in done.damaged:
-        print(f"gateway: {value} does not open; it was left as it is", file=sys.stderr)
+        print(f"gateway: {value} cannot be decrypted; it was not changed", file=sys.stderr)
     return 1 if done.left else 0

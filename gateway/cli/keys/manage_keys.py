@@ -28,9 +28,9 @@ def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
         for name, values in one.as_json().items():
             yield name, ", ".join(_limits_in_words(values))
     if key.rate is not None:
-        yield "rate", f"{key.rate:,} a minute"
+        yield "rate", f"{key.rate:,} per minute"
     if key.budget is not None:
-        yield "budget", f"{counted(key.budget, 'call')} in all"
+        yield "budget", f"{counted(key.budget, 'call')} in total"
 
 
 def unknown_integration_warnings(runtime: "Runtime", environment: str, asked: "KeyLimits") -> Iterator[str]:
@@ -42,10 +42,10 @@ def unknown_integration_warnings(runtime: "Runtime", environment: str, asked: "K
     known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
     for name in dict.fromkeys((*asked.integrations, *of_connections)):
         if name != "*" and not runtime.generation.integrations.has(environment, name):
-            hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
+            hint = did_you_mean(name, known) or f"; its integrations: {', '.join(known) or 'none'}"
             yield (
                 f"environment '{environment}' has no integration '{name}'{hint}{'' if hint.endswith('?') else '.'} "
-                "The key opens nothing there until one of that name is made"
+                "The key cannot use it until it exists"
             )
 
 
@@ -53,7 +53,7 @@ def _limits_in_words(values: Any) -> list[str]:
     return [f"{name}={text}" for name, text in values.items()] if isinstance(values, dict) else list(values)
 
 
-# ── ``gateway keys create``: makes a secret key, or a capability URL for one connection.
+# ── ``gateway keys create``: creates a secret key, or a capability URL for one connection.
 
 
 class Tag(click.ParamType[tuple[str, str]]):
@@ -81,7 +81,7 @@ class Tag(click.ParamType[tuple[str, str]]):
     "scopes",
     multiple=True,
     metavar="SCOPE",
-    help="What it may do; may be repeated. Without any: all, or with limits only the proxy.",
+    help="A scope of the key; may be repeated.  [default: all, or with limits only the proxy]",
 )
 @click.option(
     "--integration", "integrations", multiple=True, metavar="ID", help="Only this integration; may be repeated."
@@ -99,22 +99,27 @@ class Tag(click.ParamType[tuple[str, str]]):
     "rules",
     multiple=True,
     metavar="'METHOD /path'",
-    help="Only such requests: 'GET /v1/items/*'; may be repeated.",
+    help="Only requests that match, such as 'GET /v1/items/*'; may be repeated.",
 )
 @click.option("--host", "hosts", multiple=True, metavar="HOST", help="Only to this host of the provider.")
-@click.option("--rate", type=click.IntRange(1, 10**9), metavar="N", help="At most so many calls a minute.")
-@click.option("--budget", type=click.IntRange(1, 10**9), metavar="N", help="At most so many calls in all.")
-@click.option("--expires", type=Span(), metavar="30d", help="Ends after this time.")
+@click.option("--rate", type=click.IntRange(1, 10**9), metavar="N", help="Maximum number of calls per minute.")
+@click.option("--budget", type=click.IntRange(1, 10**9), metavar="N", help="Maximum number of calls in total.")
+@click.option("--expires", type=Span(), metavar="30d", help="The key expires after this time.")
 @click.option(
-    "--capability", is_flag=True, help="An address for one connection, to be used as a base URL without any header."
+    "--capability", is_flag=True, help="Create a URL for one connection, used as a base URL without a key in a header."
 )
-@click.option("--replaces", type=int, metavar="KEY", help="The id of the key that it takes the place of.")
+@click.option("--replaces", type=int, metavar="KEY", help="The id of the key that the new key replaces.")
 @click.option(
-    "--overlap", type=Span(), default="1d", show_default=True, metavar="1d", help="How long the replaced key goes on."
+    "--overlap",
+    type=Span(),
+    default="1d",
+    show_default=True,
+    metavar="1d",
+    help="How long the replaced key still works.",
 )
 @as_json
 def create(file: Path, environment: str | None, as_json: bool, **asked: object) -> None:
-    """Make a key called NAME and print it; it is not shown again. A running gateway accepts it immediately."""
+    """Create a key called NAME and print it; it is not shown again. A running gateway accepts it immediately."""
 
     async def work(runtime: "Runtime") -> int:
         env = environment_of(runtime, environment)
@@ -164,9 +169,9 @@ def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: l
         print(f"  {name:<12} {words}", file=sys.stderr)
     for warning in warnings:
         print(f"gateway: warning: {warning}", file=sys.stderr)
-    print("It is shown this once: only a digest of it is kept.", file=sys.stderr)
+    print("The key is not shown again: the gateway stores only its digest.", file=sys.stderr)
     if key.kind == "capability":
-        print("Use it as the base URL of any client; what the client sends as its own key is dropped.", file=sys.stderr)
+        print("Use it as the base URL of any client. A key that the client sends itself is dropped.", file=sys.stderr)
 
 
 def _end(at: datetime | None) -> str:
@@ -175,14 +180,14 @@ def _end(at: datetime | None) -> str:
 
 # ── ``gateway keys list``: keys, newest first, one line each.
 
-COLUMNS = ("ID", "NAME", "KEY", "MAY", "LIMITS", "LAST USED", "ENDS")
+COLUMNS = ("ID", "NAME", "KEY", "MAY", "LIMITS", "LAST USED", "EXPIRES")
 
 
 @click.command("list")
 @config_file
 @environment
-@click.option("--all", "ended", is_flag=True, help="Also those that are revoked or expired.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
+@click.option("--all", "ended", is_flag=True, help="Also revoked and expired keys.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of keys.")
 @as_json
 def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_json: bool) -> None:
     """List minted keys: id, name, last characters, scopes, limits, last use and expiry.
@@ -196,11 +201,13 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
 
         name = environment_of(runtime, environment)
         now = clock.now()
-        found = await runtime.store.keys.list(name, alive_at=None if ended else now, limit=limit)
+        found = await runtime.store.keys.list(name, alive_at=None if ended else now, limit=limit + 1)
         if as_json:
-            print(json.dumps({"keys": [shown(key) for key in found]}, indent=2))
+            print(json.dumps({"keys": [shown(key) for key in found[:limit]]}, indent=2))
         else:
-            table(COLUMNS, [_row(key, now) for key in found])
+            table(COLUMNS, [_row(key, now) for key in found[:limit]])
+        if len(found) > limit:
+            print(f"Only the newest {counted(limit, 'key')} of more: raise --limit.", file=sys.stderr)
         return 0
 
     run(file, work, as_json=as_json)
@@ -266,5 +273,5 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
 
 def _revoked_in_words(count: int) -> str:
     if count == 0:
-        return "was revoked already"
-    return "revoked" if count == 1 else f"revoked, and {count - 1} that it had minted"
+        return "was already revoked"
+    return "revoked" if count == 1 else f"revoked, with {counted(count - 1, 'key')} that it had minted"

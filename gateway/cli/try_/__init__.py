@@ -2,9 +2,9 @@
 
     try_command    the command: makes the call and reports on it
     try_target     finds the running gateway, key, connection and path that the command line leaves out
-    try_output     the output: the request, the answer, the timing
+    try_output     the output: the request, the response, the timing
     try_snippets   the same call as curl, Python and Node
-    refused_call   why the gateway refused a call, and the next step that works
+    refused_call   why the gateway refused a call, and what to do
 
 The folder has an underscore because `try` is a keyword.
 
@@ -13,7 +13,7 @@ Always true: no secret is printed, not even in snippets.
 
 
 class TrialFailed(Exception):
-    """Raised if the call has no answer to show. `lines`: the fault first, then hints what to do.
+    """Raised if the call has no response to show. `lines`: the fault first, then hints what to do.
 
     `report`: the same as JSON, for programs.
     """

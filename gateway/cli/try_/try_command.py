@@ -1,5 +1,6 @@
 """``gateway try``: sends one call through a running gateway and shows all of it."""
 
+import codecs
 import json
 import re
 import sys
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from gateway.cli.options import as_json
-from gateway.cli.terminal import exit_on_faults
+from gateway.cli.terminal import exit_on_faults, without_control_characters
 from gateway.cli.try_.try_snippets import SentCall
 from gateway.cli.try_.try_snippets import read as read_body
-from gateway.cli.try_.try_target import Named
+from gateway.cli.try_.try_target import ConnectionPath
 from gateway.client import Client, Stream
 from gateway.client.calls import proxied
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gateway.cli.try_ import TrialFailed
     from gateway.cli.try_.try_target import Target
 
-# ── The call: builds the request from the command line, sends it and reads the answer.
+# ── The call: builds the request from the command line, sends it and reads the response.
 
 METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Z-]+")  # RFC 9110 §9.1
 
@@ -46,7 +47,7 @@ class TriedCall:
     as_json: bool
 
 
-def call_of(url: str, wish: TriedCall, named: Named) -> SentCall:
+def call_of(url: str, wish: TriedCall, named: ConnectionPath) -> SentCall:
     """Return the request for the typed call. Raises BadParameter for an invalid option."""
     body = None if wish.body is None else read_body(wish.body)
     fields: dict[str, str] = {}
@@ -86,16 +87,17 @@ def streamed(client: Client, sent: SentCall, *, dry: bool = False) -> Iterator[S
 
 
 def read_response(response: Stream, enough: int | None, *, live: bool) -> tuple[bytes, bool]:
-    """Return the body, and whether it is complete; Ctrl-C ends an endless answer. `live`: also print it as it arrives.
+    """Return the body, and whether it is complete; Ctrl-C ends an endless response. `live`: also print it as it arrives.
 
     `enough`: stop after this many bytes, unless None.
     """
     content = bytearray()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a piece may end within a character
     try:
         for piece in response:
             content += piece
             if live:
-                click.echo(piece.decode("utf-8", "replace"), nl=False)
+                click.echo(without_control_characters(decoder.decode(piece).replace("\r", "")), nl=False)
             if enough is not None and len(content) >= enough:
                 return bytes(content), False
     except KeyboardInterrupt:
@@ -119,48 +121,53 @@ def value(content: bytes) -> Any:
 
 SNIPPETS: Final = ("all", "none", "curl", "python", "requests", "node", "nango")
 ENOUGH_BYTES: Final = 1 << 20
-REFUSED, PROVIDER_SAID_NO = 1, 3
+REFUSED, PROVIDER_ERROR = 1, 3
 
 
 @click.command("try")
 @click.argument("integration", required=False)
 @click.argument("connection", required=False)
 @click.argument("path", required=False)
-@click.option("-X", "--request", "method", metavar="METHOD", help="GET, or POST where there is a body.")
+@click.option("-X", "--request", "method", metavar="METHOD", help="The method.  [default: GET, or POST with a body]")
 @click.option(
     "-d",
     "--data",
     "body",
     metavar="BODY|@FILE",
-    help="The body, sent as it is; @FILE reads it from there, @- from stdin. Unlike with curl, a body that is JSON goes as "
-    "application/json, unless -H says otherwise.",
-)
-@click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="For the provider; repeatable.")
-@click.option(
-    "-q", "--query", "query", multiple=True, metavar="NAME=VALUE", help="Added to the path's query; repeatable."
-)
-@click.option("--dry-run", "dry", is_flag=True, help="Send nothing: show the request that would be sent.")
-@click.option("--all", "everything", is_flag=True, help="Show the whole answer.")
-@click.option(
-    "--snippet", type=click.Choice(SNIPPETS), default="all", show_default=True, help="Which snippets to print."
+    help="The body, sent unchanged; @FILE reads it from FILE, @- from stdin. Unlike with curl, a JSON body is sent as "
+    "application/json, unless -H sets another type.",
 )
 @click.option(
-    "-c", "--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="The gateway's configuration."
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="A header for the provider; may be repeated.",
 )
-@click.option("--url", envvar="GATEWAY_URL", metavar="URL", help="The gateway's address.  [env: GATEWAY_URL]")
+@click.option("-q", "--query", "query", multiple=True, metavar="NAME=VALUE", help="A query parameter; may be repeated.")
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Send nothing to the provider: show the request that would be sent."
+)
+@click.option("--all", "everything", is_flag=True, help="Show the complete response.")
+@click.option("--snippet", type=click.Choice(SNIPPETS), default="all", show_default=True, help="The snippets to print.")
+@click.option(
+    "-c", "--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="The gateway's configuration file."
+)
+@click.option("--url", envvar="GATEWAY_URL", metavar="URL", help="The gateway's URL.  [env: GATEWAY_URL]")
 @click.option("--key", envvar="GATEWAY_SECRET_KEY", metavar="KEY", help="Its secret key.  [env: GATEWAY_SECRET_KEY]")
-@click.option("--environment", metavar="NAME", help="The environment, where the configuration has more than one.")
+@click.option("--environment", metavar="NAME", help="The environment, if the configuration has more than one.")
 @as_json
 def trial(file: Path | None, url: str | None, key: str | None, environment: str | None, **typed: Any) -> None:
-    """Send one call to PATH of the provider, on behalf of CONNECTION, and show the request as it left (the credential
-    masked), the answer, where the time went, and the call as curl, Python and Node.
+    """Send one call to PATH of the provider, on behalf of CONNECTION. Show the request as sent (with the credential
+    masked), the response, where the time went, and the call as curl, Python and Node.
 
-    CONNECTION defaults to the newest one, PATH to the call with which the provider's entry verifies credentials.
-    {cloudId} in PATH is replaced by that setting of the connection. The gateway is that of the gateway.yaml, or of the
-    demo's .gateway folder, in the current folder.
+    CONNECTION defaults to the newest connection, PATH to the call with which the provider's entry verifies credentials.
+    {cloudId} in PATH is replaced by that setting of the connection. The gateway is that of gateway.yaml in the current
+    folder, or that of the demo's folder .gateway.
 
-    Exit codes: 0 the provider answered below 400, 1 the gateway refused the call or was not reached, 3 the provider
-    answered 400 or more.
+    Exit codes: 0 the provider returned a status below 400, 1 the gateway refused the call or could not be reached, 3 the
+    provider returned a status of 400 or more.
     """
     from gateway.cli.try_ import TrialFailed, try_target
     from gateway.client import Client
@@ -189,14 +196,14 @@ def _check(url: str) -> None:
 def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
     """Make the call and report on it; return the exit code. Raises TrialFailed."""
     from gateway.cli.try_.refused_call import check_response_is_from_gateway, explained
-    from gateway.cli.try_.try_target import Named, name
+    from gateway.cli.try_.try_target import ConnectionPath, resolve
     from gateway.client import CallFailed
 
     named = None
     if wish.integration is not None and wish.connection is not None:
-        named = Named(wish.integration, wish.connection, wish.path or "/")
+        named = ConnectionPath(wish.integration, wish.connection, wish.path or "/")
     try:
-        named = name(client, wish.integration, wish.connection, wish.path)
+        named = resolve(client, wish.integration, wish.connection, wish.path)
         sent = call_of(there.url, wish, named)
         if wish.path is None and not wish.as_json:
             print(f"Calling {named.integration} as {named.connection}: {sent.method} {sent.target}\n", file=sys.stderr)
@@ -256,9 +263,9 @@ def _report(
     else:
         if not live:
             click.echo(try_output.body(content, kind, everything=wish.everything, whole=whole))
-        click.echo(f"\n{try_output.took(spent)}")
+        click.echo(f"\n{try_output.timing_text(spent)}")
         _print_snippets(sent, there, wish)
-    return PROVIDER_SAID_NO if response.status >= 400 else 0
+    return PROVIDER_ERROR if response.status >= 400 else 0
 
 
 def _snippets(sent: "SentCall", wish: "TriedCall") -> dict[str, str]:

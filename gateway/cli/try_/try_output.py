@@ -1,4 +1,4 @@
-"""Format the request, the answer and the timing for people."""
+"""Format the request, the response and the timing for people."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
     return {**durations, "transfer": round(rest, 2), "total": round(total_ms, 2)}
 
 
-def picture(durations: dict[str, float]) -> Sequence[str]:
+def timing_chart(durations: dict[str, float]) -> Sequence[str]:
     """Return a line for each part; its bar starts where the previous bar ends."""
     total = max(durations["total"], sum(ms for name, ms in durations.items() if name != "total"), 1e-9)
     lines, at = [], 0.0
@@ -68,7 +68,7 @@ def heading(text: str) -> str:
 
 
 def request(report: Mapping[str, Any], dry: bool) -> str:
-    """Return the request as text, from the answer to a dry run."""
+    """Return the request as text, from the response to a dry run."""
     lines = [
         heading("The request as it would be sent" if dry else "The request as sent to the provider"),
         f"  {report['method']} {report['url']}",
@@ -105,7 +105,7 @@ def body(content: bytes, content_type: str, *, everything: bool, whole: bool) ->
     try:
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:
-        text = text.removesuffix("\n")
+        text = text.replace("\r\n", "\n").removesuffix("\n")
     lines = without_control_characters(text).split("\n")
     if everything:
         return "\n".join(lines)
@@ -119,8 +119,8 @@ def body(content: bytes, content_type: str, *, everything: bool, whole: bool) ->
     return "\n".join(shown)
 
 
-def took(durations: dict[str, float]) -> str:
-    return "\n".join([heading("Where the time went"), *(f"  {line}" for line in picture(durations))])
+def timing_text(durations: dict[str, float]) -> str:
+    return "\n".join([heading("Where the time went"), *(f"  {line}" for line in timing_chart(durations))])
 
 
 def calls(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:

@@ -78,11 +78,11 @@ class SentCall:
     body: TypedBody | None = None
 
     @property
-    def address(self) -> str:
+    def proxied_url(self) -> str:
         return f"{self.url}/proxy{self.target}"
 
     @property
-    def named(self) -> dict[str, str]:
+    def all_headers(self) -> dict[str, str]:
         """Return all header fields except ``Authorization``."""
         return {"Provider-Config-Key": self.integration, "Connection-Id": self.connection, **self.headers}
 
@@ -92,14 +92,14 @@ def curl(sent: SentCall) -> str:
     parts = [f"curl {first}" if sent.method == "GET" and sent.body is None else f"curl -X {sent.method} {first}"]
     if sent.method == "HEAD":
         parts = [f"curl --head {first}"]
-    parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in sent.named.items()]
+    parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in sent.all_headers.items()]
     if sent.body is not None:
         file, text = sent.body.file, sent.body.text
         if file is not None or text is None:
             parts.append("--data-binary " + shlex.quote("@" + (file or "body")))
         else:
             parts.append(f"--data-raw {shlex.quote(text)}")
-    parts.append(shlex.quote(sent.address))
+    parts.append(shlex.quote(sent.proxied_url))
     return " \\\n     ".join(parts)
 
 
@@ -123,33 +123,33 @@ with Client(
     provider_config_key={_py(sent.integration)},
     connection_id={_py(sent.connection)},
 ) as client:
-    answer = {call}
-    print(answer.status, answer.text)"""
+    response = {call}
+    print(response.status, response.text)"""
 
 
 def requests(sent: SentCall) -> str:
-    fields = "\n".join(f"        {_py(name)}: {_py(value)}," for name, value in sent.named.items())
+    fields = "\n".join(f"        {_py(name)}: {_py(value)}," for name, value in sent.all_headers.items())
     body = "" if sent.body is None else f"\n    data={_read_in_python(sent.body)},"
     return f"""import os
 import requests
 
-answer = requests.request(
+response = requests.request(
     {_py(sent.method)},
-    {_py(sent.address)},
+    {_py(sent.proxied_url)},
     headers={{
         "Authorization": f"Bearer {{os.environ['{VARIABLE}']}}",
 {fields}
     }},{body}
     allow_redirects=False,
 )
-print(answer.status_code, answer.text)"""
+print(response.status_code, response.text)"""
 
 
 def node(sent: SentCall) -> str:
     """Return the call as a module for Node 18 or newer, with fetch."""
-    fields = "\n".join(f"    {_js(name)}: {_js(value)}," for name, value in sent.named.items())
+    fields = "\n".join(f"    {_js(name)}: {_js(value)}," for name, value in sent.all_headers.items())
     body = "" if sent.body is None else f"\n  body: {_read_in_node(sent.body)},"
-    return f"""{_reading(sent.body)}const answer = await fetch({_js(sent.address)}, {{
+    return f"""{_reading(sent.body)}const response = await fetch({_js(sent.proxied_url)}, {{
   method: {_js(sent.method)},
   headers: {{
     Authorization: `Bearer ${{process.env.{VARIABLE}}}`,
@@ -157,7 +157,7 @@ def node(sent: SentCall) -> str:
   }},{body}
   redirect: "manual",
 }});
-console.log(answer.status, await answer.text());"""
+console.log(response.status, await response.text());"""
 
 
 def nango(sent: SentCall) -> str:
@@ -167,13 +167,13 @@ def nango(sent: SentCall) -> str:
     return f"""import {{ Nango }} from "@nangohq/node";
 {_reading(sent.body)}
 const nango = new Nango({{ host: {_js(sent.url)}, secretKey: process.env.{VARIABLE} }});
-const answer = await nango.proxy({{
+const response = await nango.proxy({{
   method: {_js(sent.method)},
   endpoint: {_js(sent.target)},
   providerConfigKey: {_js(sent.integration)},
   connectionId: {_js(sent.connection)},{headers}{body}
 }});
-console.log(answer.status, answer.data);"""
+console.log(response.status, response.data);"""
 
 
 ALL: Final[Mapping[str, tuple[str, Callable[[SentCall], str]]]] = {

@@ -43,17 +43,17 @@ def find(file: Path | None, url: str | None, key: str | None, environment: str |
     """
     if url is not None and key is not None:
         return Target(url.rstrip("/"), Secret(key), f"{program()} serve", "--key or GATEWAY_SECRET_KEY")
-    found = file or _in_reach()
+    found = file or _local_configuration()
     if found is None:
         raise TrialFailed(
-            f"no gateway is known here: {OWN} is not in this folder, and no {DEMO}/ that `{program()} demo` has made",
-            f"start one with `{program()} demo` (or `make run`) and call again from the same folder;",
-            "or name the configuration of one that runs with -c FILE, or its address with --url and --key",
+            f"no gateway found: this folder has neither {OWN} nor a folder {DEMO}/ of `{program()} demo`",
+            f"start one with `{program()} demo` (or `make run`), and run the command again in the same folder;",
+            "or name the configuration of a running gateway with -c FILE, or give --url and --key",
         )
     return _configured(found, url, key, environment)
 
 
-def _in_reach() -> Path | None:
+def _local_configuration() -> Path | None:
     """Return the configuration in the current folder, or None. A checkout's gateway.yaml, a reference, does not count."""
     from gateway import resources
 
@@ -68,18 +68,18 @@ def _configured(file: Path, url: str | None, key: str | None, environment: str |
 
     config = _read(file)
     demo = DemoFolder(file.parent.absolute())
-    by_demo = demo.address.is_file()
+    by_demo = demo.url_file.is_file()
     start = f"{program()} demo" if by_demo else f"{program()} serve -c {file}"
     found = (
         url
-        or (demo.address.read_text().strip() if by_demo else None)
+        or (demo.url_file.read_text().strip() if by_demo else None)
         or local_url(config.server.host, config.server.port)
     )
     secret = Secret(key) if key is not None else _key(config, file, environment)
     beside = file.parent / "secret_key"
     holds_it = beside.is_file() and os.access(beside, os.R_OK) and beside.read_text().strip() == secret.reveal()
-    told_by = "--key or GATEWAY_SECRET_KEY" if key is not None else str(file)
-    return Target(found.rstrip("/"), secret, start, told_by, beside if holds_it else None)
+    key_from = "--key or GATEWAY_SECRET_KEY" if key is not None else str(file)
+    return Target(found.rstrip("/"), secret, start, key_from, beside if holds_it else None)
 
 
 def _read(file: Path) -> "Config":
@@ -106,7 +106,7 @@ def _key(config: "Config", file: Path, named: str | None) -> Secret:
     if not keys:
         raise TrialFailed(
             f"the secret key of environment '{named}' cannot be read from {file}",
-            "give it as GATEWAY_SECRET_KEY in the environment, or with --key",
+            "pass it in the environment variable GATEWAY_SECRET_KEY, or with --key",
         )
     return keys[0]
 
@@ -118,7 +118,7 @@ _SETTING: Final = re.compile(r"\$?\{(?:connectionConfig\.)?([A-Za-z_][\w.-]*)\}"
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ConnectionPath:
     """A connection, and a path on its provider's API."""
 
     integration: str
@@ -126,23 +126,23 @@ class Named:
     path: str
 
 
-def name(client: Client, integration: str | None, connection: str | None, path: str | None) -> Named:
+def resolve(client: Client, integration: str | None, connection: str | None, path: str | None) -> ConnectionPath:
     """Return integration, connection and path, as given or by default. Raises GatewayError, and TrialFailed if there is no
     connection."""
     if integration is None or connection is None:
         integration, connection = _newest(client, integration)
     if path is None:
-        path = _proof(client, integration)
+        path = _verification_path(client, integration)
     elif path.startswith(("https://", "http://")):
         path = _below_base(client, integration, path)
-    named = Named(integration, connection, path)
+    named = ConnectionPath(integration, connection, path)
     return replace(named, path=_filled(client, named)) if _SETTING.search(named.path) else named
 
 
 def _newest(client: Client, integration: str | None) -> tuple[str, str]:
     known = [one["unique_key"] for one in client.list_integrations()]
     if integration is not None and integration not in known:
-        return integration, "none"  # the call itself is refused, and the refusal explained
+        return integration, "none"  # the gateway refuses the call, and `refused_call` explains why
     filters = {} if integration is None else {"integrations": [integration]}
     for one in client.list_connections(**filters):  # type: ignore[arg-type]
         return one["provider_config_key"], one["connection_id"]
@@ -156,23 +156,23 @@ def _newest(client: Client, integration: str | None) -> tuple[str, str]:
     )
 
 
-def _proof(client: Client, integration: str) -> str:
+def _verification_path(client: Client, integration: str) -> str:
     """Return the path with which the provider's entry verifies a credential, else ``/``."""
-    proof: Mapping[str, Any] = _entry(client, integration).get("verification") or {}
-    if proof.get("method", "GET") == "GET" and "base_url_override" not in proof:
-        return str(next(iter(proof.get("endpoints", ())), "/"))
+    verification: Mapping[str, Any] = _entry(client, integration).get("verification") or {}
+    if verification.get("method", "GET") == "GET" and "base_url_override" not in verification:
+        return str(next(iter(verification.get("endpoints", ())), "/"))
     return "/"
 
 
-def _below_base(client: Client, integration: str, address: str) -> str:
+def _below_base(client: Client, integration: str, url: str) -> str:
     """Return the path of an absolute API URL: the URL without the base URL, which the gateway adds. Raises TrialFailed."""
     base = str(_entry(client, integration).get("base_url", ""))
-    rest = address.removeprefix(base)
-    if rest != address and rest[:1] in ("", "/", "?"):
+    rest = url.removeprefix(base)
+    if rest != url and rest[:1] in ("", "/", "?"):
         return rest or "/"
     raise TrialFailed(
-        f"PATH is what stands behind the provider's base address, which is {base or 'unknown'} for '{integration}'",
-        "another address that the entry or the integration allows: -H 'Base-Url-Override: https://…' and the path",
+        f"PATH must be below the provider's base URL, which is {base or 'unknown'} for '{integration}'",
+        "for another URL that the entry or the integration allows, give -H 'Base-Url-Override: https://…' and the path",
     )
 
 
@@ -185,13 +185,13 @@ def _entry(client: Client, integration: str) -> Mapping[str, Any]:
     return {}
 
 
-def _filled(client: Client, named: Named) -> str:
+def _filled(client: Client, named: ConnectionPath) -> str:
     config = client.get_connection(named.integration, named.connection)["connection_config"]
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in config:
             known = ", ".join(sorted(config)) or "none"
-            raise TrialFailed(f"the connection has no setting '{found[1]}' for {found[0]}; it has: {known}")
+            raise TrialFailed(f"the connection has no setting '{found[1]}' for {found[0]}; its settings: {known}")
         return str(config[found[1]])
 
     return _SETTING.sub(value, named.path)

@@ -72,15 +72,15 @@ def test_encryption_key_is_added_rotated_to_and_removed(folder: Path) -> None:
     after = as_json("keys", "status", "--verify", "-c", file)
     assert [(key["values"], key["may_go"]) for key in after["encryption_keys"]] == [(3, False), (0, True)]
     assert (after["damaged"], after["without_a_key"]) == ([], 0)
-    assert "Encryption key 2 is needed no more" in ran("keys", "status", "-c", file)
+    assert "Encryption key 2 is no longer needed" in ran("keys", "status", "-c", file)
     write(folder, NEXT)
-    assert "0 values sealed again" in ran("keys", "rotate", "-c", file)
-    assert "3 sealed" not in ran("keys", "rotate", "--data-keys", "-c", file)
+    assert "0 values encrypted again" in ran("keys", "rotate", "-c", file)
+    assert "3 values encrypted again" in ran("keys", "rotate", "--data-keys", "-c", file)
 
 
 def test_rewrapping_alone_is_reported_as_such(folder: Path) -> None:
     file = str(write(folder, NEXT, KEY))
-    assert "1 data key wrapped again" in ran("keys", "rotate", "--wrap-only", "-c", file)
+    assert "1 data key encrypted again" in ran("keys", "rotate", "--wrap-only", "-c", file)
     assert as_json("keys", "rotate", "--wrap-only", "-c", file)["wrapped"] == 0
     ran("keys", "rotate", "--wrap-only", "--data-keys", "-c", file, code=2)
 

@@ -1,4 +1,4 @@
-"""``gateway check``: what prevents a start, what only warns, and the callback address to register."""
+"""``gateway check``: what prevents a start, what only warns, and the callback URL to register."""
 
 import json
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_scopes_in_one_item_are_reported_as_such(file: Path) -> None:
     assert "is read as one scope; write a list: [read:jira-work, offline_access]" in line
 
 
-def test_addresses_opened_by_browsers_need_no_egress_rule(file: Path) -> None:
+def test_urls_opened_by_browsers_need_no_egress_rule(file: Path) -> None:
     result = check(file, GOOD + "      sandbox: {client_id: a, client_secret: b}\n")
     assert "authorization_url" not in result.stderr
 
@@ -114,16 +114,16 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr.startswith(f"{file}:6: warning: ")
     assert "offline_access" in result.stderr
-    assert result.stdout.startswith(f"{file} can be used; 1 warning, see above\n")
-    assert "in order" not in result.stdout
+    assert result.stdout.startswith(f"{file} is valid, with 1 warning above\n")
+    assert "is valid\n" not in result.stdout
 
 
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so nobody can call it"),
+        (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so every call to it is refused"),
         (HEAD.partition("environments")[0], 1, "no environment is declared"),
-        (GOOD + "    webhook_url: http://10.0.0.1/\n", 8, "no event can be sent there"),
+        (GOOD + "    webhook_url: http://10.0.0.1/\n", 8, "events cannot be sent there"),
         (
             HEAD + "      jira: {client_id: a, client_secret: b}\n    webhook_url: https://app.example.com/\n",
             6,
@@ -137,7 +137,7 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
         (
             HEAD + "      jira: {client_id: a, client_secret: b, allow_unsigned_webhooks: true}\n",
             6,
-            "anybody who knows the webhook address can forge events",
+            "anybody who knows the webhook URL can forge events",
         ),
         (
             HEAD + "      jira: {client_id: a, client_secret: b, webhook_secret: c, allow_unsigned_webhooks: true}\n",
@@ -179,7 +179,7 @@ def test_valid_but_probably_unintended_setting_is_a_warning(file: Path, text: st
     assert message in result.stderr
 
 
-def test_json_tells_faults_apart_by_file_and_line(file: Path) -> None:
+def test_json_has_file_and_line_of_each_fault(file: Path) -> None:
     result = check(file, "live: {ttl_s: never}\n", "--json")
     assert result.exit_code == 1
     report = json.loads(result.stdout)

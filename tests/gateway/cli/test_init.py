@@ -1,6 +1,7 @@
 """``gateway init``: writes a working configuration and private keys, and overwrites nothing."""
 
 import base64
+import errno
 import json
 import os
 import socket
@@ -67,7 +68,7 @@ def test_files_are_private_from_their_first_byte(tmp_path: Path, monkeypatch: py
     assert modes == [0o600] * 3
 
 
-def test_the_callback_address_stands_alone_on_its_line(tmp_path: Path) -> None:
+def test_the_callback_url_is_alone_on_its_line(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--public-url", "https://gw.example.com/x/")
     assert "\nhttps://gw.example.com/x/oauth/callback\n" in result.stdout
     assert load(tmp_path / "gateway.yaml", environ={}).callback_url == "https://gw.example.com/x/oauth/callback"
@@ -79,7 +80,7 @@ def test_no_output_shows_a_key(tmp_path: Path) -> None:
         assert (tmp_path / name).read_text().strip() not in result.output
 
 
-def test_json_names_every_path_and_address(tmp_path: Path) -> None:
+def test_json_names_every_path_and_url(tmp_path: Path) -> None:
     assert json.loads(init("--dir", str(tmp_path), "--json").stdout) == {
         "config": str(tmp_path / "gateway.yaml"),
         "encryption_key": str(tmp_path / "encryption_key"),
@@ -116,7 +117,7 @@ def test_a_file_that_is_there_stays_and_no_other_is_written(tmp_path: Path, name
     (tmp_path / name).write_text("mine")
     result = init("--dir", str(tmp_path))
     assert result.exit_code == 1
-    assert f"{tmp_path / name} exist" in result.stderr
+    assert f"{tmp_path / name} already exist" in result.stderr
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
 
@@ -126,7 +127,7 @@ def test_symlink_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_force_writes_the_configuration_anew_and_never_a_key(tmp_path: Path) -> None:
+def test_force_replaces_the_configuration_and_never_a_key(tmp_path: Path) -> None:
     init("--dir", str(tmp_path))
     keys = {name: (tmp_path / name).read_text() for name in ("encryption_key", "secret_key")}
     (tmp_path / "gateway.yaml").write_text("edited")
@@ -141,6 +142,18 @@ def test_force_writes_the_configuration_anew_and_never_a_key(tmp_path: Path) -> 
 def test_written_files_are_removed_when_the_rest_fails(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         write_private({tmp_path / "first": "1", tmp_path / "missing" / "second": "2"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_half_written_file_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --force, an empty encryption key would be kept."""
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_private({tmp_path / "encryption_key": "1"})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -220,7 +233,7 @@ def test_a_store_that_is_none_is_wrong_usage(tmp_path: Path, url: str) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_the_address_to_listen_on_and_that_of_webhooks_are_written(tmp_path: Path) -> None:
+def test_host_port_and_webhook_url_are_written(tmp_path: Path) -> None:
     flags = ["--host", "0.0.0.0", "--port", "8080", "--public-url", "https://gw.example.com"]
     assert init("--dir", str(tmp_path), *flags, "--webhook-url", "https://app.example.com/hook").exit_code == 0
     made = load(tmp_path / "gateway.yaml", environ={})
@@ -229,7 +242,7 @@ def test_the_address_to_listen_on_and_that_of_webhooks_are_written(tmp_path: Pat
     assert made.environments["dev"].webhook_url == "https://app.example.com/hook"
 
 
-def test_a_gateway_that_listens_for_all_reports_which_address_is_missing(tmp_path: Path) -> None:
+def test_a_gateway_that_listens_on_all_addresses_reports_a_loopback_public_url(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--host", "0.0.0.0", "--port", "8080")
     assert result.exit_code == 0
     assert "server.host is 0.0.0.0" in result.stderr
@@ -265,7 +278,7 @@ def test_a_port_that_was_named_and_is_taken_is_reported(
 ) -> None:
     monkeypatch.setattr(TAKEN, lambda _host, port: port == 3003)
     result = init("--dir", str(tmp_path), *flags)
-    assert "port 3003 is in use: before `gateway serve`, stop what listens there" in result.stderr
+    assert "port 3003 is in use: stop the process that listens there before `gateway serve`" in result.stderr
     assert load(tmp_path / "gateway.yaml", environ={}).server.port == 3003
 
 

@@ -101,7 +101,7 @@ async def test_new_entries_are_followed(running: RunningGateway, filled: Examine
 
 
 async def test_following_asks_the_log_once_a_second_and_for_what_is_new_alone(
-    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = running.runtime.store.call_log
     await log.add_many([operation(number) for number in range(1000)])
@@ -127,4 +127,6 @@ async def test_following_asks_the_log_once_a_second_and_for_what_is_new_alone(
         await logs_command.follow_log(running.runtime, OperationFilter("dev", limit=10), as_json=True)
     assert done[1::2] == [1.0] * 4
     later = [one.after for one in done[2::2] if isinstance(one, OperationFilter)]
-    assert later == [newest - logs_command.BEHIND] * 3
+    assert later == [newest - 10] * 3
+    printed = [json.loads(line)["request_id"] for line in capsys.readouterr().out.splitlines()]
+    assert printed == [f"r{number}" for number in range(990, 1000)], "older rows are not printed after the newest"

@@ -10,7 +10,7 @@ from gateway import resources
 from gateway.cli import main
 from gateway.cli.demo.demo_folder import DemoFolder
 
-HINT = "reached with -c .gateway/gateway.yaml"
+HINT = "add -c .gateway/gateway.yaml"
 
 
 def ran(*words: str) -> Result:
@@ -36,7 +36,7 @@ def after_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_where_a_demo_was_run_its_configuration_is_named(after_a_demo: Path, words: tuple[str, ...]) -> None:
     assert ran(*words).stderr.count(HINT) == 1
     (after_a_demo / "gateway.yaml").unlink()
-    assert "gateway.yaml is not there" in ran(*words).stderr
+    assert "gateway.yaml does not exist" in ran(*words).stderr
     named = ran(*words, "-c", ".gateway/gateway.yaml")
     assert (named.exit_code, HINT in named.output) == (0, False)
 

@@ -151,5 +151,5 @@ def test_in_a_fresh_checkout_a_command_points_to_init(command: str, monkeypatch:
     monkeypatch.delenv("GATEWAY_ENCRYPTION_KEY", raising=False)
     result = run_command(command, folder=resources.file("gateway.yaml").parent)
     assert result.exit_code == 1
-    assert "gateway.yaml is the reference of all keys; " in result.stderr
-    assert "init --dir my-gateway` writes one of your own" in result.stderr
+    assert "gateway.yaml is the reference of all settings. " in result.stderr
+    assert "init --dir my-gateway`" in result.stderr

@@ -40,9 +40,9 @@ async def test_connection_page_shows_history_and_actions(running: RunningGateway
         shown = await console.send("/dev/connection/link", where)
         assert "/connect?session_token=" in shown
         kept = await console.send("/dev/connection/delete", {**where, "typed": "c2"}, expect=400)
-        assert "type the connection's id" in kept
+        assert "Type the connection's id" in kept
         done = await console.send("/dev/connection/delete", {**where, "typed": "c1"})
-        assert "is gone here" in done
+        assert "was deleted here" in done
         await console.page(ONE, expect=404)
 
 

@@ -24,6 +24,14 @@ async def test_not_found_is_shown_as_a_page(shared: RunningGateway, path: str) -
         assert "There is no such page" in await console.page(path, expect=404)
 
 
+@pytest.mark.parametrize("path", ["/dev/connections?search=a%00b", "/dev/connection?integration=tracker&id=%00"])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_nul_character_is_refused(shared: RunningGateway, path: str) -> None:
+    """PostgreSQL refuses it in a query."""
+    async with at_console(shared) as console:
+        assert "NUL character" in await console.page(path, expect=400)
+
+
 async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
     await running.imported(grant)
@@ -44,10 +52,10 @@ async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tra
             "/dev/events",
             "/dev/providers",
         ):
-            for address in (path, f"{path.partition('?')[0]}.json?{path.partition('?')[2]}"):
-                async with console.http.get(f"{running.url}/console{address}") as response:
+            for url in (path, f"{path.partition('?')[0]}.json?{path.partition('?')[2]}"):
+                async with console.http.get(f"{running.url}/console{url}") as response:
                     text = await response.text()
-                assert not [one for one in (*secrets, *cookies) if one in text], address
+                assert not [one for one in (*secrets, *cookies) if one in text], url
 
 
 async def test_a_live_part_is_the_part_of_the_page(running: RunningGateway) -> None:

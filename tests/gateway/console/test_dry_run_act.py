@@ -33,3 +33,17 @@ async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker:
         assert "Only a proxied call" in await dry("r4", expect=400)
         assert "do not allow" in await console.page(f"/dev/call?id={found['r2']}")
     assert tracker.calls["api"] == sent
+
+
+async def test_a_key_without_the_connection_refuses_the_dry_run(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    wish = {"display_name": "agent", "limits": {"connections": ["tracker/c2"]}}
+    made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    refused = operation(1, key_id=made["id"], status=404, error_code="unknown_connection")
+    await running.runtime.store.call_log.add_many([refused])
+    async with at_console(running) as console:
+        (one,) = (await console.data("/dev/calls.json"))["operations"]
+        form = form_in(await console.page(f"/dev/call?id={one['id']}"))
+        page = await console.send("/dev/call/dry-run", {"form": form, "id": str(one["id"])})
+        assert "its limits do not include this connection" in page
+        assert "Its key allows it" not in page

@@ -47,9 +47,7 @@ def test_a_refused_app_is_over_once_a_refresh_has_succeeded() -> None:
     assert client_refusal([*refused, since], NOW) is None
     assert [one["reason"] for one in shown] == ["500", "reconnect_needed", "invalid_client", "token_request_failed"]
     assert [one["goes_on"] for one in shown] == [True, False, False, False]
-    assert {one["do"].partition(". ")[0] for one in shown[1:]} == {
-        "It is over: the provider has accepted the app since"
-    }
+    assert {one["do"].partition(". ")[0] for one in shown[1:]} == {"Resolved: the provider accepts the app again"}
     late = [failed("reconnect_needed", 17, 0.1), failed("token_request_failed", 1, 0.1, kind="authorization")]
     assert [one["why"] for one in failures([refused[2], since, *late], NOW) if one["goes_on"]] == [
         cause_of("call", "reconnect_needed").why,

@@ -80,7 +80,7 @@ async def test_what_a_key_and_those_it_minted_were_refused_is_reported(running: 
         assert "30 times" in page
 
 
-async def test_an_integration_is_reported_whoever_called(running: RunningGateway, stolen: int) -> None:
+async def test_an_integration_is_reported_for_all_callers(running: RunningGateway, stolen: int) -> None:
     async with at_console(running) as console:
         found = (await console.data("/dev/incident.json?integration=tracker"))["report"]
         assert {one["connection_id"]: one["calls"] for one in found["connections"]} == {"c1": 30, "c2": 95, "c3": 7}
@@ -102,7 +102,9 @@ async def test_incident_is_contained_with_evidence(running: RunningGateway, stol
     async with at_console(running, name="ada") as console:
         page = await console.page(f"/dev/incident?key={stolen}")
         fields = {"form": form_in(page), "key": str(stolen), "since": "2h", "connections": "1"}
-        assert "Nothing was ended" in await console.send("/dev/incident/revoke", {**fields, "typed": "x"}, expect=400)
+        assert "Nothing was revoked or deleted" in await console.send(
+            "/dev/incident/revoke", {**fields, "typed": "x"}, expect=400
+        )
         done = await console.send("/dev/incident/revoke", {**fields, "typed": str(stolen)})
         assert "2 revoked" in done
         assert all(f"tracker/{name}: deleted here" in done for name in ("c1", "c2", "c3"))
@@ -115,6 +117,25 @@ async def test_incident_is_contained_with_evidence(running: RunningGateway, stol
     for action, many in (("key.revoked", 2), ("connection.deleted", 3)):
         records: list[Any] = [one.as_json() for one in await store.audit.find(AuditFilter(action=action))]
         assert [one["actor"]["name"] for one in records] == ["ada"] * many
+
+
+async def test_connections_that_the_report_does_not_list_are_named_after_deletion(
+    running: RunningGateway, stolen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incident_report.report, "__kwdefaults__", {**incident_report.report.__kwdefaults__, "most": 2})
+    async with at_console(running) as console:
+        page = await console.page(f"/dev/incident?key={stolen}&since=2h")
+        assert "Those of the 2 most used of 3 pairs of key and connection" in page
+        fields = {"form": form_in(page), "key": str(stolen), "since": "2h", "connections": "1", "typed": str(stolen)}
+        done = await console.send("/dev/incident/revoke", fields)
+        assert "does not list 1 less used pair of key and connection" in done
+    assert len((await running.json("GET", "/connections"))["connections"]) == 1
+
+
+async def test_a_complete_report_does_not_say_that_it_lacks_connections(running: RunningGateway, stolen: int) -> None:
+    async with at_console(running) as console:
+        page = await console.page("/dev/incident?integration=tracker")  # two keys used connection c2
+        assert "most used" not in page
 
 
 async def test_the_command_reports_the_same(running: RunningGateway, stolen: int) -> None:
@@ -170,7 +191,7 @@ async def test_a_key_with_many_below_it_is_reported_with_all_of_them(
         assert (len(found["keys"]), found["keys_in_all"], found["more_keys"]) == (3, 7, False)
         assert family[-1].id in [one["key_id"] for one in found["calls"]]
         assert "credential.read" in [one["action"] for one in found["records"]]
-        assert "And 4 that it minted" in await console.page(f"/dev/incident?key={stolen}&since=2h")
+        assert "And 4 more keys that it minted" in await console.page(f"/dev/incident?key={stolen}&since=2h")
 
 
 async def test_refusals_of_many_kinds_are_counted_and_successful_calls_stand_apart(

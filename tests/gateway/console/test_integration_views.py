@@ -33,13 +33,13 @@ async def test_an_integration_has_a_page_with_what_looks_wrong_and_a_test(
         await console.page("/dev/integration?key=no", expect=404)
 
 
-async def test_authorizations_that_never_return_point_to_the_callback_address(
+async def test_authorizations_that_never_return_point_to_the_callback_url(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     async def begin(*, returns: bool) -> None:
         start = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
         async with running.http.get(start, allow_redirects=returns) as response:
-            # A provider that does not know the callback address shows its error instead of sending the browser back.
+            # A provider that does not know the callback URL shows its error instead of sending the browser back.
             assert response.status == (200 if returns else 302)
 
     for _ in range(3):
@@ -50,21 +50,21 @@ async def test_authorizations_that_never_return_point_to_the_callback_address(
             return cast(dict[str, Any], (await console.data("/dev/integration.json?key=tracker"))["findings"][-1])
 
         assert "authorization" not in (await found())["what"], "end users may be at the provider's pages still"
-        assert "Authorizations that do not succeed" not in await console.page("/dev")
+        assert "Authorizations that fail" not in await console.page("/dev")
         later(301)
         lost = await found()
         began = "Of 3 authorizations in the last hour 0 succeeded, 0 failed, and 3 did not return within 5 minutes."
         assert (lost["ok"], lost["what"]) == (False, began)
         first = await console.page("/dev")
-        assert "Authorizations that do not succeed" in first
+        assert "Authorizations that fail" in first
         assert began in first
-        assert f"compare the callback address registered there: {running.url}/oauth/callback" in lost["do"]
+        assert f"compare the callback URL registered there: {running.url}/oauth/callback" in lost["do"]
 
         await begin(returns=True)
         lost = await found()
         assert (lost["ok"], lost["do"]) == (True, ""), "the newest succeeded, so it is over"
         assert lost["what"].startswith("Of 4 authorizations in the last hour 1 succeeded, 0 failed, and 3 did not")
-        assert "Authorizations that do not succeed" not in await console.page("/dev")
+        assert "Authorizations that fail" not in await console.page("/dev")
 
         later(1)
         await begin(returns=False)

@@ -1,13 +1,16 @@
 """The first page: problems that need a person now, and the calls of one day."""
 
+from typing import Any
+
 from tests.fakes.console import at_console, operation
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
 
 
 async def test_idle_gateway_shows_no_problem(running: RunningGateway) -> None:
     async with at_console(running) as console:
         page = await console.page("/dev")
-        assert "Nothing needs you" in page
+        assert "Nothing to do" in page
         data = await console.data("/dev.json")
         assert (data["failures"], data["trouble"], data["dead"], data["traffic"]) == ([], [], [], None)
 
@@ -39,3 +42,15 @@ async def test_a_day_is_drawn_from_its_sums(running: RunningGateway) -> None:
         assert traffic["milliseconds"] == {"gateway": 1.0, "token": 2.0, "provider": 40.0}
         assert sum(int(bar["text"].split(": ")[1].split(",")[0]) for bar in traffic["chart"]["bars"]) == 200
         assert len(await console.page("/dev")) <= 40_000
+
+
+async def test_a_connection_that_expires_soon_is_shown_beside_many_that_have_expired(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    grant = {name: value for name, value in tracker.grant().items() if name != "refresh_token"}
+    await running.imported({**grant, "expires_in": 2 * 86_400}, "soon")
+    for n in range(11):
+        await running.imported({**grant, "expires_in": 3600}, f"ended{n}")
+    later(3700)
+    async with at_console(running) as console:
+        assert [one["connection_id"] for one in (await console.data("/dev.json"))["ending"]] == ["soon"]

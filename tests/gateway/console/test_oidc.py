@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from gateway import clock
 from gateway.access.client_window import MOST_LINES
 from gateway.config.model import AllowedNetwork, ConsoleConfig, ConsoleOidcConfig, IdentityHeadersConfig
+from gateway.console.oidc import signature_keys
 from gateway.records.audit import AuditFilter
 from gateway.secret import Secret
 from tests.fakes.console import form_in
@@ -59,7 +60,7 @@ async def signed_in(browser: aiohttp.ClientSession, running: RunningGateway) -> 
 
 
 async def callback(browser: aiohttp.ClientSession, running: RunningGateway) -> str:
-    """Return the callback address without opening it."""
+    """Return the callback URL without opening it."""
     async with browser.get(f"{running.url}/console/sign-in/oidc", allow_redirects=False) as response:
         there = response.headers["Location"]
     async with browser.get(there, allow_redirects=False) as response:
@@ -187,12 +188,12 @@ async def test_wrong_claims_sign_nobody_in(
     idp.change = WRONG_CLAIMS[wrong]
     status, page = await signed_in(browser, running)
     assert status == 403
-    assert "Nothing was done" in page
+    assert "Not allowed" in page
     async with browser.get(f"{running.url}/console/dev") as response:
         assert response.status == 401
 
 
-async def test_the_way_back_leads_in_once_and_in_the_browser_that_began(
+async def test_the_callback_works_once_and_in_the_browser_that_started(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:
     back = await callback(browser, running)
@@ -221,7 +222,7 @@ async def test_a_cookie_of_no_sign_in_is_refused(running: RunningGateway, idp: I
     for moment in ("²", "x", ""):
         cookie = {"Cookie": f"gw-console-begun={'a' * 43}.{moment}"}
         async with running.http.get(f"{running.url}/console/callback?state=x&code=y", headers=cookie) as response:
-            assert (response.status, "not begun in this browser" in await response.text()) == (403, True)
+            assert (response.status, "not started in this browser" in await response.text()) == (403, True)
 
 
 async def test_a_response_of_another_issuer_is_refused(
@@ -237,7 +238,16 @@ async def test_an_issuer_that_names_itself_otherwise_is_not_used(
 ) -> None:
     idp.issuer = "https://evil.example"
     status, page = await signed_in(browser, running)
-    assert (status, "names itself https://evil.example" in page) == (503, True)
+    assert (status, "has the issuer https://evil.example" in page) == (503, True)
+
+
+def test_an_unsupported_key_of_the_provider_is_ignored() -> None:
+    unsupported = {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "k0"}
+    usable = RSAKey.generate_key(2048, {"kid": "k1"}).as_dict(private=False)
+    assert [one.kid for one in signature_keys([unsupported, usable]).keys] == ["k1"]
+    for none in ([], [unsupported], [{**usable, "use": "enc"}]):
+        with pytest.raises(ValueError, match="no usable key"):
+            signature_keys(none)
 
 
 async def test_a_key_that_the_provider_has_replaced_is_learned(
@@ -295,7 +305,7 @@ async def test_identity_header_of_a_trusted_proxy_is_used(
     async with browser.post(f"{running.url}/console{REVOKE}", data=other, headers=named("platform")) as response:
         assert response.status == 403
     async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("platform")) as response:
-        assert (response.status, "are over" in await response.text()) == (200, True)
+        assert (response.status, "1 revoked" in await response.text()) == (200, True)
     await running.runtime.audit_keeper.once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
     details = [one.as_json()["detail"] for one in reversed(found)]

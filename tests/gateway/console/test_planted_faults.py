@@ -56,8 +56,8 @@ async def one_click(console: AtConsole, *words: str) -> None:
         return
     main = LINK.search(first)
     assert main is not None
-    for address in dict.fromkeys(HREF.findall(main[0])):
-        path = unescape(address).partition("/console")[2]
+    for url in dict.fromkeys(HREF.findall(main[0])):
+        path = unescape(url).partition("/console")[2]
         if path:
             both = first + await console.page(path)
             if all(word in both for word in words):
@@ -80,23 +80,25 @@ async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracke
             assert response.status == 424
     await flushed(running)
     async with at_console(running) as console:
-        await one_click(console, "client secret has expired", "Make a new secret in the provider's console", "tracker")
+        await one_click(
+            console, "client secret has expired", "Create a new secret in the provider's developer console", "tracker"
+        )
         first = await console.page("/dev")
         assert "reconnect_needed" in first
-        assert "took the access back" not in first
+        assert "revoked the access" not in first
         assert "let the end user connect again" not in first.lower()
         findings = (await console.data("/dev/integration.json?key=tracker"))["findings"]
         assert "refuses the app itself" in next(one["what"] for one in findings if not one["ok"])
-        assert not any("look like what a console gives out" in one["what"] for one in findings)
-        assert "The integration is right: let the end user connect again" in await console.page(ONE)
+        assert not any("looks right" in one["what"] for one in findings)
+        assert "The integration is correct: let the end user connect again" in await console.page(ONE)
         tracker.response = None
         await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
         await flushed(running)
         assert all(one["ok"] for one in (await console.data("/dev/integration.json?key=tracker"))["findings"])
         shown = (await console.data("/dev.json"))["failures"]
         assert {one["reason"] for one in shown if one["goes_on"]} == {"event_not_delivered"}
-        assert "It is over: the provider has accepted the app since." in await console.page("/dev")
-        assert "The integration is right" not in await console.page(ONE)
+        assert "Resolved: the provider accepts the app again." in await console.page("/dev")
+        assert "The integration is correct" not in await console.page(ONE)
 
 
 async def test_a_revoked_grant(running: RunningGateway, tracker: Tracker) -> None:
@@ -104,7 +106,7 @@ async def test_a_revoked_grant(running: RunningGateway, tracker: Tracker) -> Non
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
     await flushed(running)
     async with at_console(running) as console:
-        await one_click(console, "took the access back", "Let the end user connect again", "tracker/c1", "needs reauth")
+        await one_click(console, "revoked the access", "Let the end user connect again", "tracker/c1", "needs reauth")
 
 
 async def test_a_provider_that_is_down(running: RunningGateway) -> None:
@@ -119,11 +121,11 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
             assert response.status in (502, 503)
     await flushed(running)
     async with at_console(running) as console:
-        await one_click(console, "The provider does not answer", "Look at its status page", "down")
+        await one_click(console, "The provider does not respond", "Check the provider's status page", "down")
         first = await console.page("/dev")
         assert "calls to it are refused for now" in first
-        assert "the provider has not answered the last ones" in first
-        assert "Wrong with the gateway itself" not in first
+        assert "the provider did not respond to earlier calls" in first
+        assert "Problems of the gateway itself" not in first
         assert "circuit open" in await console.page("/dev/providers")
         rows = {one["name"]: one for one in (await console.data("/dev/providers.json"))["providers"]}
         assert rows["tracker"]["left_alone"] == []  # same host, other port
@@ -138,7 +140,7 @@ async def test_a_provider_that_limits_the_rate(running: RunningGateway, tracker:
         assert response.status == 429
     await flushed(running)
     async with at_console(running) as console:
-        await one_click(console, "The provider limits the rate", "Send less", "tracker")
+        await one_click(console, "The provider limits the rate", "Send fewer calls", "tracker")
 
 
 async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +148,7 @@ async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.
     off.add_measurement(now, now, now + timedelta(seconds=42))
     async with at_console(running) as console:
         monkeypatch.setattr(clock, "offset", off)
-        await one_click(console, "42 s behind the database's", "Let it follow NTP")
+        await one_click(console, "42 s behind the database's", "Synchronize it by NTP")
 
 
 async def test_clock_that_differs_from_providers(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,21 +156,23 @@ async def test_clock_that_differs_from_providers(running: RunningGateway, monkey
     for _ in range(3):
         dates.add_date(now, now, format_datetime(now - timedelta(seconds=900), usegmt=True))
     async with at_console(running) as console:
-        assert "those of the providers" not in await console.page("/dev")
+        assert "the clocks of the providers" not in await console.page("/dev")
         monkeypatch.setattr(clock, "provider_dates", dates)
-        await one_click(console, "900 s ahead of those of the providers that answered last", "follow NTP")
+        await one_click(
+            console, "900 s ahead of the clocks of the providers that responded last", "Synchronize this machine"
+        )
 
 
-async def test_a_wrong_redirect_address(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_wrong_redirect_url(running: RunningGateway, tracker: Tracker) -> None:
     said = {"error": "redirect_uri_mismatch", "error_description": "The redirect_uri is not registered"}
     tracker.response = web.json_response(said, status=400)
     token = await running.session_token()
-    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
-    async with running.http.get(address) as response:
+    url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with running.http.get(url) as response:
         assert response.status == 400
     await flushed(running)
     async with at_console(running) as console:
-        await one_click(console, "callback address", "token_request_failed", "tracker")
+        await one_click(console, "callback URL", "token_request_failed", "tracker")
         (one,) = (await console.data("/dev/calls.json?kind=authorization"))["operations"]
         assert "redirect_uri_mismatch" in await console.page(f"/dev/call?id={one['id']}")
         assert f"{running.url}/oauth/callback" in await console.page("/dev/integrations")
@@ -182,7 +186,7 @@ async def test_a_dead_webhook_receiver(running: RunningGateway, tracker: Tracker
             await asyncio.sleep(0.01)  # the gateway's own loop delivers
             await flushed(running)
     async with at_console(running) as console:
-        await one_click(console, "does not take events", "Fix what answers there", "1 waits to be delivered")
+        await one_click(console, "does not accept events", "Fix the receiver", "1 event waits for delivery")
 
 
 async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:
@@ -195,7 +199,7 @@ async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "do not allow", "Revoke the key", f"key?id={made['id']}")
-        assert "none reached it" in await console.page("/dev")
+        assert "no call reached it" in await console.page("/dev")
         assert "over 10,000" not in await console.page("/dev/providers")
         (one,) = (await console.data("/dev/calls.json?code=forbidden"))["operations"]
         assert (one["key_id"], one["path"]) == (made["id"], "/admin")
@@ -226,7 +230,7 @@ async def test_a_key_that_calls_too_often_or_without_its_scope(running: RunningG
 async def test_a_call_log_that_cannot_be_written(running: RunningGateway) -> None:
     running.runtime.call_queue.unwritable = "less than 128 MiB are free"
     async with at_console(running) as console:
-        await one_click(console, "The call log is not written: less than 128 MiB are free", "Calls do not need it")
+        await one_click(console, "The call log is not written: less than 128 MiB are free", "Calls still work")
     running.runtime.call_queue.unwritable = None
 
 
@@ -247,11 +251,11 @@ async def test_a_disk_that_is_nearly_full(running: RunningGateway, monkeypatch: 
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 (as shutil's own)
     async with at_console(running) as console:
         monkeypatch.setattr(alarms.shutil, "disk_usage", lambda _: usage(100 << 30, 99 << 30, 300 << 20))
-        await one_click(console, f"that holds {running.folder} has 300 MiB of 102,400 left", "Free some")
+        await one_click(console, f"The disk of {running.folder} has 300 of 102,400 MiB free", "Free space on the disk")
         for page in ("/dev/connections", "/dev/calls"):
-            assert "has 300 MiB of 102,400 left. What helps" in MARKUP.sub("", await console.page(page))
+            assert "has 300 of 102,400 MiB free. What to do" in MARKUP.sub("", await console.page(page))
         monkeypatch.setattr(alarms.shutil, "disk_usage", lambda _: usage(300 << 20, 2 << 20, 298 << 20))
-        assert "MiB of 300 left" not in await console.page("/dev"), "a small disk with most of it free"
+        assert "of 300 MiB free" not in await console.page("/dev"), "a small disk with most of it free"
 
 
 async def test_a_call_log_that_is_off(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +269,7 @@ async def test_store_that_is_down(running: RunningGateway, monkeypatch: pytest.M
     async with at_console(running) as console:
         with monkeypatch.context() as patched:
             patched.setattr(type(running.runtime.live.feed), "away_s", property(lambda _: 42.0))
-            await one_click(console, "The database has been away for 42 s", "Check that it runs")
+            await one_click(console, "The database has been unreachable for 42 s", "Check that it runs")
 
         async def away(*_: object, **__: object) -> None:
             raise Unavailable("store_unavailable", "The store cannot be reached: no route.", retry_after_s=5)
@@ -273,7 +277,7 @@ async def test_store_that_is_down(running: RunningGateway, monkeypatch: pytest.M
         monkeypatch.setattr(ConsoleSessionStore, "get", away)
         page = await console.page("/dev", expect=503)
         assert "The store cannot be reached" in page
-        assert "This page is loaded again every 15 s" in page
+        assert "This page reloads every 15 s" in page
         assert '<meta http-equiv="refresh" content="15">' in page
         assert "the disk" not in page
         monkeypatch.setattr(sign_in, "shared", lambda _: True)

@@ -4,7 +4,7 @@ from tests.fakes.console import at_console, operation
 from tests.fakes.gateways import RunningGateway
 
 
-async def test_providers_are_seen_by_what_went_wrong_with_them(running: RunningGateway) -> None:
+async def test_providers_are_listed_with_their_failures(running: RunningGateway) -> None:
     log = running.runtime.store.call_log
     rows = [operation(n, gateway_ms=0.2, token_ms=0.0, upstream_ms=40.0) for n in range(10)]
     rows += [operation(11, status=429), operation(12, status=502, error_code="upstream_unreachable")]
@@ -16,3 +16,15 @@ async def test_providers_are_seen_by_what_went_wrong_with_them(running: RunningG
         assert one["errors"] == {"throttled": 1, "unreachable": 1, "refresh failed": 1}
         assert one["last_success"] is not None
         assert "throttled 1" in await console.page("/dev/providers")
+
+
+async def test_evidence_of_a_shipped_entry_is_shown(running: RunningGateway) -> None:
+    await running.json("POST", "/integrations", json={"unique_key": "ably", "provider": "ably"}, expect=200)
+    entry = running.runtime.generation.catalog.providers["ably"]
+    async with at_console(running) as console:
+        rows = {one["name"]: one for one in (await console.data("/dev/providers.json"))["providers"]}
+        assert rows["ably"]["trust"] == {"sourced": "from named sources", "unconfirmed": "not confirmed"}.get(
+            entry.trust() or "", "confirmed"
+        )
+        assert rows["ably"]["sources"]
+        assert rows["tracker"]["trust"] == "no source named"

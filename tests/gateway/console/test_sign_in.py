@@ -58,16 +58,16 @@ async def test_nobody_sees_a_page_without_signing_in(running: RunningGateway, tr
 async def test_a_link_works_once_and_only_by_its_button(running: RunningGateway) -> None:
     switch_on(running)
     token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
-    address = f"{running.url}/console/sign-in"
+    url = f"{running.url}/console/sign-in"
     for _ in range(2):  # a link scanner opens it
-        async with running.http.get(address, params={"link": token.reveal()}) as response:
+        async with running.http.get(url, params={"link": token.reveal()}) as response:
             assert (response.status, "Set-Cookie" in response.headers) == (200, False)
     form = {"link": token.reveal()}
-    async with running.http.post(address, data=form, allow_redirects=False) as response:
+    async with running.http.post(url, data=form, allow_redirects=False) as response:
         cookie = response.headers["Set-Cookie"]
         assert (response.status, response.headers["Location"]) == (303, f"{running.url}/console")
         assert all(word in cookie for word in ("HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=43200"))
-    async with running.http.post(address, data=form, allow_redirects=False) as response:
+    async with running.http.post(url, data=form, allow_redirects=False) as response:
         assert (response.status, "Set-Cookie" in response.headers) == (403, False)
 
 
@@ -80,11 +80,11 @@ async def test_a_link_ends_after_ten_minutes_and_a_session_after_its_hours(
     late, _ = await new_link(store, "ada", "operator")
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(cookie_jar=jar) as http:
-        address = f"{running.url}/console/sign-in"
-        async with http.post(address, data={"link": token.reveal()}) as response:
+        url = f"{running.url}/console/sign-in"
+        async with http.post(url, data={"link": token.reveal()}) as response:
             assert response.status == 200
         later(660)
-        async with http.post(address, data={"link": late.reveal()}) as response:
+        async with http.post(url, data={"link": late.reveal()}) as response:
             assert response.status == 403
         console = AtConsole(running, http)
         await console.page("/dev")
@@ -107,8 +107,8 @@ async def test_over_https_the_cookie_is_of_this_host_alone(running: RunningGatew
     running.configure(server=replace(config.server, public_url="https://gw.example.com"))
     switch_on(running)
     token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
-    address = f"{running.url}/console/sign-in"
-    async with running.http.post(address, data={"link": token.reveal()}, allow_redirects=False) as response:
+    url = f"{running.url}/console/sign-in"
+    async with running.http.post(url, data={"link": token.reveal()}, allow_redirects=False) as response:
         cookie = response.headers["Set-Cookie"]
     assert cookie.startswith("__Host-gw-console=")
     assert "Secure" in cookie
@@ -160,13 +160,13 @@ async def test_a_forged_form_does_nothing(
 
 async def test_json_is_no_form(running: RunningGateway) -> None:
     async with at_console(running) as console:
-        address = f"{running.url}/console/dev/events/replay"
-        async with console.http.post(address, json={"all_dead": "1"}) as response:
+        url = f"{running.url}/console/dev/events/replay"
+        async with console.http.post(url, json={"all_dead": "1"}) as response:
             assert response.status == 400
 
 
 @pytest.mark.parametrize("path", ["/dev", "/dev/connections", "/dev/calls?live=1"])
-async def test_no_page_may_be_framed_cached_or_leak_its_address(running: RunningGateway, path: str) -> None:
+async def test_no_page_may_be_framed_cached_or_leak_its_url(running: RunningGateway, path: str) -> None:
     async with at_console(running) as console, console.http.get(f"{running.url}/console{path}") as response:
         headers, text = response.headers, await response.text()
     policy = headers["Content-Security-Policy"]
@@ -189,10 +189,10 @@ async def test_all_can_be_signed_out_at_once(running: RunningGateway) -> None:
 
 async def test_tried_links_fill_no_log(running: RunningGateway) -> None:
     switch_on(running)
-    address, headers = f"{running.url}/console/sign-in", {"Origin": running.url}
+    url, headers = f"{running.url}/console/sign-in", {"Origin": running.url}
     with capture_logs() as logs:
         for _ in range(MOST_LINES + 5):
-            async with running.http.post(address, data={"link": "x"}, headers=headers) as response:
+            async with running.http.post(url, data={"link": "x"}, headers=headers) as response:
                 assert response.status == 403
     events = [line["event"] for line in logs if line["log_level"] == "warning"]
     assert events == [*["console_sign_in_refused"] * MOST_LINES, "refusals_not_logged"]

@@ -201,7 +201,7 @@ async def test_the_command_line_shows_the_key_that_verifies(
     code, shown, _ = await command(telling, "key")
     assert code == 0
     code, out, errors = await command(telling, "key", "--rotate", "--json")
-    assert (code, "signs beside" in errors) == (0, True)
+    assert (code, "also signs" in errors) == (0, True)
     await telling.imported(tracker.grant())
     (one,) = await receiver.until_taken(1)
     for key in (shown.strip(), json.loads(out)["webhook_signing_key"]):

@@ -76,12 +76,14 @@ async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_p
     assert 1 <= peer.most_at_once <= 3
 
 
-async def test_what_was_interrupted_goes_on_without_fetching_again_what_is_here(place: Place, peer: FakePeer) -> None:
+async def test_an_interrupted_import_continues_without_fetching_existing_connections(
+    place: Place, peer: FakePeer
+) -> None:
     for n in range(6):
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
     peer.faults["/connections/c3"] = [refused(401, "unknown_account", "the key was revoked")]
     broken = await place.imported(peer, "--at-once", "1", code=1)
-    assert "does not take this key" in broken.output
+    assert "does not accept this key" in broken.output
     assert {one["connection_id"] for one in await place.listed()} == {"c0", "c1", "c2"}
     before = peer.calls.copy()
     again = await place.imported(peer)
@@ -219,7 +221,7 @@ async def test_a_test_refresh_says_beforehand_what_it_ends_and_afterwards_what_w
     }
 
 
-async def test_the_key_goes_to_no_other_address_and_never_over_plain_http(place: Place, peer: FakePeer) -> None:
+async def test_the_key_goes_to_no_other_server_and_never_over_plain_http(place: Place, peer: FakePeer) -> None:
     peer.faults["/connections"] = [web.Response(status=302, headers={"Location": "https://elsewhere.example/"})]
     ran = await place.imported(peer, code=1)
     assert "redirects to https://elsewhere.example/" in ran.output
@@ -227,7 +229,7 @@ async def test_the_key_goes_to_no_other_address_and_never_over_plain_http(place:
     assert "plain http" in remote.output
 
 
-async def test_a_dashboards_address_is_reported_from_the_apis(place: Place, peer: FakePeer) -> None:
+async def test_the_url_of_a_dashboard_is_reported(place: Place, peer: FakePeer) -> None:
     peer.faults["/connections"] = [web.Response(text="<html>", content_type="text/html")]
     assert "not of its dashboard" in (await place.imported(peer, code=1)).output
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 
+import yaml
 from click.testing import CliRunner
 
 from gateway.cli import main
@@ -52,13 +53,13 @@ async def test_connections_of_another_auth_mode_are_not_said_to_work(place: Plac
     result = {one["integration"]: one for one in ran.report["integrations"]}
     assert (result["keys"]["verdict"], result["tracker"]["verdict"]) == ("not_possible", "register_callback")
     (advice,) = result["keys"]["todo"]
-    assert advice.startswith("its connections are BASIC there, but 'openai' here takes API_KEY: write an entry")
+    assert advice.startswith(
+        "its connections use auth mode BASIC there, but 'openai' uses API_KEY here: write an entry"
+    )
     assert "works" not in ran.report["connections"]
 
 
 def place_url(place: Place) -> str:
-    import yaml
-
     return f"http://127.0.0.1:{yaml.safe_load(place.file.read_text())['server']['port']}"
 
 
@@ -86,7 +87,7 @@ async def test_the_doctor_says_the_same(place: Place, peer: FakePeer) -> None:
         == (await place.imported(peer, "--preview", code=1)).report["integrations"]
     )
     text = (await asyncio.to_thread(CliRunner().invoke, main, words)).stdout
-    assert "In this order:" in text
+    assert "Steps, in this order:" in text
     assert "Out of scope: syncs, actions" in text
 
 
@@ -95,3 +96,12 @@ async def test_the_doctor_takes_the_flag_that_it_advises(place: Place) -> None:
     refused = await asyncio.to_thread(CliRunner().invoke, main, words)
     assert (refused.exit_code, "--plain-http" in refused.output) == (1, True)
     assert "--plain-http" in (await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "--help"])).output
+
+
+async def test_the_doctor_names_the_command_that_takes_an_environment(place: Place, peer: FakePeer) -> None:
+    document = yaml.safe_load(await asyncio.to_thread(place.file.read_text))
+    document["environments"]["other"] = {"secret_keys": ["another-secret-key-0123456789"]}
+    await asyncio.to_thread(place.file.write_text, yaml.safe_dump(document))
+    words = ["doctor", "--from-peer", peer.url, "--key-env", "PEER_KEY", "-c", str(place.file)]
+    refused = await asyncio.to_thread(CliRunner().invoke, main, words)
+    assert (refused.exit_code, "--preview --environment NAME" in " ".join(refused.output.split())) == (2, True)

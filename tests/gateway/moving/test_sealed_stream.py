@@ -49,7 +49,7 @@ def test_a_header_with_too_costly_scrypt_settings_is_refused(log2_n: int) -> Non
 
 
 def test_a_bundle_without_its_end_line_is_reported_as_unfinished() -> None:
-    with pytest.raises(SourceRefused, match="not finished"):
+    with pytest.raises(SourceRefused, match="incomplete"):
         bundle.checked(sealed(b'{"kind":"bundle"}\n{"kind":"connection"}\n'), PASSPHRASE)
 
 

@@ -38,6 +38,14 @@ async def test_lines_in_either_form_are_taken_and_what_is_wrong_is_reported_by_i
     assert (here["tags"], here["credentials"]["access_token"]) == ({"team": "x"}, "at-1")
 
 
+async def test_a_line_of_an_unknown_kind_is_reported(place: Place, tmp_path: Path) -> None:
+    connection = {"connection_id": "c1", "credentials": oauth(1), "connection_config": SITE}
+    file = lines(tmp_path, {"kind": "bundle", "version": 1}, {"kind": "oauth2", **connection}, {"kind": "end"})
+    ran = await place.ran("import", file, "--into", "tracker", code=1)
+    assert (ran.report["imported"], ran.report["refused"]) == (0, 1)
+    assert ran.report["reasons"][0]["example"]["detail"].startswith("line 2: 'kind' must be")
+
+
 async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(place: Place, tmp_path: Path) -> None:
     table = tmp_path / "rows.csv"
     table.write_text("connection_id,access_token\nc1,\n,at\n")

@@ -53,7 +53,7 @@ async def test_a_faulty_request_is_reported_to_the_application(
         {"redirect_uri": None},
     ],
 )
-async def test_an_unknown_application_or_address_is_reported_to_the_person_only(
+async def test_an_unknown_application_or_redirect_uri_is_reported_to_the_person_only(
     application: Application, changes: dict[str, str | None]
 ) -> None:
     async with application.browser.get(application.authorize_url(**changes), allow_redirects=False) as response:
@@ -73,7 +73,7 @@ async def test_a_wrong_password_asks_again_and_sets_no_cookie(application: Appli
     sent = forms(page)[0].fields | {"password": "guess"}
     async with application.browser.post(forms(page)[0].action, data=sent) as response:
         assert response.status == 400
-        assert "do not belong together" in await response.text()
+        assert "Wrong e-mail address or password" in await response.text()
         assert "Set-Cookie" not in response.headers
 
 

@@ -35,7 +35,7 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"client_id": "other"}, {"redirect_uri": "https://x"}, {"verifier": "w" * 43}])
-def test_a_code_is_bound_to_client_address_and_verifier(changes: dict[str, str]) -> None:
+def test_a_code_is_bound_to_client_redirect_uri_and_verifier(changes: dict[str, str]) -> None:
     memory = IssuedGrants()
     code = code_of(memory)
     with pytest.raises(GrantRefused):
@@ -56,7 +56,7 @@ def test_a_code_used_twice_ends_what_the_first_use_gave() -> None:
     code = code_of(memory, OFFLINE)
     first = redeem(memory, code)
     assert memory.bearer(first.access_token) is not None
-    with pytest.raises(GrantRefused, match="used before"):
+    with pytest.raises(GrantRefused, match="already used"):
         redeem(memory, code)
     assert memory.bearer(first.access_token) is None
     assert first.refresh_token is not None

@@ -32,7 +32,7 @@ async def caller(application: Application) -> AsyncIterator["Caller"]:
 
 
 class Caller:
-    """A client with an access token that does not decode answers."""
+    """A client with an access token that does not decode responses."""
 
     def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
         self.session = session

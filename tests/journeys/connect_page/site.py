@@ -140,8 +140,8 @@ async def connect_site(folder: Path, **server: Any) -> AsyncIterator[ConnectSite
     keys = TestServer(Keys().app())
     await keys.start_server()
     async with sandbox_running([]) as sandbox:
-        address = f"http://127.0.0.1:{keys.port}"
-        for name, entry in entries(address, sandbox.issuer).items():
+        url = f"http://127.0.0.1:{keys.port}"
+        for name, entry in entries(url, sandbox.issuer).items():
             write_entry(folder, name, entry)
         oauth = {
             "client_id": CLIENT_ID,

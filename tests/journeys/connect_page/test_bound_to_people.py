@@ -26,7 +26,7 @@ async def connect_by_key(page: Any) -> None:
     await page.wait_for_selector(".status")
 
 
-async def test_the_address_for_programs_asks_a_browser_to_confirm(page: Any, site: ConnectSite) -> None:
+async def test_the_endpoint_for_programs_asks_a_browser_to_confirm(page: Any, site: ConnectSite) -> None:
     wish = {
         "display_name": "invoice agent",
         "scopes": ["environment:connect_sessions:write", "environment:proxy"],
@@ -119,9 +119,9 @@ async def test_cancel_closes_the_window_that_the_application_opened(
     page: Any, site: ConnectSite, embedding: str
 ) -> None:
     await page.goto(embedding)
-    address = f"{site.gateway.url}/oauth/connect/issues?connect_session_token={await site.token(**OAUTH)}"
+    url = f"{site.gateway.url}/oauth/connect/issues?connect_session_token={await site.token(**OAUTH)}"
     async with page.context.expect_page() as opening:
-        await page.evaluate("(address) => { window.open(address); }", address)
+        await page.evaluate("(url) => { window.open(url); }", url)
     popup = await opening.value
     async with popup.expect_event("close"):
         await popup.click("text=Cancel")
@@ -131,10 +131,10 @@ async def test_cancel_closes_the_window_that_the_application_opened(
 
 async def test_cancel_in_a_frame_is_the_application_s_to_close(page: Any, site: ConnectSite, embedding: str) -> None:
     await page.goto(embedding)
-    address = f"{site.gateway.url}/connect?apiURL={site.gateway.url}"
+    url = f"{site.gateway.url}/connect?apiURL={site.gateway.url}"
     token = await site.token(**{**OAUTH, "return_url": "http://127.0.0.1:9/back"})
     await page.evaluate(
-        "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, address]
+        "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, url]
     )
     cancel = page.frame_locator("#ui").locator("text=Cancel")
     await cancel.wait_for()
@@ -143,10 +143,10 @@ async def test_cancel_in_a_frame_is_the_application_s_to_close(page: Any, site: 
     await cancel.click()
     await page.wait_for_function("window.events.some((event) => event.type === 'close')")
     assert await page.evaluate("window.events.filter((event) => event.type === 'close').length") == 1
-    assert page.frames[1].url == address, "Cancel leads nowhere in a frame"
+    assert page.frames[1].url == url, "Cancel leads nowhere in a frame"
 
 
-async def test_what_a_failure_brought_along_leaves_the_address(page: Any, site: ConnectSite) -> None:
+async def test_error_parameters_are_removed_from_the_url(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link(**OAUTH))
     await page.click("button.main")
     await sign_in(page, "deny")

@@ -89,9 +89,9 @@ async def test_a_failure_in_a_frame_s_window_is_advice_in_the_frame(
 ) -> None:
     await page.goto(embedding)
     token = await site.token(allowed_integrations=["issues"])
-    address = f"{site.gateway.url}/connect?apiURL={site.gateway.url}&lang=de"
+    url = f"{site.gateway.url}/connect?apiURL={site.gateway.url}&lang=de"
     await page.evaluate(
-        "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, address]
+        "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, url]
     )
     frame = page.frame_locator("#ui")
     await frame.locator("button.main").wait_for()
@@ -223,9 +223,9 @@ async def test_without_scripts_all_of_it_works(browser: Any, site: ConnectSite) 
 async def test_in_a_frame_a_window_is_opened_for_the_provider(page: Any, site: ConnectSite, embedding: str) -> None:
     await page.goto(embedding)
     token = await site.token(allowed_integrations=["issues"])
-    address = f"{site.gateway.url}/connect?apiURL={site.gateway.url}"
+    url = f"{site.gateway.url}/connect?apiURL={site.gateway.url}"
     await page.evaluate(
-        "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, address]
+        "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, url]
     )
     frame = page.frame_locator("#ui")
     await frame.locator("button.main").wait_for()

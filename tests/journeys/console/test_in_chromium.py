@@ -119,7 +119,7 @@ async def browser(chromium: Any) -> AsyncIterator[Any]:
         await context.close()
 
 
-async def address(running: RunningGateway, path: str) -> str:
+async def url_of(running: RunningGateway, path: str) -> str:
     from gateway.records.operation import OperationFilter
 
     page = await running.runtime.store.call_log.find(OperationFilter("dev", kind="call", request_id="r0"))
@@ -141,7 +141,7 @@ async def test_every_view_is_whole_and_axe_finds_nothing(busy: RunningGateway, b
     said: list[str] = []
     page.on("console", lambda one: said.append(one.text))
     for name, path in VIEWS.items():
-        response = await page.goto(await address(busy, path))
+        response = await page.goto(await url_of(busy, path))
         assert response.status == 200, name
         assert len(await response.body()) <= 40_000, name
         assert await violations(page) == [], name
@@ -158,7 +158,7 @@ async def test_everything_is_done_without_javascript(busy: RunningGateway, brows
     page = await signed_in(context, busy)
     await page.get_by_role("link", name="tracker/ben").first.click()
     assert "needs reauth" in await page.locator("h1").inner_text()
-    await page.get_by_role("button", name="Make a link to connect again").click()
+    await page.get_by_role("button", name="Create a link to connect again").click()
     assert "/connect?session_token=" in await page.locator("pre").inner_text()
     await page.get_by_role("link", name="Back").click()
     await page.locator("summary").click()
@@ -167,7 +167,7 @@ async def test_everything_is_done_without_javascript(busy: RunningGateway, brows
     assert "The connection is deleted" in await page.locator("h1").inner_text()
     await page.get_by_role("link", name="Keys").click()
     await page.get_by_role("link", name="1 agent").click()
-    await page.get_by_role("button", name="Revoke it and every key that it minted").click()
+    await page.get_by_role("button", name="Revoke this key and all keys that it minted").click()
     assert "The key is revoked" in await page.locator("h1").inner_text()
     await page.get_by_role("link", name="Calls").click()
     await page.fill("input[name=code]", "upstream_timeout")
@@ -190,7 +190,7 @@ async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_respon
     assert await calm.is_visible()
     await context.set_offline(True)
     await stale.wait_for(state="visible")
-    assert "did not answer" in await stale.inner_text()
+    assert "did not respond" in await stale.inner_text()
     assert not await calm.is_visible()
     await context.set_offline(False)
     await stale.wait_for(state="hidden")
@@ -202,7 +202,7 @@ async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_respon
         patched.setattr(ConsoleSessionStore, "get", away)
         await stale.wait_for(state="visible")
         assert "The store cannot be reached: no route." in await stale.inner_text()
-        assert "did not answer" not in await stale.inner_text()
+        assert "did not respond" not in await stale.inner_text()
     await stale.wait_for(state="hidden")
     assert await calm.is_visible()
     goes_on = asyncio.Event()
@@ -213,7 +213,7 @@ async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_respon
     with monkeypatch.context() as patched:
         patched.setattr(ConsoleSessionStore, "get", hangs)
         await stale.wait_for(state="visible")
-        assert "did not answer" in await stale.inner_text()
+        assert "did not respond" in await stale.inner_text()
         assert not await calm.is_visible()
     goes_on.set()
     await stale.wait_for(state="hidden")
@@ -255,7 +255,7 @@ async def test_now_shows_what_is_new_without_a_reload(
     page = await signed_in(await browser.new_context(), busy)
     await page.evaluate("window.notReloaded = true")
     await busy.runtime.store.call_log.add_many([another(1, error_code="upstream_tls")._replace(status=502)])
-    await page.get_by_text("certificate does not hold").wait_for()
+    await page.get_by_text("certificate is not valid").wait_for()
     assert await page.evaluate("window.notReloaded")
     await page.get_by_role("link", name="Stop updates").click()
     assert await page.locator("script").count() == 0
@@ -278,6 +278,6 @@ async def test_without_javascript_a_live_page_is_loaded_again(busy: RunningGatew
 async def test_the_first_tab_leads_to_the_content(busy: RunningGateway, browser: Any) -> None:
     page = await signed_in(await browser.new_context(), busy)
     await page.keyboard.press("Tab")
-    assert await page.evaluate("document.activeElement.textContent") == "To the content"
+    assert await page.evaluate("document.activeElement.textContent") == "Skip to content"
     await page.keyboard.press("Enter")
     assert await page.evaluate("document.activeElement.id") == "main"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.console.test_in_chromium import VIEWS, address, browser, busy, chromium, running, signed_in
+from tests.journeys.console.test_in_chromium import VIEWS, browser, busy, chromium, running, signed_in, url_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -18,13 +18,13 @@ REACHABLE = """[...document.querySelectorAll(
 NAMED = {"link", "button", "textbox", "combobox", "checkbox", "image", "navigation", "region", "columnheader"}
 # The actions of each view, by their accessible names.
 OFFERED = {
-    "connections": {"Find", "in trouble"},
-    "connection": {"Refresh its token now", "Make a link to connect again", "Delete it"},
-    "calls": {"Find", "failed", "live", "Earlier ones"},
+    "connections": {"Find", "not active"},
+    "connection": {"Refresh the token now", "Create a link to connect again", "Delete the connection"},
+    "calls": {"Find", "failed", "live", "Older calls"},
     "call": {"Repeat as a dry run"},
-    "integration": {"Make a link to connect an account", "Guide, step by step"},
+    "integration": {"Create a link to connect an account", "Step-by-step guide"},
     "keys": {"Mint", "Show ended keys"},
-    "key": {"Ask", "Revoke it and every key that it minted"},
+    "key": {"Check", "Revoke this key and all keys that it minted"},
     "audit": {"Find"},
 }
 
@@ -41,7 +41,7 @@ async def tabbed_to(page: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ["now", "connection", "call", "integration", "keys", "key", "events", "incident"])
 async def test_tab_leads_to_everything_and_the_focus_is_seen(busy: RunningGateway, browser: Any, name: str) -> None:
     page = await signed_in(await browser.new_context(), busy)
-    await page.goto(await address(busy, "/dev?still=1" if name == "now" else VIEWS[name]))
+    await page.goto(await url_of(busy, "/dev?still=1" if name == "now" else VIEWS[name]))
     there = await page.evaluate(f"(window.there = {REACHABLE}).length")
     reached = set()
     for _ in range(there):
@@ -56,12 +56,12 @@ async def test_tab_leads_to_everything_and_the_focus_is_seen(busy: RunningGatewa
 
 async def test_a_connection_is_refreshed_and_deleted_by_the_keyboard(busy: RunningGateway, browser: Any) -> None:
     page = await signed_in(await browser.new_context(), busy)
-    await page.goto(await address(busy, VIEWS["connection"]))
+    await page.goto(await url_of(busy, VIEWS["connection"]))
     async with page.expect_navigation():
-        await tabbed_to(page, "Refresh its token now")
+        await tabbed_to(page, "Refresh the token now")
         await page.keyboard.press("Enter")
     assert "tracker/anna" in await page.locator("h1").inner_text()
-    await tabbed_to(page, "Delete it")
+    await tabbed_to(page, "Delete the connection")
     await page.keyboard.press("Enter")
     await page.keyboard.press("Tab")
     await page.keyboard.type("anna")
@@ -74,7 +74,7 @@ async def test_a_screen_reader_gets_names_one_heading_and_every_act(busy: Runnin
     page = await signed_in(await browser.new_context(), busy)
     devtools = await page.context.new_cdp_session(page)
     for view, path in VIEWS.items():
-        await page.goto(await address(busy, path))
+        await page.goto(await url_of(busy, path))
         nodes = (await devtools.send("Accessibility.getFullAXTree"))["nodes"]
         said = [
             (one["role"]["value"], one.get("name", {}).get("value", ""), one)

@@ -9,7 +9,7 @@ from tests.gateway.cli.examined import Examined
 async def test_verify_says_what_is_proven_and_that_checkpoints_should_lie_elsewhere(filled: Examined) -> None:
     done = await audit(filled, "verify")
     assert done.code == 0, done.err
-    assert "2 records, 1 to 2: the chain is whole." in done.out
+    assert "2 records, 1 to 2: the chain is complete." in done.out
     assert "not proven by a checkpoint yet" in done.out
     assert "Pass checkpoints kept elsewhere with --checkpoint" in done.err
 

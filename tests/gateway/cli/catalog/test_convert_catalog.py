@@ -61,7 +61,7 @@ def test_import_writes_supported_fields_and_reports_the_rest_with_lines(theirs: 
     assert "theirs.yaml:24: old: refused: body_format: token requests are form, json or query" in ran.stdout
     assert "theirs.yaml:32: signed: refused: proxy.headers.authorization" in ran.stdout
     assert "theirs.yaml:33: round: refused: alias: inherits from itself" in ran.stdout
-    assert "3 of 6 entries can be used, 2 of them whole" in ran.stdout
+    assert "3 of 6 entries can be used, 2 of them completely" in ran.stdout
     assert catalog("lint", str(out)).exit_code == 0
     shop = yaml.safe_load((out / "shop.yaml").read_text())
     assert shop["proxy"]["base_url"] == "https://api.shop.test"
@@ -100,7 +100,7 @@ def test_import_leaves_files_alone_that_are_there(theirs: Path, tmp_path: Path) 
     (out / "shop.yaml").write_text("mine")
     ran = catalog("import", str(theirs), "--out", str(out))
     assert (out / "shop.yaml").read_text() == "mine"
-    assert "shop.yaml is there already and was left alone" in ran.stderr
+    assert "shop.yaml already exists and was not changed" in ran.stderr
     catalog("import", str(theirs), "--out", str(out), "--force")
     assert (out / "shop.yaml").read_text() != "mine"
 

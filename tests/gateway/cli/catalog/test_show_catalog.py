@@ -39,7 +39,7 @@ def test_evidence_lists_unconfirmed_fields_and_the_page_to_check() -> None:
     ("option", "given", "reported"),
     [
         ("--category", "crmm", "did you mean 'crm'?"),
-        ("--category", "zzz", "there are "),
+        ("--category", "zzz", "choose one of "),
         ("--auth-mode", "oauth3", "did you mean 'OAUTH1'?"),
         ("--auth-mode", "magic", "API_KEY"),
     ],
@@ -86,7 +86,7 @@ def test_lint_passes_the_shipped_catalog() -> None:
     assert result.stdout.startswith("no faults")
 
 
-def test_lint_tells_each_fault_with_its_line(tmp_path: Path) -> None:
+def test_lint_reports_each_fault_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "tracker.yaml").write_text(TRACKER.replace("token_url", "token_uri"))
     result = catalog("lint", str(tmp_path))
     assert result.exit_code == 1
@@ -121,7 +121,7 @@ def test_list_can_be_narrowed() -> None:
     assert all("OAUTH2" in line and "crm" in line for line in lines)
 
 
-def test_lint_tells_many_warnings_of_the_same_words_in_one_line(tmp_path: Path) -> None:
+def test_lint_reports_equal_warnings_in_one_line(tmp_path: Path) -> None:
     entry = "display_name: X\ncategories: [other]\nauth_mode: API_KEY\n"
     entry += "proxy: {base_url: 'https://x.example.com', headers: {k: '${apiKey}'}}\n"
     for number in range(30):
@@ -129,7 +129,7 @@ def test_lint_tells_many_warnings_of_the_same_words_in_one_line(tmp_path: Path) 
     result = catalog("lint", str(tmp_path))
     assert result.exit_code == 0
     (line,) = result.stderr.splitlines()
-    assert "in 30 places, which --all lists" in line
+    assert "in 30 places, listed by --all" in line
     assert f"{tmp_path}/x00.yaml:4, " in line
     assert len(catalog("lint", str(tmp_path), "--all").stderr.splitlines()) == 30
     assert len(json.loads(catalog("lint", str(tmp_path), "--json").stdout)["data"]) == 30
@@ -165,4 +165,4 @@ def test_a_provider_without_operations_is_named() -> None:
     assert (result.exit_code, "no provider 'sandbox-none'" in result.stderr) == (1, True)
     result = catalog("operations", "workday")
     assert (result.exit_code, "no operations of 'workday'" in result.stderr) == (1, True)
-    assert "there are admin, delete, read, write" in catalog("operations", "jira", "--risk", "high").stderr
+    assert "choose one of admin, delete, read, write" in catalog("operations", "jira", "--risk", "high").stderr

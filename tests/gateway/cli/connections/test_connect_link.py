@@ -34,7 +34,7 @@ async def test_link_command_prints_a_working_link(
     assert done.exit_code == 0, done.stderr
     (link,) = done.stdout.splitlines()
     assert link.startswith(f"{running.url}/connect?session_token=")
-    assert "Works until " in done.stderr
+    assert "Valid until " in done.stderr
     assert f"GET {running.url}/connect/sessions/" in done.stderr
     assert token_in(link) not in done.stderr
     session = await session_of(running, link)

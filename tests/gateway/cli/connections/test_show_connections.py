@@ -32,7 +32,7 @@ async def test_an_integration_need_not_be_named_where_the_id_is_the_only_one(
     missing = await connections(examined, "show", "c2")
     assert (missing.exit_code, missing.stderr) == (
         1,
-        "gateway: there is no 'c2' in any integration of environment 'dev'\n",
+        "gateway: there is no connection 'c2' in any integration of environment 'dev'\n",
     )
     await running.imported(tracker.grant(), "user-17")
     assert "did you mean 'user-17'?" in (await connections(examined, "why", "user17")).stderr
@@ -53,7 +53,7 @@ async def test_where_several_have_that_id_they_are_listed(
     for word in ("show", "why", "refresh"):
         result = await connections(examined, word, "c1")
         assert result.exit_code == 1
-        assert result.stderr.endswith("name the one that is meant:\n  --integration second\n  --integration tracker\n")
+        assert result.stderr.endswith("name one:\n  --integration second\n  --integration tracker\n")
     assert tracker.calls["refresh_token"] == asked
     assert (await connections(examined, "show", "--integration", "second", "c1")).exit_code == 0
 

@@ -26,11 +26,11 @@ def _sandbox_arguments(folder: Path, *more: str) -> list[str]:
 async def test_a_child_says_where_it_listens_and_is_gone_after_the_block(tmp_path: Path) -> None:
     log = tmp_path / "sandbox.log"
     async with started("sandbox", "gateway.sandbox", *_sandbox_arguments(tmp_path, "--port", "0"), log=log) as child:
-        address = await child.ready()
-        async with aiohttp.ClientSession() as session, session.get(address + "/") as response:
+        url = await child.ready()
+        async with aiohttp.ClientSession() as session, session.get(url + "/") as response:
             assert response.status == 200
     with pytest.raises(aiohttp.ClientConnectorError):
-        async with aiohttp.ClientSession() as session, session.get(address + "/"):
+        async with aiohttp.ClientSession() as session, session.get(url + "/"):
             pass
     assert "sandbox ready on" in log.read_text()
     assert log.stat().st_mode & 0o077 == 0

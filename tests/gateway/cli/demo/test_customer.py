@@ -79,7 +79,7 @@ async def test_the_key_of_the_demos_agent_is_kept_while_it_is_for_the_connection
 
 async def test_a_wrong_key_is_reported_with_the_response(gateway: GatewayDouble) -> None:
     async with customer.session() as http:
-        with pytest.raises(DemoFailed, match=r"GET /connections answered 401: .*unknown_account"):
+        with pytest.raises(DemoFailed, match=r"GET /connections returned 401: .*unknown_account"):
             await Customer(http, gateway.url, Secret("another-key-0123456")).connection()
 
 
@@ -93,5 +93,5 @@ async def test_a_flow_that_ends_elsewhere_is_reported_in_the_words_of_its_page(
     gateway: GatewayDouble, caller: Customer
 ) -> None:
     gateway.url += "/somewhere-else"
-    with pytest.raises(DemoFailed, match=r"ended at http://.*/oauth/authorize with 400: .*not a redirect address"):
+    with pytest.raises(DemoFailed, match=r"ended at http://.*/oauth/authorize with 400: .*not a redirect URI"):
         await caller.connection()

@@ -28,7 +28,7 @@ def test_curl_command_and_link_are_printed_on_their_own_lines() -> None:
     assert READY.curl in lines
     assert READY.connect_link in lines
     assert READY.console_link in lines
-    assert "Look inside" not in banner(replace(READY, console_link=""), Path(".gateway"))
+    assert "Open the console" not in banner(replace(READY, console_link=""), Path(".gateway"))
     assert READY.mcp_add in lines
 
 
@@ -40,7 +40,7 @@ def test_a_busy_port_is_one_line_that_names_the_flag(tmp_path: Path) -> None:
             result = CliRunner().invoke(demo, asked)
             assert result.exit_code == 1
             assert result.stderr.splitlines() == [
-                f"Error: port {port} is in use; choose another one with {flag} (0 picks a free one)"
+                f"Error: port {port} is in use; choose another port with {flag} (0 picks a free port)"
             ]
             assert result.stdout == ""
 

@@ -39,7 +39,7 @@ def test_a_second_start_changes_nothing_that_an_operator_may_have_edited(folder:
 
 
 def test_two_demos_do_not_share_a_folder(folder: DemoFolder) -> None:
-    with folder.locked(), pytest.raises(DemoFailed, match=r"another demo runs .* --state"), folder.locked():
+    with folder.locked(), pytest.raises(DemoFailed, match=r"another demo uses .* --state"), folder.locked():
         raise AssertionError("two demos use the same folder")
     with folder.locked():
         pass
@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_made_is_reported_with_the_flag(tmp_path: Path) 
         raise AssertionError("a folder that cannot be created was accepted")
 
 
-def test_the_sandbox_entry_is_the_shipped_one_with_its_address_of_today(
+def test_the_sandbox_entry_is_the_shipped_one_with_the_present_url(
     folder: DemoFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped = "# why\ntoken_url: http://127.0.0.1:3004/oauth/token\nproxy:\n  base_url: http://127.0.0.1:3004\n"

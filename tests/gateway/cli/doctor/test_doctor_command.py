@@ -99,7 +99,7 @@ async def test_a_check_for_damage_that_takes_long_is_ended(examined: Examined, m
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.CHECK_S", -1.0)
     result = await examined.report("--offline")
     assert result.levels("store") == {"ok"}
-    assert any("did not suffice" in one["message"] for one in result.of("store"))
+    assert any("the check for damage stopped" in one["message"] for one in result.of("store"))
 
 
 async def test_postgresql_is_examined_too(still: Examined, database: str, postgres_server: PostgresServer) -> None:
@@ -281,7 +281,7 @@ async def test_it_reports_a_running_gateway_that_cannot_write_its_journal(
 ) -> None:
     running.runtime.journals.of(running.folder).fault = "no space left"
     (doubt,) = (await examined.report()).of("journal", "warn")
-    assert "the gateway that runs here" in doubt["message"]
+    assert "the running gateway" in doubt["message"]
     assert "refresh_journal_unwritable" in doubt["fix"]
 
 

@@ -69,7 +69,7 @@ async def test_the_certificate_of_the_public_url_is_looked_at(
 
 
 async def test_another_gateway_is_reported_from_this_one(examined: Examined, tmp_path: Path) -> None:
-    """Another gateway answers, such as a demo on the same port, with another encryption key."""
+    """Another gateway responds, such as a demo on the same port, with another encryption key."""
     elsewhere = document([])
     elsewhere["store"]["encryption_keys"] = [base64.b64encode(secrets.token_bytes(32)).decode()]
     elsewhere["environments"]["dev"]["integrations"] = {}
@@ -154,7 +154,7 @@ async def test_clock_is_compared_with_providers(
     assert result.levels("clock") == {level}
     assert asked == [("HEAD", "/", None)], "one origin is asked once, and without a credential"
     if ahead_s:
-        seconds, way = re.findall(r"it is (\d+) s (ahead of|behind) 127", result.of("clock")[0]["message"])[0]
+        seconds, way = re.findall(r"clock is (\d+) s (ahead of|behind) 127", result.of("clock")[0]["message"])[0]
         assert (abs(int(seconds) - abs(ahead_s)) <= 3, way) == (True, "ahead of" if ahead_s > 0 else "behind")
 
 
@@ -185,10 +185,10 @@ async def test_a_receiver_that_does_not_run_is_to_be_started(examined: Examined)
 async def test_a_receiver_that_egress_refuses_is_to_be_allowed(examined: Examined) -> None:
     examined.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.2:9/events"
     (fault,) = (await examined.report()).of("webhook")
-    assert fault["fix"] == "open its address in egress.allow, or correct webhook_url"
+    assert fault["fix"] == "add its IP address to egress.allow, or correct webhook_url"
 
 
-async def test_a_webhook_address_that_leads_nowhere_is_found(examined: Examined) -> None:
+async def test_a_webhook_url_that_leads_nowhere_is_found(examined: Examined) -> None:
     examined.document["environments"]["dev"]["webhook_url"] = "https://hooks.invalid/x?token=hidden"
     result = await examined.report()
     (fault,) = result.of("webhook")

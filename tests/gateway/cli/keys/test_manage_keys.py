@@ -65,9 +65,9 @@ def test_stdout_is_only_the_key(file: Path) -> None:
     result = keys(file, "create", "back end")
     assert result.exit_code == 0
     assert kind_of(result.stdout.strip()) == "key"
-    assert "shown this once" in result.stderr
-    address = keys(file, "create", "cap", "--capability", "--connection", "openai/u1").stdout.strip()
-    assert address.startswith("http://127.0.0.1:3003/c/gw_cap_")
+    assert "not shown again" in result.stderr
+    url = keys(file, "create", "cap", "--capability", "--connection", "openai/u1").stdout.strip()
+    assert url.startswith("http://127.0.0.1:3003/c/gw_cap_")
     table = keys(file, "list").stdout
     assert result.stdout.strip() not in table
     assert result.stdout.strip()[-4:] in table
@@ -80,12 +80,12 @@ def test_the_summary_holds_every_limit_in_words(file: Path) -> None:
     for line in (
         "integrations openai",
         "tags         team=red",
-        "rate         60 a minute",
-        "budget       5,000 calls in all",
+        "rate         60 per minute",
+        "budget       5,000 calls in total",
     ):
         assert f"  {line}\n" in told_after
     assert "warning" not in told_after
-    assert "tags: team=red; rate: 60 a minute; budget: 0 of 5,000 calls spent" in keys(file, "list").stdout
+    assert "tags: team=red; rate: 60 per minute; budget: 0 of 5,000 calls spent" in keys(file, "list").stdout
 
 
 def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Path) -> None:
@@ -93,7 +93,7 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
     assert result.exit_code == 0
     assert "environment 'dev' has no integration 'opnai'; did you mean 'openai'?" in result.stderr
     assert result.stderr.count("warning") == 1
-    assert "it has openai" in printed_json(file, "create", "other", "--integration", "jira")["warnings"][0]
+    assert "its integrations: openai" in printed_json(file, "create", "other", "--integration", "jira")["warnings"][0]
     assert "warnings" not in printed_json(file, "create", "third", "--connection", "*/u1")
 
 
@@ -114,3 +114,11 @@ def test_what_is_wrong_is_reported_in_a_line(file: Path, arguments: list[str], w
     assert result.exit_code != 0
     assert words in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_list_that_is_cut_says_so(file: Path) -> None:
+    for name in ("a", "b"):
+        keys(file, "create", name)
+    cut = keys(file, "list", "--limit", "1")
+    assert "Only the newest 1 key of more: raise --limit." in cut.stderr
+    assert "raise --limit" not in keys(file, "list", "--limit", "2").stderr

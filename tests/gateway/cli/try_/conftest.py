@@ -18,7 +18,7 @@ Try = Callable[..., Awaitable[Result]]
 
 
 async def response(request: web.Request) -> web.StreamResponse:
-    """Answer with the request as JSON. Some paths get the special answer that their name describes."""
+    """Return the request as JSON. Some paths get the special response that their name describes."""
     name = request.path.rpartition("/")[2]
     if name == "long":
         return web.json_response([{"n": number} for number in range(100)])
@@ -30,6 +30,8 @@ async def response(request: web.Request) -> web.StreamResponse:
         return web.Response(text="data: 1\n\ndata: 2\n\n", content_type="text/event-stream")
     if name == "sly":
         return web.Response(text="a\x1b[2Jb", content_type="text/plain")
+    if name == "sly-events":
+        return web.Response(text="data: a\x1b[2Jb\r\n\r\n", content_type="text/event-stream")
     text = {
         "method": request.method,
         "target": request.raw_path,

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.app.routes import ROUTES
 from gateway.cli.try_.refused_call import explained
-from gateway.cli.try_.try_target import Named, Target
+from gateway.cli.try_.try_target import ConnectionPath, Target
 from gateway.client import CutShort, GatewayError
 from gateway.secret import Secret
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
@@ -15,7 +15,7 @@ from tests.fakes.tracker import Tracker
 from tests.gateway.cli.try_.conftest import Try
 
 RECONNECTS = any(path == "/connect/sessions/reconnect" for _, path, _ in ROUTES)
-NAMED = Named("jira", "u1", "/x")
+NAMED = ConnectionPath("jira", "u1", "/x")
 TARGET = Target("http://gw", Secret("k"), "gateway serve", "gateway.yaml")
 
 
@@ -27,7 +27,7 @@ class Stub:
 
     def create_reconnect_session(self, *named: str) -> dict[str, Any]:
         if self.link is None:
-            raise GatewayError(404, "not_found", "no such address")
+            raise GatewayError(404, "not_found", "no such endpoint")
         assert named == ("jira", "u1")
         return {"connect_link": self.link}
 
@@ -59,9 +59,8 @@ def test_retry_after_is_shown_with_its_end() -> None:
 
 
 def test_cut_off_response_is_reported_with_its_message() -> None:
-    assert explained(Stub(None), CutShort("the response was interrupted"), NAMED, TARGET).lines == (
-        "the response was interrupted",
-    )  # type: ignore[arg-type]
+    given = Stub(None), CutShort("the response was interrupted"), NAMED, TARGET
+    assert explained(*given).lines == ("the response was interrupted",)  # type: ignore[arg-type]
 
 
 async def test_a_connection_that_the_provider_has_ended_is_reported_by_the_real_gateway(

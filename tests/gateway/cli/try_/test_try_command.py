@@ -22,7 +22,7 @@ async def test_a_call_shows_request_response_timing_and_snippets(there: Paged, t
     assert f"GET {there.lists.url}/v1/a?x=1&y=a%20b" in shown
     assert "x-api-key: ***" in shown
     assert KEY not in shown
-    assert "The answer  200 OK" in shown
+    assert "The response  200 OK" in shown
     assert '"mine": "me"' in shown
     for word in ("gateway  ", "provider ", "total  ", "█"):
         assert word in shown
@@ -51,7 +51,7 @@ async def test_json_output_is_never_shortened(there: Paged, tried: Try) -> None:
     assert binary["body"] == {"base64": base64.b64encode(b"\x89PNG\xff\x00").decode()}
 
 
-async def test_a_long_response_is_cut_with_a_word_on_how_to_see_it(there: Paged, tried: Try) -> None:
+async def test_a_long_response_is_cut_with_a_hint_how_to_see_it(there: Paged, tried: Try) -> None:
     short = (await tried("tracker", "c1", "/long", "--snippet", "none")).stdout
     assert f"… {302 - LINES} more lines; --all shows everything" in short
     assert '"n": 99' not in short
@@ -64,6 +64,7 @@ async def test_binary_response_is_reported_and_not_printed(there: Paged, tried: 
     assert "6 bytes of image/png, not shown" in (await tried("tracker", "c1", "/binary")).stdout
     assert "\x1b[2J" not in (await tried("tracker", "c1", "/sly")).stdout
     assert "data: 1\n\ndata: 2" in (await tried("tracker", "c1", "/events")).stdout
+    assert "data: a\N{REPLACEMENT CHARACTER}[2Jb\n\n" in (await tried("tracker", "c1", "/sly-events")).stdout
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ async def test_a_dry_run_sends_nothing(there: Paged, tried: Try) -> None:
     assert result.exit_code == 0
     assert "The request as it would be sent" in result.stdout
     assert "a body of 3 bytes" in result.stdout
-    assert "The answer" not in result.stdout
+    assert "The response" not in result.stdout
     assert json.loads((await tried("tracker", "c1", "/x", "--dry-run", "--json")).stdout)["request"]["method"] == "GET"
     assert len(there.lists.seen) == before
 
@@ -104,7 +105,7 @@ async def test_error_of_the_provider_is_exit_code_3(there: Paged, tried: Try) ->
     assert '"why": "gone"' in result.stdout
 
 
-async def test_an_unknown_integration_is_reported_with_those_there_are(there: Paged, tried: Try) -> None:
+async def test_an_unknown_integration_is_reported_with_the_existing_ones(there: Paged, tried: Try) -> None:
     result = await tried("trakcer", "c1", "/x")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "unknown_provider_config" in result.stderr
@@ -143,12 +144,12 @@ async def test_a_setting_in_the_path_is_the_connections(there: Paged, tried: Try
     assert "has no setting 'place'" in (await tried("tracker", "c3", "/{place}")).stderr
 
 
-async def test_a_whole_address_of_the_providers_is_taken_for_its_path(there: Paged, tried: Try) -> None:
+async def test_a_url_below_the_base_url_is_used_as_its_path(there: Paged, tried: Try) -> None:
     body = json.loads((await tried("tracker", "c1", f"{there.lists.url}/v1/a?x=1", "--json")).stdout)
     assert body["body"]["target"] == "/v1/a?x=1"
     result = await tried("tracker", "c1", "https://api.example.com/a")
     assert result.exit_code == 1
-    assert f"base address, which is {there.lists.url}/v1 for 'tracker'" in result.stderr
+    assert f"base URL, which is {there.lists.url}/v1 for 'tracker'" in result.stderr
     assert "Base-Url-Override" in result.stderr
 
 
@@ -165,13 +166,13 @@ async def test_contradictory_options_are_wrong_usage(there: Paged, tried: Try) -
         assert (await tried("tracker", "c1", "/x", *words)).exit_code == 2
 
 
-async def test_demo_folder_and_its_current_address_are_found(
+async def test_demo_folder_and_its_current_url_are_found(
     there: Paged, tried: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demo = DemoFolder(tmp_path / "elsewhere" / ".gateway")
     with demo.locked():
         (demo.path / "secret_key").write_text(f"{SECRET_KEY}\n")
-        demo.write_address(there.gateway.url)
+        demo.write_url(there.gateway.url)
     monkeypatch.chdir(tmp_path / "elsewhere")
     result = await tried("tracker", "c1", "/x", "--snippet", "curl")
     assert result.exit_code == 0, result.output
@@ -183,14 +184,14 @@ async def test_without_a_running_gateway_it_says_how_to_start_one(
 ) -> None:
     result = await tried()
     assert result.exit_code == 1
-    assert "no gateway is known here" in result.stderr
+    assert "no gateway found" in result.stderr
     assert "demo" in result.stderr
     demo = DemoFolder(tmp_path / ".gateway")
     with demo.locked():
-        demo.write_address(f"http://127.0.0.1:{unused_tcp_port}")
+        demo.write_url(f"http://127.0.0.1:{unused_tcp_port}")
     result = await tried("--json")
     assert result.exit_code == 1
-    assert f"no gateway answers at http://127.0.0.1:{unused_tcp_port}" in result.stderr
+    assert f"no gateway responds at http://127.0.0.1:{unused_tcp_port}" in result.stderr
     assert "start it with: " in result.stderr
     assert "demo" in json.loads(result.stdout)["error"]["hints"][0]
     assert (await tried("--url", "nonsense", "--key", "k")).exit_code == 1
@@ -215,10 +216,10 @@ async def test_other_server_is_reported_as_not_a_gateway(tried: Try, words: tupl
         return web.Response(text="<html>Welcome</html>", content_type="text/html", status=404 if not words else 200)
 
     async with responding(page) as server:
-        address = f"http://127.0.0.1:{server.port}"
-        result = await tried(*words, "--url", address, "--key", "k" * 16)
+        url = f"http://127.0.0.1:{server.port}"
+        result = await tried(*words, "--url", url, "--key", "k" * 16)
     assert result.exit_code == 1
-    assert f"what answers at {address} is not a gateway" in result.stderr
+    assert f"the server at {url} is not a gateway" in result.stderr
     assert "--url" in result.stderr
     assert "html" not in result.output
 

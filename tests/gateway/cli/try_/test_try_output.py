@@ -1,6 +1,6 @@
 """The timing chart of a call."""
 
-from gateway.cli.try_.try_output import WIDTH, bar, parts, picture
+from gateway.cli.try_.try_output import WIDTH, bar, parts, timing_chart
 
 
 def test_chart_shows_server_timing_and_the_rest_as_network() -> None:
@@ -19,7 +19,7 @@ def test_without_server_timing_all_time_is_network() -> None:
 
 
 def test_each_bar_begins_where_the_one_before_ended() -> None:
-    lines = picture({"gateway": 10, "upstream": 30, "transfer": 40, "total": 80})
+    lines = timing_chart({"gateway": 10, "upstream": 30, "transfer": 40, "total": 80})
     bars = [line[22 - 1 :].rstrip() for line in lines[:-1]]
     ends = [len(line.rstrip()) for line in lines[:-1]]
     starts = [line.index("█") for line in lines[:-1]]

@@ -1,0 +1,31 @@
+"""The query parameters and form fields of a page: stripped, cut to a maximum length, empty if absent."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from gateway.api.request_body import moment, wrong_query
+from gateway.text import whole_number
+
+LONGEST: Final = 255  # characters
+
+
+def fields_of(given: Mapping[str, str], names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
+    """Return `names` from a query or a form: each value stripped and cut to `longest` characters, empty if absent."""
+    return {name: given.get(name, "").strip()[:longest] for name in names}
+
+
+def time_in(fields: Mapping[str, str], name: str, now: datetime) -> datetime | None:
+    """Return the time in the field `name`, None if it is empty. Raises InvalidRequest."""
+    return moment(fields, name, now) if fields[name] else None
+
+
+def number_in(fields: Mapping[str, str], name: str) -> int | None:
+    """Return the number in the field `name`, None if it is empty. Raises InvalidRequest."""
+    text = fields[name]
+    if not text:
+        return None
+    number = whole_number(text)
+    if number is None:
+        raise wrong_query(name, f"'{name}' must be a whole number.")
+    return number
