@@ -177,7 +177,7 @@ class FastMessage:
             self._came.append(body)
             self._awaited -= len(body)
         if not self._awaited:
-            self._task = asyncio.get_running_loop().create_task(self._response(b"".join(self._came)))
+            self._task = asyncio.get_running_loop().create_task(self._respond(b"".join(self._came)))
 
     # ── what the caller's connection calls; see `FastExchange`.
 
@@ -221,7 +221,7 @@ class FastMessage:
 
     # ── the answer.
 
-    async def _response(self, body: bytes) -> None:
+    async def _respond(self, body: bytes) -> None:
         trace = self._begin()
         message = self._door.message(self, body, trace)
         try:
