@@ -1,4 +1,4 @@
-"""The connections to one origin: handed out last-in first-out, so that surplus connections age and are closed."""
+"""The connections to one origin, handed out last-in first-out, so that surplus connections stay idle and are closed."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ Dial = Callable[["Pool"], Awaitable[ProviderConnection]]
 
 
 class Load(NamedTuple):
-    """Number of connections that carry a request, idle connections, connections being dialled, and requests that wait."""
+    """Numbers of connections in use, idle connections, connections being dialled, and requests that wait for one."""
 
     busy: int
     idle: int
@@ -27,9 +27,10 @@ class Load(NamedTuple):
 
 
 class Pool:
-    """A pool of at most `limit` connections, including those being dialled. `dial` makes a connection that this pool owns.
+    """At most `limit` connections, including those being dialled. `dial` opens a connection that this pool owns.
 
     `host`: value of the Host header. `forget` is called whenever the last connection is gone and no request waits.
+    `sessions`: keeps TLS sessions for resumption; None: none are kept.
     """
 
     def __init__(
@@ -72,16 +73,17 @@ class Pool:
         return None
 
     def give_back(self, connection: ProviderConnection) -> None:
-        """Return a connection from `kept` to the pool unused."""
+        """Return a connection from `kept` to the pool, because it is not needed."""
         if self._closed or self._retired:
             connection.abort()
         elif not (self._waiting and self._hand_over(connection)):
             self._keep(connection)
 
     async def acquire(self, *, fresh: bool = False) -> ProviderConnection:
-        """Return a connection for one request, newly made if `fresh`. It returns to the pool by itself, or is lost.
+        """Return a connection for one request, a new one if `fresh`. After it the connection returns here, or closes.
 
-        Raises EgressError ``busy`` if none becomes free within `WAIT_S`, or if too many requests wait already.
+        Raises EgressError: ``busy`` if none becomes free within `WAIT_S` or too many requests wait already, else the
+        error of dialling.
         """
         connection = None if fresh else self.kept()
         if connection is None:
@@ -98,7 +100,7 @@ class Pool:
         return connection if connection.usable else await self.acquire()
 
     async def _made(self) -> ProviderConnection:
-        """Return a new connection; `_dialling` already counts its place."""
+        """Dial and return a new connection; `_dialling` already counts its place."""
         try:
             connection = await self._dial(self)
             if self._closed or not connection.usable:
@@ -116,10 +118,10 @@ class Pool:
         return connection
 
     async def _wait(self) -> ProviderConnection | None:
-        """Wait for a free connection and return it, or None if a place became free, which `_dialling` then already
-        counts."""
+        """Wait for a free connection and return it; None: a place for a new one became free, and `_dialling` counts
+        it."""
         if len(self._waiting) >= WAITING:
-            raise self._full(f"Too many requests to {self.origin} are waiting already. Try again in a moment.")
+            raise self._full(f"Too many requests wait for a connection to {self.origin}. Try again later.")
         turn: asyncio.Future[ProviderConnection | None] = self._loop.create_future()
         self._waiting.append(turn)
         try:
@@ -131,10 +133,9 @@ class Pool:
             elif turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._decline(turn.result())
             if isinstance(fault, TimeoutError):
-                words = (
-                    f"All connections to {self.origin} ({self._limit}) were in use for {WAIT_S:g} s. Try again later."
-                )
-                raise self._full(words) from fault
+                raise self._full(
+                    f"All {self._limit} connections to {self.origin} were in use for {WAIT_S:g} s. Try again later."
+                ) from fault
             raise
 
     @staticmethod
@@ -188,7 +189,10 @@ class Pool:
             await self._emptied.wait()
 
     def _hand_over(self, connection: ProviderConnection | None) -> bool:
-        """Wake the request that has waited longest. `connection` None: grant it a place, which is reserved here."""
+        """Give `connection` to the request that has waited longest; return False if none waits.
+
+        `connection` None: grant it a place for a new connection, which is counted here.
+        """
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -199,7 +203,7 @@ class Pool:
         return False
 
     def _decline(self, connection: ProviderConnection | None) -> None:
-        """Take back a connection that was granted to a request that has given up meanwhile."""
+        """Take back what was granted to a request that has given up meanwhile: a connection, or a place (None)."""
         if connection is None:
             self._dialling -= 1
             self._next()
@@ -207,7 +211,7 @@ class Pool:
             self._idle.append(connection)
 
     def _next(self) -> None:
-        """Grant a place that may have become free, or forget an empty pool."""
+        """Grant a place that may have become free to a waiting request, or forget the pool if it is empty."""
         if self._open or self._dialling or self._waiting:
             if len(self._open) + self._dialling < self._limit:
                 self._hand_over(None)
@@ -218,7 +222,7 @@ class Pool:
         self._forget(self)
 
     def _close_the_old(self) -> None:
-        """Close connections that are idle too long; one timer for all, since a timer per request would cost more."""
+        """Close connections that have been idle too long. One timer serves all: a timer per request would cost more."""
         self._look = None
         now = self._loop.time()
         for connection in [held for held in self._idle if held.idle_until <= now]:

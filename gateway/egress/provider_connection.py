@@ -1,8 +1,8 @@
-"""A connection to a provider: sends a request, reads its answer, and decides whether the connection can be reused.
+"""A connection to a provider: sends a request, reads its response, and decides whether the connection can be reused.
 
     acquire ▸ ask ─ head, and a small body with it, in one write ─▶ provider
-                 answer head ▸ Answer ◂ body, as its framing says; reading pauses while nobody takes it
-                 both ended cleanly ▸ back to its owner, or closed
+                 head of the response ▸ ProviderResponse ◂ body, by its framing; reading pauses while nobody reads
+                 request and response ended cleanly ▸ back to its owner, or closed
 
 This module never sends anything twice, and closes the connection on unrequested bytes (RFC 9112 §9.2).
 """
@@ -31,7 +31,7 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.http.response_head import Malformed, ResponseHead
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 
-# ── A request's body on its way out: framed as declared, at the provider's pace, and never longer than declared.
+# ── Sends a request's body: framed as declared, as fast as the provider reads it, and never longer than declared.
 
 
 class BodyLengthMismatch(Exception):
@@ -41,8 +41,8 @@ class BodyLengthMismatch(Exception):
 class RequestUpload:
     """Writes `head` and then `body` to the transport; calls `done` at the end, with the fault if it failed.
 
-    The head leaves together with the first piece if that is available, else immediately. After `stop` nothing is
-    reported.
+    The head leaves together with the first piece if that is available, else immediately. After `stop`, `done` is not
+    called. `paused`: the transport takes no bytes at first.
     """
 
     __slots__ = ("_body", "_done", "_drained", "_head", "_paused", "_task", "_transport")
@@ -120,10 +120,10 @@ class RequestUpload:
 
 
 class PushedUpload:
-    """A body that its sender writes piece by piece, already framed; `pause` is called while the provider takes no more
-    bytes.
+    """A body that its sender writes piece by piece, already framed.
 
-    The connection stays with its request until `end`. After `stop` nothing is written or notified.
+    `listener` is told to pause while the provider takes no more bytes. The connection serves no other request before
+    `end`. After `stop` nothing is written, and `listener` is not called.
     """
 
     __slots__ = ("_connection", "_listener", "paused")
@@ -158,7 +158,7 @@ class PushedUpload:
         self._connection = self._listener = None
 
     def leave(self) -> None:
-        """Give up the rest of the body: the connection is not reused after this request."""
+        """Call the listener no more. The body stays incomplete, so the connection is not reused."""
         self._listener = None
 
 
@@ -168,7 +168,10 @@ _IDLE, _DUE, _ASKED, _RESPONDED, _SWITCHED, _DEAD = range(6)
 
 
 class ProviderConnection(asyncio.Protocol):
-    """A connection to a provider. `idle_until` belongs to its owner. `served`: number of answers completed on it."""
+    """A connection to a provider.
+
+    `idle_until`: set and read by its owner. `served`: number of exchanges completed on it.
+    """
 
     def __init__(self, origin: str, owner: Owner | None = None) -> None:
         self.owner = owner
@@ -179,9 +182,9 @@ class ProviderConnection(asyncio.Protocol):
         self._stage = _IDLE
         self._waiter: asyncio.Future[ProviderResponse] | None = None
         self._taker: Taker | None = None  # replaces the waiter for fast path requests
-        self._response: ProviderResponse | None = None  # the answer being received, unless it goes into a sink
+        self._response: ProviderResponse | None = None  # the response being received, unless it goes into a sink
         self._sink: ResponseSink | None = None
-        self._fresh: ProviderResponse | None = None  # an answer whose head has just arrived
+        self._fresh: ProviderResponse | None = None  # a response whose head has just arrived
         self._begun = False  # a head has just arrived
         self._upload: RequestUpload | PushedUpload | None = None
         self._incoming = ResponseReader(self)
@@ -192,7 +195,7 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def peer(self) -> str | None:
-        """The provider's IP address; None if unknown."""
+        """The IP address at the other end: the provider's, or the outbound proxy's. None if unknown."""
         address = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(address[0]) if isinstance(address, tuple) else None
 
@@ -203,7 +206,7 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether the connection is idle, as far as is known without a request."""
+        """Whether the connection is open and idle, as far as is known without sending a request."""
         return self._stage == _IDLE and self._transport is not None and not self._transport.is_closing()
 
     # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -211,9 +214,10 @@ class ProviderConnection(asyncio.Protocol):
     async def ask(
         self, head: bytes, body: Body | None = None, *, method: str = "", may_switch: bool = False
     ) -> ProviderResponse:
-        """Send and wait for the answer's head. Raises ConnectionLost or EgressError.
+        """Send a request and wait for the response's head. Raises ConnectionLost or EgressError.
 
-        `head` holds the framing that fits `body`. A cancellation closes the connection.
+        `head`: the first bytes, with the framing that fits `body`; `body` None: `head` is the whole request. A
+        cancellation closes the connection.
         """
         self._stage = _ASKED
         self._incoming.expect(without_body=method == "HEAD", may_switch=may_switch)
@@ -235,12 +239,18 @@ class ProviderConnection(asyncio.Protocol):
             raise
 
     def send_nowait(self, message: bytes, taker: Taker, write_batch: WriteBatch, *, method: str) -> None:
-        """Send a whole request; `taker` receives the result. Works like `ask`, without a task or a future."""
+        """Send a whole request, together with others of `write_batch`; `taker` receives the result.
+
+        Works like `ask`, without a task or a future.
+        """
         self._expect(taker, method)
         write_batch.add(partial(self._depart, message))
 
     def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
-        """Send as `send_nowait` does, for a request with an incomplete body: write the rest to the returned upload."""
+        """Send a request whose body is incomplete, at once; write the rest to the returned upload.
+
+        Otherwise like `send_nowait`. `listener`: is told when to pause.
+        """
         self._expect(taker, method)
         upload = self._upload = PushedUpload(self, listener)
         upload.paused = self._writing_paused  # paused by the previous request: the transport does not call again
@@ -253,14 +263,13 @@ class ProviderConnection(asyncio.Protocol):
         self._taker = taker
 
     def _depart(self, head: bytes) -> None:
-        """Send, unless the connection has ended or is ending: then `connection_lost` reports that to the waiting
-        exchange."""
+        """Send, unless the connection has closed or is closing; then `connection_lost` reports that to the taker."""
         if self._stage == _DUE and not self.transport.is_closing():
             self._stage = _ASKED
             self.transport.write(head)
 
     def abort(self) -> None:
-        """Drop the connection immediately, with all unsent bytes."""
+        """Close the connection immediately, and drop all unsent bytes."""
         self._stage = _DEAD
         if self._upload is not None:
             self._upload.stop()
@@ -268,10 +277,10 @@ class ProviderConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _reset(self) -> None:
-        """Abort, and discard even the bytes that the kernel has not sent yet.
+        """Abort, and drop even the bytes that the kernel has not sent yet.
 
-        The kernel continues to send after a socket is closed, for minutes while the network is down. An abandoned
-        request must not arrive then: its refresh token may have been sent again.
+        After a plain close the kernel keeps sending, for minutes if the network is down. An abandoned request must not
+        arrive that late: its refresh token may have been sent again meanwhile.
         """
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         if sock is not None:
@@ -286,12 +295,14 @@ class ProviderConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def may_go_on(self) -> None:
+        """Resume reading after `hold_back`."""
         if self._reading_paused:
             self._reading_paused = False
             if self._parts is None and not self.transport.is_closing():
                 self.transport.resume_reading()
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
+        """See `ProviderExchange.switch`; `ended` has paused reading after the 101."""
         transport, behind = self.transport, self._behind_switch
         if self._parts is not None:
             behind += self._parts.stop()
@@ -330,7 +341,7 @@ class ProviderConnection(asyncio.Protocol):
         elif self._stage == _SWITCHED:
             self._behind_switch += data
         elif self._stage != _DEAD:
-            self.abort()  # bytes without a request: they cannot be assigned to an answer
+            self.abort()  # bytes that belong to no response
             self._refuse(ConnectionLost())  # the request is not complete yet
 
     def eof_received(self) -> bool:
@@ -351,7 +362,7 @@ class ProviderConnection(asyncio.Protocol):
         if stage == _DUE or (stage == _ASKED and not self._incoming.has_begun):
             self._refuse(ConnectionLost())
         else:
-            self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its answer."))
+            self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its response."))
         self._gone()
 
     def pause_writing(self) -> None:
@@ -364,7 +375,7 @@ class ProviderConnection(asyncio.Protocol):
         if self._upload is not None:
             self._upload.go_on()
 
-    # ── an answer ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── a response ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def begun(self, head: ResponseHead) -> None:
         self._keep_s = head.keep_s
@@ -381,7 +392,7 @@ class ProviderConnection(asyncio.Protocol):
             self.hold_back()
 
     def ended(self, extra: bytes) -> None:
-        """Handle the answer's end. Bytes behind it belong to nothing, unless the protocol was switched."""
+        """Handle the response's end. After a 101, `extra` belongs to the new protocol; otherwise it is unrequested."""
         sink, response = self._sink, self._response
         assert sink is not None
         if response is not None and response.status == 101:
@@ -396,7 +407,7 @@ class ProviderConnection(asyncio.Protocol):
             self._settle()
 
     def _hand_out(self) -> None:
-        """Give the waiting exchange the answer, as far as it has arrived."""
+        """Give the response, as far as it has arrived, to the exchange that waits for it."""
         self._begun = False
         response, self._fresh = self._fresh, None
         if self._taker is not None:
@@ -419,7 +430,7 @@ class ProviderConnection(asyncio.Protocol):
             self._settle()
 
     def _settle(self) -> None:
-        """Keep or close the connection, because request and answer have both ended."""
+        """Keep or close the connection, because request and response have both ended."""
         response, self._response, self._sink = self._response, None, None
         if response is not None:
             response.source = None
@@ -443,10 +454,7 @@ class ProviderConnection(asyncio.Protocol):
             self._response.source = None
 
     def _refuse(self, fault: Exception) -> None:
-        """Report the fault to the taker or the waiter.
-
-        If a head arrived with the bad bytes in `_fail`, its sink gets the fault.
-        """
+        """Report the fault to the taker or the waiter, unless the head has arrived; then its sink gets the fault."""
         if self._taker is not None and not self._begun:
             taker, self._taker = self._taker, None
             taker.refused(fault)
@@ -460,7 +468,7 @@ class ProviderConnection(asyncio.Protocol):
             owner.lost(self)
 
     def _closed_cleanly(self) -> bool:
-        """Return whether the close was clean: TLS must announce it, else an attacker could have cut the answer (RFC
-        9112 §9.8)."""
+        """Return whether the provider ended the response. TLS must announce it: an attacker may cut the TCP connection
+        (RFC 9112 §9.8)."""
         inside = self.transport.get_extra_info("ssl_object")
         return inside is None or closed_cleanly(inside)
