@@ -1,7 +1,7 @@
-"""Watches one exchange: ends it if no byte moves for too long, if the caller has left, or if its key is no longer valid.
+"""Watches one exchange: ends it if no byte moves for too long, the caller has left, or its key is no longer valid.
 
-Each exchange has one timer, which checks about once a second; code that moves bytes only stores the time. The watch
-also detects that the caller has left, because a foreign runner may be set not to cancel handlers (aiohttp's
+Each exchange has one timer, which checks at least once a second; code that moves bytes only stores the time. The watch
+also detects that the caller has left, because a host's runner may not cancel handlers (aiohttp's
 ``handler_cancellation``).
 """
 
@@ -25,7 +25,7 @@ _LOOK_EVERY_S = 1.0
 
 
 class ExchangeTimeout(Exception):
-    """No byte moved for `limit_s`; with `total`, the whole exchange exceeded its time limit."""
+    """No byte moved for `limit_s` seconds. `total`: the whole exchange took longer than `limit_s`."""
 
     def __init__(self, limit_s: float, *, total: bool = False) -> None:
         super().__init__(f"not finished within {limit_s:g} s" if total else f"nothing moved for {limit_s:g} s")
@@ -34,15 +34,15 @@ class ExchangeTimeout(Exception):
 
 
 def first_byte_s(options: ProxyOptions, timeouts: Timeouts) -> float:
-    """Return how long the provider may stay silent: the caller's timeout, up to the operator's maximum."""
+    """Return how many seconds the provider may stay silent: the caller's timeout, up to the operator's maximum."""
     asked_s = options.timeout_s
     return timeouts.first_byte_s if asked_s is None else min(asked_s, timeouts.max_first_byte_s)
 
 
 class ExchangeWatch:
-    """Watches the task that enters it, and may cancel that task. On exit it turns its own cancellation into ExchangeTimeout.
+    """Watches the task that enters it, and cancels that task. On exit, its own cancellation becomes ExchangeTimeout.
 
-    `limit_s`: how long no byte may move. `total_s`: maximum duration of the whole exchange, None for no limit.
+    `limit_s`: how many seconds no byte may move. `total_s`: maximum duration of the whole exchange, None for no limit.
     `caller_idle_s`: replaces `limit_s` while the caller's next bytes are awaited, else None.
     """
 
@@ -60,15 +60,12 @@ class ExchangeWatch:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the time limit of the whole exchange."""
+        """Seconds until the time limit of the whole exchange; infinite without a limit."""
         return inf if self._total_s is None else self._began_at + self._total_s - clock.monotonic()
 
     @contextmanager
     def suspend_silence_limit(self) -> Iterator[None]:
-        """Lift the limit on silence while no bytes are expected.
-
-        A caller's leaving and the total time limit still end the exchange.
-        """
+        """Lift the limit on silence while no bytes are expected. The other limits still hold."""
         limit_s, self.limit_s = self.limit_s, inf
         try:
             yield
@@ -88,10 +85,10 @@ class ExchangeWatch:
         self._plan()
 
     def timeout_behind_cancellation(self, *, total: bool = False) -> ExchangeTimeout | None:
-        """Return the timeout behind a CancelledError if this watch caused it; the task then continues, and is watched
-        again.
+        """Return the timeout if it caused the CancelledError just caught, else None. The task may then continue,
+        watched.
 
-        `total`: also return the timeout of the whole exchange.
+        `total`: also return the timeout of the whole exchange, and restart that limit.
         """
         fault = self._fault
         if fault is None or (fault.total and not total) or self._task.uncancel() > self._cancellations:
@@ -153,9 +150,10 @@ class ExchangeWatch:
         self._task.cancel(str(fault))
 
     def _report_broken_framing(self) -> None:
-        """Report a bad chunk to the body's reader: aiohttp's server only queues its 400, and leaves the reader waiting.
+        """Report a bad chunk to the body's reader: a host's aiohttp server only queues a 400, and the reader keeps
+        waiting.
 
-        The queue can hold nothing else while a body is unfinished.
+        While a body is unfinished, that queue can hold nothing else.
         """
         content = self._request.content
         queued = getattr(self._request.protocol, "_messages", ())

@@ -1,4 +1,4 @@
-"""Makes the caller's error if there is no answer to pass on."""
+"""Makes the caller's error if there is no response to pass on."""
 
 from datetime import timedelta
 from typing import Final
@@ -25,9 +25,9 @@ _CODES: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
 
 
 def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody) -> GatewayError:
-    """Return `fault` as an error of ours.
+    """Return the caller's error for `fault`.
 
-    It closes a connection that still holds unread body, which must not be read as a request.
+    If a part of the request's body is unread, the error closes the connection: the rest must not be read as a request.
     """
     close = not request.content.is_eof()
     if isinstance(upload.fault, GatewayError):
@@ -58,7 +58,7 @@ def _too_late(fault: ExchangeTimeout, request: web.Request, upload: CallerBody, 
         return InvalidRequest(
             "invalid_body", f"The request body stalled: no byte arrived for {fault.limit_s:g} s.", close=True
         )
-    return UpstreamTimeout("upstream_timeout", f"{origin} did not answer within {fault.limit_s:g} s.", close=close)
+    return UpstreamTimeout("upstream_timeout", f"{origin} did not respond within {fault.limit_s:g} s.", close=close)
 
 
 def _turned_away(fault: CallNotAttempted, *, close: bool) -> GatewayError:

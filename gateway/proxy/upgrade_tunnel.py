@@ -15,7 +15,7 @@ LINGER_S: Final = 2.0  # time to deliver the last bytes of a side that has left
 
 
 class Tunnel(asyncio.Protocol):
-    """The provider's end is this protocol; the caller's end is aiohttp's, which passes its bytes to `feed_data`.
+    """Relays bytes. The provider's transport calls this as its protocol; aiohttp's protocol calls `feed_data`.
 
     Call `run` after the 101 has been written to the caller. `bytes_in`, `bytes_out`: bytes from and to the caller.
     """
@@ -31,9 +31,9 @@ class Tunnel(asyncio.Protocol):
         self._fault: Exception | None = None
 
     async def run(self, exchange: ProviderExchange) -> None:
-        """Relay until the provider ends the connection; the caller's leaving cancels.
+        """Relay until the provider closes the connection; the task is cancelled if the caller leaves.
 
-        Raises ConnectionError after a disorderly end.
+        Raises EgressError if `exchange` has not switched, and ConnectionError if the provider resets the connection.
         """
         provider, held = exchange.switch(self)
         self._provider = provider
@@ -97,7 +97,7 @@ class Tunnel(asyncio.Protocol):
 
 
 def _close(transport: asyncio.Transport) -> None:
-    """Close the transport after the last bytes have been sent, or after `LINGER_S`."""
+    """Close the transport once the last bytes have been sent, or after `LINGER_S`."""
     transport.close()
     if transport.get_write_buffer_size():
         asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
