@@ -255,7 +255,7 @@ class Attempts:
         return attempt
 
     def _outcome_of_fast_path(self) -> FirstOutcome | None:
-        """Return the outcome of the first attempt if the fast path made it, else None. Takes over its times and limits."""
+        """Return the outcome of the first attempt, if the fast path made it, and take over its times; else None."""
         take = getattr(self._request.protocol, "take_handed", None)
         handed: FastPathHandover | None = take() if take is not None and self.count == 0 else None
         if handed is None:

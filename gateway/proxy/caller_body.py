@@ -57,7 +57,7 @@ class CallerBody:
         self._waited_s = 0.0  # seconds waiting for the caller's bytes; the provider's reading time does not count
 
     def body(self) -> Body | None:
-        """Return the body, with its declared length if that still holds; None: the request has none and need declare none."""
+        """Return the body, with its declared length if that still holds; None if the request has no body to declare."""
         request = self._request
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED

@@ -1,6 +1,6 @@
-"""A request on the fast path, and its answer: bytes from the provider's connection to the caller's, as they arrive.
+"""A request on the fast path and its response: passes the provider's bytes on to the caller as they arrive.
 
-It hands everything else to the chain: a fault, or an answer that needs more than passing on.
+It hands everything else over to the chain: a fault, or a response that needs more than passing on.
 """
 
 from typing import ClassVar, Final, Protocol
@@ -32,7 +32,7 @@ from gateway.server.fast_response_head import response_head
 from gateway.server.response_decoding import ResponseDecoding
 from gateway.server.strict_framing import RequestBody
 
-LINGER_S: Final = 2.0  # wait for the rest of a body whose answer has left already
+LINGER_S: Final = 2.0  # wait for the rest of a request's body, when the response has left already
 LINGER_BYTES: Final = 256 * 1024
 
 
@@ -42,19 +42,19 @@ class FastClient(Protocol):
     exchange_type: "ClassVar[type[FastExchange]]"
 
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
-        """Send a piece of the answer."""
+        """Send a piece of the response."""
 
     def response_sent(self, *, last: bool, asked: bool = False) -> None:
-        """Called when the answer has left; `last`: its head announced that the connection closes.
+        """Called when the response has left. `last`: its head announced that the connection closes.
 
-        `asked`: the request, which arrived complete, had asked for the close already, so nothing follows it.
+        `asked`: the request itself had announced the close, and all of it has arrived, so nothing follows it.
         """
 
     def response_broken(self) -> None:
-        """Called when the answer broke off: the caller must not see a clean end."""
+        """Called when the response broke off: the caller must not see a clean end."""
 
     def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
-        """Let the chain continue with the request, from the bytes received so far."""
+        """Let the chain continue with the request. `data`: its bytes so far; only its head without `handed.kept`."""
 
     def pause_upload(self) -> None:
         """Send nothing more of the body for now."""
@@ -64,10 +64,12 @@ class FastClient(Protocol):
 
 
 class FastExchange:
-    """A request in flight. `moved_at`: when a byte last moved in either direction. `last`: the connection closes after it.
+    """A request in flight. `moved_at`: when a byte last moved in either direction (monotonic seconds).
 
-    It is the connection's `Taker` until the head has arrived, its `ResponseSink` afterwards, and its `UploadListener`. It
-    keeps the request's bytes while they are few, so that the chain can restart the request from its beginning.
+    `last`: the caller's connection closes after it; `asked_last`: the request announced that.
+
+    For the provider's connection it is the `Taker` until the head has arrived, the `ResponseSink` afterwards, and the
+    `UploadListener`. It keeps the request's bytes while they are few, so that the chain can start the request again.
     """
 
     __slots__ = (
@@ -119,15 +121,15 @@ class FastExchange:
         self._upload: PushedUpload | None = None
         self._decoding: ResponseDecoding | None = None
         self._out: list[bytes] | None = []  # bytes that leave together with the head; None once the head has left
-        self._status = 0  # status of the answer, once we know that we pass the answer on
+        self._status = 0  # status of the response, once it is certain that the fast path passes it on
         self._sent_bytes = 0
         self._chunked = False
-        self._came = False  # the whole answer has arrived
+        self._came = False  # the whole response has arrived
         self._responded = False  # every byte that arrived with the head has been fed
         self._over = False
-        self._left = False
-        self._lingers = False  # the answer has left, and the rest of the request's body is awaited
-        self._responded_at = 0  # bytes of the request's body received when the answer left
+        self._left = False  # the concurrency limit has been released
+        self._lingers = False  # the response has left, and the rest of the request's body is awaited
+        self._responded_at = 0  # bytes of the request's body received when the response left
         self._waited_s = 0.0  # seconds spent waiting for the caller's bytes
         self.held_bytes = 0  # coded bytes that wait to be decoded
         self.last = self.asked_last = False
@@ -135,7 +137,7 @@ class FastExchange:
         self._head_at = 0.0
 
     def depart(self, message: bytes) -> None:
-        """Send the bytes of the request received so far."""
+        """Send `message`, the bytes of the request received so far as the provider gets them."""
         plan = self._plan
         method = plan.method
         if plan.body is not None and not plan.body.ended:
@@ -207,7 +209,7 @@ class FastExchange:
         self._client.resume_upload()
 
     def _break_body(self) -> None:
-        """Give up a body with broken framing: the provider must not take the received part for the whole."""
+        """End the request because its body's framing is broken: the provider must not take the part for the whole."""
         if self._lingers:
             self._end_lingering()
         else:
@@ -225,9 +227,9 @@ class FastExchange:
         self._abort()
 
     def _linger_on(self, body: RequestBody, came: int) -> None:
-        """Wait for the rest of the body, unless much of it is missing.
+        """Wait for the rest of the request's body, unless more than `LINGER_BYTES` are missing.
 
-        `came`: bytes of the body received since the answer left.
+        `came`: bytes of the body received since the response left.
         """
         if body.ended:
             self._lingers = False
@@ -240,10 +242,10 @@ class FastExchange:
         self._abort()
         self._client.response_sent(last=True)
 
-    # ── the answer's head ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── the response's head ─────────────────────────────────────────────────────────────────────────────────────────
 
     def sink_for(self, head: ResponseHead) -> "FastExchange | None":
-        """Return this exchange if it can pass the answer on itself, or None if the chain must."""
+        """Return this exchange if it can pass the response on itself, or None if the chain must."""
         status, plan = head.status, self._plan
         if status >= 400:
             if may_lead_to_more(status, retries=plan.options.retries > 0):
@@ -325,7 +327,7 @@ class FastExchange:
             self.whole()
 
     def whole(self) -> None:
-        """End the answer, all of which has been passed on."""
+        """End the response, all of which has been passed on."""
         if self._over:
             return
         end = b"0\r\n\r\n" if self._chunked else b""
@@ -348,8 +350,7 @@ class FastExchange:
         self._linger_on(self._plan.body, 0)
 
     def fail(self, fault: Exception) -> None:
-        """Handle a provider that broke off: the chain reports it if the caller has seen nothing yet, else the caller is
-        cut off."""
+        """Handle a response that broke off: hand over to the chain if nothing has been sent, else cut the caller off."""
         if self._over:
             return
         if self._out is not None:
@@ -383,7 +384,7 @@ class FastExchange:
                 self._connection.may_go_on()
 
     def announce_end(self) -> None:
-        """Close the connection after this answer, unless its head is composed already."""
+        """Close the connection after this response, unless its head is composed already."""
         if not self._status:
             self.last = True
 
@@ -400,7 +401,7 @@ class FastExchange:
         self._abort()
 
     def enforce_time_limits(self, now: float) -> None:
-        """End an exchange that has been idle for too long, or has exceeded its total time limit."""
+        """End the exchange if it has been idle for too long, took too long, or if its key is no longer valid."""
         plan, route = self._plan, self._plan.route
         timeouts, began = route.generation.egress.timeouts, plan.began
         if self._lingers:
@@ -414,7 +415,7 @@ class FastExchange:
         if timeouts.total_s is not None and now - began >= timeouts.total_s:
             self._time_out(ExchangeTimeout(timeouts.total_s, total=True))
         elif plan.access is not None and route.runtime.minted.has_ended(plan.access):
-            self._time_out(ExchangeTimeout(now - began, total=True))  # the chain, if it takes over, reports the reason
+            self._time_out(ExchangeTimeout(now - began, total=True))  # the chain checks the key, and reports the reason
         elif now - self.moved_at >= limit_s:
             self._time_out(ExchangeTimeout(limit_s), by_caller=by_caller)
 
@@ -474,6 +475,6 @@ class FastExchange:
                 self._decoding.stop()
 
     def _abort(self) -> None:
-        """Drop the provider's connection, unless it may already serve another request."""
+        """Close the provider's connection, unless it may already serve another request."""
         if not self._came or self._upload is not None:
             self._connection.abort()

@@ -1,11 +1,11 @@
-"""A message to the agent door on the fast path: read, admitted and answered without aiohttp's request and its middlewares.
+"""A message to the agent door on the fast path: handled without aiohttp's request object and the middlewares.
 
-    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and the part of its body received so far
-          ▸ admitted key, scope, content type, size: as the links of `surfaces.AGENT` decide, and in their order
-          ▸ answered by `gateway.mcp.mcp_endpoint`, as for the chain; the answer's head as aiohttp would write it
+    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and its body so far
+          ▸ admit    key, scope, content type, size: decided as by the links of `surfaces.AGENT`, in their order
+          ▸ respond  `gateway.mcp.mcp_endpoint` makes the response, as for the chain; its head is as aiohttp writes it
 
-The fast path refuses nothing before a call has been made. It hands unusual messages, and those to be refused, to the
-chain with the same bytes.
+Before a call to a provider, the fast path sends no error of its own: it hands unusual messages, and those to be
+refused, to the chain with the same bytes.
 """
 
 import asyncio
@@ -55,19 +55,19 @@ class MessageClient(Protocol):
     def peername(self) -> Any: ...
 
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
-        """Send the answer."""
+        """Send the response."""
 
     def response_sent(self, *, last: bool) -> None:
-        """Called when the answer has left; `last`: its head announced that the connection closes."""
+        """Called when the response has left. `last`: its head announced that the connection closes."""
 
     def hand_back(self, data: bytes) -> None:
-        """Let the chain answer the message; `data`: the bytes of it received so far."""
+        """Let the chain handle the message. `data`: its bytes received so far."""
 
 
 class AgentDoor:
     """The agent door (``/mcp``) of a server, beside its `FastPath`.
 
-    `taken` counts the messages, `handed_back` those among them that the chain answered.
+    `taken` counts the messages, `handed_back` those among them that went back to the chain.
     """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
@@ -106,7 +106,7 @@ class AgentDoor:
         return FastMessage(self, client, head, lines, caller, mount), body, data[end:]
 
     def _caller(self, lines: MessageLines, mount: str) -> Caller | None:
-        """Return the caller if its key is known and allowed here, else None: the chain decides, or reports the reason."""
+        """Return the caller if its key is in memory and allowed here, else None: the chain decides."""
         generation = self._runtime.current.generation
         by_address = mount != PROXY_MOUNT
         if by_address is bool(lines.key):
@@ -120,8 +120,7 @@ class AgentDoor:
         return caller
 
     def _speaks_mcp(self, access: Access) -> bool:
-        """Return whether the provider itself serves ``/mcp`` below this address, or the connection's provider is
-        unknown."""
+        """Return whether the provider itself serves ``/mcp`` below this capability URL, or the provider is unknown."""
         generation, bound_to = self._runtime.current.generation, access.bound_to
         if bound_to is None:
             return True
@@ -130,7 +129,7 @@ class AgentDoor:
         return provider is None or provider.auth_mode.startswith(MCP_MODES)
 
     def message(self, begun: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
-        """Return the message in the form that `responded` takes."""
+        """Return the message in the form that `mcp_endpoint` takes."""
         return AgentMessage(
             self._app,
             begun.generation,
@@ -147,7 +146,7 @@ class AgentDoor:
 
 
 class FastMessage:
-    """A message to the agent door. It is its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
+    """A message to the agent door. Its client uses it like a `FastExchange`."""
 
     def __init__(
         self, door: AgentDoor, client: MessageClient, head: bytes, lines: MessageLines, caller: Caller, mount: str
@@ -172,7 +171,7 @@ class FastMessage:
         self.last = False
 
     def depart(self, body: bytes) -> None:
-        """Take the body's bytes received so far, and start the answer once the body is complete."""
+        """Take the bytes of the body in `body`; once the body is complete, start the task that responds."""
         if body:
             self._came.append(body)
             self._awaited -= len(body)
@@ -192,16 +191,16 @@ class FastMessage:
         return behind
 
     def pause(self) -> None:
-        """Do nothing: the answer leaves as a whole."""
+        """Do nothing: the response is sent in one piece."""
 
     def resume(self) -> None:
-        """Do nothing: the answer leaves as a whole."""
+        """Do nothing: the response is sent in one piece."""
 
     def announce_end(self) -> None:
         self.last = True
 
     def enforce_time_limits(self, _now: float) -> None:
-        """Hand a body that arrives slowly to the chain, which has time limits for it."""
+        """Hand a message whose body is still incomplete to the chain, which has time limits for it."""
         if self._task is None:
             self._hand_back()
 
@@ -219,7 +218,7 @@ class FastMessage:
         self._door.handed_back += 1
         self.client.hand_back(b"".join((self._head, *self._came)))
 
-    # ── the answer.
+    # ── the response.
 
     async def _respond(self, body: bytes) -> None:
         trace = self._begin()
@@ -244,7 +243,7 @@ class FastMessage:
         self.client.response_sent(last=self.last)
 
     def _begin(self) -> CallTrace | None:
-        """Set the logging context as the chain's first links do, for this task; return the trace, or None if not sampled."""
+        """Set the context for logs and audit, as the chain's first links do; return the trace, None if not sampled."""
         tracing, traceparent = self._runtime.tracing, self.lines.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:
@@ -257,7 +256,7 @@ class FastMessage:
         return trace
 
     async def _response(self, message: AgentMessage) -> web.Response | None:
-        """Return the response, or None if the chain is to answer, because no call has been made."""
+        """Return the response, or None if the chain must report the error, because no call to a provider has begun."""
         from gateway.mcp.mcp_endpoint import responded  # imported with the first message
 
         try:
@@ -273,7 +272,7 @@ class FastMessage:
             return refusal(shaped, trace_id)
 
     def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
-        """Record the message as `middleware.access_log` records a request that is not itself a proxied one."""
+        """Record the message as `middleware.access_log` records a request that is not proxied."""
         path = DOOR if self.mount == PROXY_MOUNT else masked(self.mount + DOOR)[:PATH_LIMIT]
         given = self.lines.traceparent
         self._runtime.call_queue.record(
@@ -300,7 +299,7 @@ class FastMessage:
 
 
 def response_bytes(response: web.Response, *, last: bool) -> bytes:
-    """Return head and body as aiohttp sends them. `last`: the connection closes after this answer."""
+    """Return head and body as aiohttp sends them. `last`: the connection closes after this response."""
     body = response.body
     content = body if isinstance(body, bytes) else b""
     headers: CIMultiDict[str] = response.headers

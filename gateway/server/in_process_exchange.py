@@ -1,4 +1,4 @@
-"""A fast path request that begins in this process: its answer is collected instead of sent.
+"""A fast path request that begins in this process: its response is collected instead of sent.
 
 Its bytes are those that a caller would send to ``/proxy``, so `FastPath.take` treats it like any other request.
 """
@@ -22,7 +22,7 @@ LOOK_S: Final = 1.0  # how often it checks whether its caller is still connected
 
 
 class InProcessExchange(FastExchange):
-    """An exchange that delivers head and body separately, the body without framing."""
+    """An exchange that gives its client head and body separately, the body without framing."""
 
     __slots__ = ()
     _client: "InProcessClient"
@@ -46,7 +46,7 @@ class InProcessExchange(FastExchange):
             super().whole()
 
     def cut(self) -> None:
-        """Cut the exchange off: no more of the answer can be held."""
+        """End the exchange, because no more of the response can be held."""
         if not self._over:
             self._cut_response()
 
@@ -54,8 +54,9 @@ class InProcessExchange(FastExchange):
 class InProcessClient:
     """The caller's end of an in-process exchange.
 
-    `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the answer's body. `handed`: state
-    from which the chain continues the request.
+    `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the response's body. `whole`: the
+    response is complete. `over`: the exchange has ended. `handed`: state from which the chain continues the request.
+    `needs_room`: the exchange is paused until there is memory for more of the body.
     """
 
     exchange_type: ClassVar[type[FastExchange]] = InProcessExchange
@@ -76,7 +77,7 @@ class InProcessClient:
         self._woken = asyncio.get_running_loop().create_future()
 
     async def woken(self) -> None:
-        """Return when there is something to decide, after `LOOK_S` at the latest."""
+        """Return when the state has changed, after `LOOK_S` at the latest."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(LOOK_S, self.wake)
         try:
@@ -97,7 +98,7 @@ class InProcessClient:
     # ── what the exchange calls ──────────────────────────────────────────────────────────────────────────
 
     def queue_piece(self, piece: bytes, _write_batch: WriteBatch) -> None:
-        """Take a piece of the body; beyond 64 KiB pause until there is memory for more."""
+        """Take a piece of the body; beyond `INLINE_BYTES` pause the exchange until there is memory for more."""
         if self.too_large:
             return
         self.body += piece
@@ -121,13 +122,13 @@ class InProcessClient:
         self._end()
 
     def pause_upload(self) -> None:
-        """Do nothing: the body has left as a whole."""
+        """Do nothing: the body has been sent in one piece."""
 
     def resume_upload(self) -> None:
-        """Do nothing: the body has left as a whole."""
+        """Do nothing: the body has been sent in one piece."""
 
     def response(self) -> CollectedResponse:
-        """Return the collected answer."""
+        """Return the collected response; its status is 0 if no head has arrived."""
         lines = self.head.decode("utf-8", "surrogateescape").split("\r\n")
         headers = CIMultiDict[str]()
         for line in lines[1:]:
@@ -149,11 +150,11 @@ async def call(
     has_left: Callable[[], bool],
     stopped: Callable[[], bool],
 ) -> CollectedResponse | FastPathHandover | None:
-    """Send `message`, a whole request, and return its answer.
+    """Send `message`, a whole request, and return its response.
 
-    Return None if the chain must handle it (nothing has happened then), or FastPathHandover if the chain continues the request.
-    `room` is awaited before more than 64 KiB are held. `has_left`: whether the caller is gone; `stopped`: whether we
-    cut it off ourselves. `tool`: name of the MCP tool that made the call.
+    Return None if the chain must handle the request (nothing has happened then), or FastPathHandover if the chain must
+    continue it. `room` is awaited before more than `INLINE_BYTES` are held; its errors pass. `has_left`: whether the
+    caller has left; `stopped`: whether we cut it off ourselves. `tool`: name of the MCP tool that made the call.
     """
     client = InProcessClient(request_id, tool, limit_bytes)
     taken = fast_path.take(client, message)
@@ -173,7 +174,7 @@ async def call(
             if client.needs_room:
                 await room(len(client.body))
                 client.needs_room = False
-                exchange.resume()  # if it ended meanwhile, the next turn sees that immediately
+                exchange.resume()  # if it ended meanwhile, `woken` returns immediately
             else:
                 exchange.enforce_time_limits(clock.monotonic())
     except BaseException:  # the agent has left
