@@ -23,8 +23,11 @@ LIST_SCOPE: Final = "environment:connections:list"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The tools of a key, by name. `integrations`: all of its environment with their catalog entries. `bases`: paths of
-    the base addresses of the integrations that it reaches."""
+    """The tools of a key, by name.
+
+    `integrations`: all of its environment, with their catalog entries. `bases`: the path of the base URL of each
+    integration that the key reaches, None if unknown.
+    """
 
     generation: Generation
     integrations: tuple[tuple[str, str], ...]
@@ -43,8 +46,7 @@ class KeyTools:
 
     @cached_property
     def known(self) -> "Known":
-        """The key's tools, computed once while its rules, the integrations that it reaches and their entries stay the
-        same."""
+        """The key's tools, computed once while its rules, the integrations and their catalog entries stay the same."""
         there = tuple(
             (one.integration_id, one.provider)
             for one in self._asked.generation.integrations.of(self._asked.environment)
@@ -58,7 +60,7 @@ class KeyTools:
         return known
 
     def _paged(self, tool: RuleTool) -> RuleTool:
-        """Return `tool`, with a cursor argument if the entry of one of its integrations says how to page its list."""
+        """Return `tool`, with a cursor argument if the catalog entry of one of its integrations can page its list."""
         if (
             tool.methods != ("GET",)
             or not tool.path
@@ -74,7 +76,7 @@ class KeyTools:
         return tool if "cursor" in taken else replace(tool, pages=True)
 
     def _bases(self, there: Iterable[tuple[str, str]]) -> dict[str, str | None]:
-        """Return the path of each reachable integration's base address, placeholders included."""
+        """Return the path of each base URL that the key reaches, by integration, with placeholders; None if unknown."""
         bases: dict[str, str | None] = {}
         bound = self.named()
         for name, entry in there:
@@ -89,7 +91,7 @@ class KeyTools:
         return bases
 
     def _place(self, found: OperationSet, reached: Collection[str]) -> OperationPlace:
-        """Return the reachable integrations that have these operations, and the catalog's details of the operations."""
+        """Return the integrations in `reached` with these operations, and the catalog's details of the operations."""
         catalog = self._asked.generation.catalog
         fitting = [
             one.integration_id
@@ -119,7 +121,7 @@ class KeyTools:
         return listed(tools, self._asked.policy.rules, self.named() or (), choose=self.choose)
 
     def named(self) -> list[str] | None:
-        """Return the connections that the key's limits name, for existing integrations only; None if they name none."""
+        """Return the connections that the key's limits name, of existing integrations; None if the limits name none."""
         names = next((one.connections for one in self._asked.policy.limits if one.connections), None)
         if names is None:
             return None
@@ -133,9 +135,11 @@ class KeyTools:
         return list(found)
 
     async def candidates(self, *, labelled: bool) -> dict[str, str] | None:
-        """Return the connections that a call may go to, in order; None if the key names none and may not list them.
+        """Return the connections that a call may use, each with a label; None if the key names none and may not list
+        them.
 
-        `labelled`: add the provider's name for each account, if the key may list connections.
+        `labelled`: look up the labels, the provider's names of the accounts, if the key may list connections; without a
+        label, the value is empty.
         """
         named, policy = self.named(), self._asked.policy
         may_list = policy.allows(LIST_SCOPE)

@@ -1,4 +1,4 @@
-"""``POST /mcp``, and ``POST …/mcp`` below a capability's address: reads a message, calls ``/proxy``, returns a result."""
+"""``POST /mcp``, also below a session or a capability URL: reads a message, calls ``/proxy``, returns a result."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -30,14 +30,14 @@ T = TypeVar("T")
 
 TOOLS_HOLD_MS: Final = 60_000
 INSTRUCTIONS: Final = (
-    "Each tool is a request that this key may send to a provider's API. Answers are cut to max_bytes; 'select' (JMESPath) takes "
-    "the fields you need. A refusal says which rule refused and what to do next."
+    "Each tool is a request that this key may send to a provider's API. Responses are cut to max_bytes; 'select' "
+    "(JMESPath) takes the fields you need. A refusal names the rule that refused and what to do next."
 )
 
 
 @needs(PROXY, limits=True)
 async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
-    """Answer one message of the Model Context Protocol that came through the chain. Raises the errors of `responded`."""
+    """Handle one message that came through the chain. Raises the errors of `responded`."""
     query_of(request, ())
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
@@ -60,17 +60,21 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
 
 
 async def responded(message: AgentMessage) -> web.Response:
-    """Return the answer to an admitted message. Raises Forbidden for a key of gateway.yaml, and for a foreign Origin."""
+    """Return the response to an admitted message.
+
+    Raises Forbidden for a key of gateway.yaml and for a foreign Origin, InvalidRequest for a client that does not
+    accept JSON, and TooManyRequests.
+    """
     check_origin(message.headers.get(hdrs.ORIGIN), message.generation)
     caller, body = message.caller, message.body
     if caller.access is None:
         raise Forbidden(
             "forbidden",
-            "A key of gateway.yaml may do everything, so it is not for agents. Give the agent a minted key with rules.",
-            payload=rule_and_fix("key", f"Make a key for the agent: {CREATE}."),
+            "A key of gateway.yaml has no limits, so agents may not use it. Give the agent an API key with rules.",
+            payload=rule_and_fix("key", f"Create a key for the agent: {CREATE}."),
         )
     if not rpc.accepts_json(message.headers.get(hdrs.ACCEPT)):
-        raise InvalidRequest("invalid_headers", "Accept must have application/json: answers of /mcp are JSON.")
+        raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")
     asked: RpcRequest | RpcNotification | None = None
     try:
         asked = await _run_off_loop_if_large(message, rpc.read_message, body, message.headers.items())
@@ -95,7 +99,7 @@ async def responded(message: AgentMessage) -> web.Response:
 
 
 async def _run_off_loop_if_large(message: AgentMessage, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the result of `work` on the message; a thread does the work if the message is large."""
+    """Return ``work(*args, **kwargs)``; a thread does it if the message is large."""
     if not message.is_large:
         return work(*args, **kwargs)
     return await off_loop(message.caller.share, work, *args, **kwargs)
@@ -103,7 +107,7 @@ async def _run_off_loop_if_large(message: AgentMessage, work: Callable[P, T], *a
 
 def _written(body: Mapping[str, Any]) -> bytes:
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")  # a provider's header field may hold bytes that are not UTF-8
+    return text.encode("utf-8", "replace")  # a value of the provider may hold a lone surrogate
 
 
 @cache
@@ -115,7 +119,7 @@ CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}}
 
 
 async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return the result of `_responded`, and record the method and the outcome in the message's span. Raises RpcError."""
+    """Return the result of `_responded`; record method and outcome in the message's span. Raises RpcError."""
     trace = asked.trace
     if trace is None:
         return await _responded(asked)
@@ -133,7 +137,7 @@ async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
 
 
 async def _responded(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return the result, and for how many milliseconds it may be cached if it is a list. Raises RpcError."""
+    """Return the result, and for how many milliseconds it may be cached, None if not at all. Raises RpcError."""
     method, params = asked.message.method, asked.message.params
     if method == "tools/call":
         return await ToolRun(asked).result(params), None
@@ -163,7 +167,7 @@ async def _responded(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
             }, None
         if method == "ping":
             return {}, None
-    raise RpcError(rpc.METHOD_NOT_FOUND, f"There is no method '{method}' here.")
+    raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
 
 
 def _check_cursor(params: Mapping[str, Any]) -> None:

@@ -3,9 +3,10 @@
 Two eras (https://modelcontextprotocol.io/specification):
 
     2026-07-28            each request has its revision and the client's capabilities in ``params._meta``; the headers
-                          MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat the values that routers need, and must match
-    2025-03-26 … -11-25   ``initialize`` first, then requests under MCP-Protocol-Version; answered without a session id, so
-                          that each request is independent as well
+                          MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat values for routers, and must match
+    2025-03-26 … -11-25   ``initialize`` first, then requests with MCP-Protocol-Version; the gateway sends no session
+    id,
+                          so each request is independent as well
 
 JSON that two readers could read differently (a duplicate member, NaN, half a surrogate pair) is refused.
 """
@@ -25,7 +26,7 @@ from gateway.off_loop import INLINE_BYTES
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
 REVISIONS: Final = (MODERN, *HANDSHAKE)
-UNSAID: Final = "2025-03-26"  # the revision of a request without MCP-Protocol-Version, by the specifications of 2025
+UNSAID: Final = "2025-03-26"  # the revision of a request without MCP-Protocol-Version, per the specifications of 2025
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -63,9 +64,9 @@ METHODS: Final = frozenset(
         "tools/list",
     }
 )
-"""The methods that are answered."""
+"""The methods that the agent door supports."""
 
-# HTTP status for an error's code: by 2026-07-28 for every error, before it only for errors of the message itself.
+# HTTP status for an error's code: in 2026-07-28 for every error, before it only for errors of the message itself.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -96,7 +97,7 @@ class RpcError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RpcRequest:
-    """A message that needs an answer. `capabilities`: the client's, if its revision sends them with each request."""
+    """A message that needs a response. `capabilities`: the client's, empty if its revision does not send them."""
 
     id: int | str
     method: str
@@ -111,7 +112,7 @@ class RpcRequest:
 
 @dataclass(frozen=True, slots=True)
 class RpcNotification:
-    """A message that needs no answer: a notification, or an answer to a request that we never sent."""
+    """A message that needs no response: a notification, or a response to a request that we never sent."""
 
     method: str
 
@@ -125,14 +126,14 @@ class McpReply:
 
     @property
     def is_large(self) -> bool:
-        """Whether serializing the message would block the event loop: it holds a large answer of a provider."""
+        """Whether serializing the body would block the event loop: it holds a large response of a provider."""
         result = (self.body or {}).get("result", {})
         parts = result.get("content") or result.get("contents") or ()
         return sum(len(part.get("text") or part.get("blob") or "") for part in parts) > INLINE_BYTES
 
 
 def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest | RpcNotification:
-    """Return the message in one POST, checked against its headers. Raises RpcError; `id_in` finds the id for its answer."""
+    """Return the message in one POST, checked against its headers. Raises RpcError; then `id_in` finds the id."""
     message = _parsed(body)
     found = _routing(headers)
     if not isinstance(message, dict):
@@ -166,7 +167,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
 
 
 def id_of(message: Any) -> int | str | None:
-    """Return a message's id; None if it has no id that an answer could carry."""
+    """Return a message's id; None if it has no valid id."""
     found = message.get("id") if isinstance(message, dict) else None
     if isinstance(found, str) and len(found) <= LONGEST_ID:
         return found
@@ -201,7 +202,7 @@ def _modern(request_id: int | str, method: str, params: dict[str, Any], found: M
 
 def _agrees(header: str, said: str | None, value: Any, where: str) -> None:
     if said is None or said != value:
-        raise RpcError(HEADER_MISMATCH, f"The header {header} must say the same as {where} in the body.")
+        raise RpcError(HEADER_MISMATCH, f"The header {header} must have the same value as {where} in the body.")
 
 
 def _check_revision(said: str | None) -> None:
@@ -224,7 +225,7 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         lower = name.lower()
         if lower in ROUTED_BY:
             if lower in found:
-                raise RpcError(HEADER_MISMATCH, f"Send the header {lower} once.")
+                raise RpcError(HEADER_MISMATCH, f"The header {lower} was sent more than once. Send it once.")
             found[lower] = value.strip()
     return found
 
@@ -280,7 +281,7 @@ def _finite(text: str) -> float:
     return number if isfinite(number := float(text)) else _no_number(text)
 
 
-# ── Answers.
+# ── Replies.
 
 
 def negotiated(params: Mapping[str, Any]) -> str:
@@ -311,7 +312,8 @@ def result_reply(
 def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> McpReply:
     """Return the reply for `error`.
 
-    `request` None: the message could not be read. Before 2026-07-28 a method's error has status 200.
+    `request` None: the message could not be read; then `request_id` is its id, if that could be read. Before 2026-07-28
+    a method's error has status 200.
     """
     by_code = request is None or request.modern or error.code in _OF_THE_MESSAGE
     status = _STATUS.get(error.code, 200) if by_code else 200
@@ -323,7 +325,7 @@ ACCEPTED: Final = McpReply(202, None)
 
 
 def accepts_json(accept: str | None) -> bool:
-    """Return whether the client accepts JSON, the only format of our answers."""
+    """Return whether the client accepts JSON, the only format of our responses. `accept` None: it accepts all."""
     if accept is None:
         return True
     kinds = {one.partition(";")[0].strip().lower() for one in accept.split(",")}

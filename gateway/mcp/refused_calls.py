@@ -1,4 +1,4 @@
-"""Our refusals as tool results, and the request to the user to connect a missing connection."""
+"""Errors of the gateway as tool results, and the request to the user to connect a missing connection."""
 
 import json
 from collections.abc import Sequence
@@ -26,13 +26,19 @@ class RefusedCalls:
         self._asked = asked
 
     def refused(self, response: CollectedResponse, call: ToolCall) -> dict[str, Any]:
+        """Return the result for `response`, an error of the gateway. If the user must connect, and the client can show
+        URLs, it asks for that."""
         try:
             error = json.loads(response.body)["error"]
         except (ValueError, KeyError, TypeError):
             error = {"code": response.headers[MARK], "message": "The gateway refused this call."}
         url = (error.get("payload") or {}).get("connect_url")
         if url and self._takes_urls and self._asked.message.params.get("requestState") is None:
-            shown_to = {"mode": "url", "message": f"Connect {call.connection or 'the account'} to go on.", "url": url}
+            shown_to = {
+                "mode": "url",
+                "message": f"Connect {call.connection or 'the account'} to continue.",
+                "url": url,
+            }
             return {
                 "resultType": "input_required",
                 "inputRequests": {"connect": {"method": "elicitation/create", "params": shown_to}},
@@ -46,7 +52,7 @@ class RefusedCalls:
         return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
     def declined(self, call: ToolCall) -> dict[str, Any] | None:
-        """Return the result for a retry after the user declined to connect; None: make the call. Raises RpcError."""
+        """Return the result if the user declined to connect, else None. Raises RpcError for an invalid state."""
         state = self._asked.message.params.get("requestState")
         if state is None:
             return None
@@ -63,7 +69,7 @@ class RefusedCalls:
         return None
 
     def _state(self, call: ToolCall) -> str:
-        """Return the state, sealed for this key and this call. It grants nothing: the retry is decided like any call."""
+        """Return the state, sealed for this key and this call. It grants nothing: a retry is checked like any call."""
         ends_at = (clock.now() + timedelta(seconds=STATE_S)).timestamp()
         return self._asked.seals.seal(json.dumps([self._asked.caller.key_id, _digest(call), ends_at]))
 

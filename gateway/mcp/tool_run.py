@@ -1,4 +1,4 @@
-"""``tools/call``: finds the tool and its connection, calls the provider, and turns the answer into the tool's result."""
+"""``tools/call``: finds the tool and its connection, calls the provider, and returns the tool's result."""
 
 import asyncio
 import json
@@ -48,6 +48,7 @@ class ToolRun:
         self._wholes = WholeResponses(asked)
 
     async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of the call, also if it fails. Raises RpcError for invalid `params` or an unknown tool."""
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
@@ -81,14 +82,14 @@ class ToolRun:
         page = opened_cursor(call.cursor, self._asked.seals, self._asked.caller.key_id, of_page)
         if page is None:
             raise UnfitArguments(
-                "This cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
+                "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
             )
         return replace(call, target=page.target), _Lists(page, pages, of_page)
 
     def _response_about_tools(
         self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
     ) -> dict[str, Any] | None:
-        """Return the result of a tool about tools; None if it calls another tool."""
+        """Return the result of `find_tools`, `describe_tool` or an invalid `call_tool`; None: call the inner tool."""
         if name == "find_tools":
             query = arguments.get("query", "")
             if not isinstance(query, str) or len(query) > LONGEST_QUERY:
@@ -100,7 +101,7 @@ class ToolRun:
             return failure("'name' must be the name of a tool.")
         if name == "describe_tool":
             if one not in tools:
-                return failure(f"There is no tool '{one[:64]}'. find_tools searches those that there are.")
+                return failure(f"Unknown tool '{one[:64]}'. Use find_tools to search this key's tools.")
             about = self._tools.describe(tools[one])
             return {"content": [text_block(json.dumps(about))], "structuredContent": about, "isError": False}
         inner = arguments.get("arguments", {})
@@ -109,7 +110,8 @@ class ToolRun:
         )
 
     async def _placed(self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str) -> ToolCall:
-        """Return `call` with its path below the connection's actual base address, if the entry does not fix that address.
+        """Return `call` with its path below the connection's actual base URL, if the catalog entry does not fix that
+        URL.
 
         Raises UnfitArguments.
         """
@@ -156,9 +158,9 @@ class ToolRun:
                 response = await proxied(self._asked, sent, call.body, call.content_type, memory)
             return await self._shaped(sent, response, select, call, lists)
         except TimeoutError:
-            return failure(f"The answer was not complete within {LONGEST_S:.0f} s.")
+            return failure(f"The response was not complete within {LONGEST_S:.0f} s.")
         except NoPageMemory:
-            return failure("The gateway has no memory for another large answer now. Call again in some seconds.")
+            return failure("The gateway has no memory for another large response now. Call again in a few seconds.")
         finally:
             memory.release()
 
@@ -169,10 +171,11 @@ class ToolRun:
             return self._refusals.refused(response, call)
         if response.too_large:
             return failure(
-                f"The answer has more than {MOST_RESPONSE >> 20} MiB. Ask for less by the query, or fetch it by HTTP from /proxy."
+                f"The response has more than {MOST_RESPONSE >> 20} MiB. Request less with 'query', or fetch it by HTTP "
+                "from /proxy."
             )
         if not response.whole:
-            return failure("The provider's answer broke off. Nothing of it is shown.")
+            return failure("The provider's response broke off. Nothing of it is shown.")
         media_type = response.headers.get(hdrs.CONTENT_TYPE, "")
         reason = _reason(response.status)
         share, dear = self._asked.caller.share, needs_thread(response.body, select)
@@ -189,7 +192,9 @@ class ToolRun:
         if behind is not None:
             self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
         if (link := response.headers.get(CONNECT_URL_FIELD)) is not None:
-            shaped.result["content"].append(text_block(f"It lacks scopes. Ask the user to open {link} {CALL_AGAIN}"))
+            shaped.result["content"].append(
+                text_block(f"The token lacks scopes. Ask the user to open {link} {CALL_AGAIN}")
+            )
         if shaped.keep:
             uri = self._wholes.kept_at(sent, media_type, response.body)
             shaped.result["content"].append(
@@ -239,7 +244,7 @@ def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool)
     tool = tools.get(name)
     if tool is None and name != "call_api":
         if by_call_tool:
-            raise UnfitArguments(f"There is no tool '{name[:64]}'. find_tools searches those that there are.")
+            raise UnfitArguments(f"Unknown tool '{name[:64]}'. Use find_tools to search this key's tools.")
         raise RpcError(rpc.INVALID_PARAMS, f"Unknown tool: {name[:64]}")
     return tool
 
@@ -254,7 +259,7 @@ def _with_settings(target: str, begins: str, opened: Opened) -> str:
     try:
         filled = render_url(at + begins, opened.connection.config, opened.provider.connection_config)
     except (Unresolved, BadValue) as fault:
-        raise UnfitArguments(f"The connection lacks the setting {fault}: have the user connect again.") from None
+        raise UnfitArguments(f"The connection lacks the setting {fault}. Ask the user to connect again.") from None
     return filled.removeprefix(at) + target.removeprefix(begins)
 
 

@@ -164,7 +164,7 @@ RESOURCES: Final[dict[str, dict[str, Any]]] = {
 
 
 class ConformanceApplication:
-    """An application with one address, whose handler is `response`."""
+    """An application with one URL, whose handler is `response`."""
 
     def __init__(self) -> None:
         self._seals = Tokens([secrets.token_bytes(32)], "conformance")
@@ -211,9 +211,9 @@ class ConformanceApplication:
                 return {"protocolVersion": version, "capabilities": OF_2025, "serverInfo": SERVER}, None
             if method == "ping" or method in OF_LEVELS:
                 return {}, None
-        raise rpc.RpcError(rpc.METHOD_NOT_FOUND, f"There is no method '{method}' here.")
+        raise rpc.RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
 
-    # ── Tools that answer directly, or first ask a client of 2026-07-28.
+    # ── Tools that return a result directly, or first ask a client of 2026-07-28.
 
     def _called(self, message: rpc.RpcRequest) -> dict[str, Any]:
         name = message.params.get("name")

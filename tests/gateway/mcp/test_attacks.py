@@ -121,7 +121,7 @@ async def test_a_query_that_no_request_line_holds_is_refused_before_it_is_made(d
     key = await door.key(READ)
     for query in ({"a": [1] * 9000}, {"a" * 5000: [1, 2]}):
         refused = await door.call(key, "get_issue", {"issue": "1", "query": query})
-        assert "'query' makes more than 8190 characters" in text_of(refused)
+        assert "'query' has more than 8190 characters" in text_of(refused)
     assert door.provider.calls == []
 
 

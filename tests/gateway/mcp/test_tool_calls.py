@@ -43,7 +43,7 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
         ({"key": "a", "max_bytes": True}, "'max_bytes' must be a whole number"),
         ({"key": "a", "select": 1}, "'select' must be a JMESPath expression"),
         ({"key": "a" * 9000}, "The path must have at most"),
-        ({"key": "a", "query": {"q": "x" * 9000}}, "'query' makes more than"),
+        ({"key": "a", "query": {"q": "x" * 9000}}, "'query' has more than"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], sentence: str) -> None:
@@ -84,11 +84,11 @@ def test_the_connection_is_never_guessed() -> None:
     call = call_of_rule(tool(), {"key": "a"})
     # the only connection of the tool's integration
     assert chosen(call, {"jira/c1": "Ada", "slack/c1": ""}) == "jira/c1"
-    with pytest.raises(UnfitArguments, match=r"Say which 'connection': jira/c1 \(Ada\), jira/c2\."):
+    with pytest.raises(UnfitArguments, match=r"Set 'connection' to one of jira/c1 \(Ada\), jira/c2\."):
         chosen(call, {"jira/c1": "Ada", "jira/c2": ""})
     with pytest.raises(UnfitArguments, match="may not list them"):
         chosen(call, None)
-    with pytest.raises(UnfitArguments, match="no connection that this key may use"):
+    with pytest.raises(UnfitArguments, match="This key has no connection for this call"):
         chosen(call, {"slack/c1": ""})
     named = call_of_rule(tool(), {"key": "a", "connection": "jira/c9"})
     assert chosen(named, None) == "jira/c9"
