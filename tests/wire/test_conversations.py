@@ -1,4 +1,4 @@
-"""Several messages on one connection: each is answered in order, and after a fault nothing more is read."""
+"""Several messages on one connection: the responses keep their order, and after a fault nothing more is read."""
 
 import pytest
 
@@ -27,7 +27,7 @@ TALKS = table(
     ("a wrong path between two", A + BAD_PATH + C, [b"/after-A", 400, b"/after-C"], False),
     ("no key between two", A + NO_KEY + C, [b"/after-A", 401, b"/after-C"], False),
     ("an unknown connection between two", A + UNKNOWN + C, [b"/after-A", 404, b"/after-C"], False),
-    ("an unknown address between two", A + ELSEWHERE + C, [b"/after-A", 404, b"/after-C"], False),
+    ("an unknown path between two", A + ELSEWHERE + C, [b"/after-A", 404, b"/after-C"], False),
     ("a whole upload without a key between two",
      A + request(b"/proxy/x", b"Content-Length: 3\r\n", b"abc", method=b"POST", ours=HOST + naming()) + C,
      [b"/after-A", 401, b"/after-C"], False),
@@ -124,7 +124,7 @@ async def test_a_refused_upload_is_not_invited_and_its_connection_ends(
 UNINVITED = table(
     ("a body that comes with its head", sized(b"abc", EXPECTING)),
     ("an expectation in capitals", sized(b"abc", b"EXPECT: 100-CONTINUE\r\n")),
-    ("HTTP/1.0, which knows no interim answers",
+    ("HTTP/1.0, which knows no interim responses",
      request(b"/proxy/x", EXPECTING + b"Content-Length: 3\r\nConnection: keep-alive\r\n", b"abc", method=b"POST",
              version=b"HTTP/1.0")),
 )  # fmt: skip

@@ -129,7 +129,7 @@ async def test_waiting_time_and_queue_length_are_limited(monkeypatch: pytest.Mon
         with pytest.raises(EgressError, match="were in use") as late:
             await way_out.send(to(provider))
         monkeypatch.setattr(pools, "WAITING", 0)
-        with pytest.raises(EgressError, match="waiting already") as full:
+        with pytest.raises(EgressError, match="Too many requests wait for a connection") as full:
             await way_out.send(to(provider))
         go.set()
         assert await whole(await first) == b"ok"
@@ -192,7 +192,7 @@ async def test_a_dead_kept_connection_is_replaced_once_for_what_is_safe_only(met
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append((await read_message(reader))[0])
         writer.write(OK)
-        heads.append((await read_message(reader))[0])  # read the request and close without an answer
+        heads.append((await read_message(reader))[0])  # read the request and close without a response
 
     async with raw_provider(script) as provider, egress() as way_out:
         await way_out.send(to(provider))
@@ -200,7 +200,7 @@ async def test_a_dead_kept_connection_is_replaced_once_for_what_is_safe_only(met
         if times == 2:
             await way_out.send(to(provider, method))
         else:
-            with pytest.raises(EgressError, match="closed the connection without an answer") as failure:
+            with pytest.raises(EgressError, match="closed the connection without a response") as failure:
                 await way_out.send(to(provider, method))
             assert failure.value.kind == "unreachable"
     assert [head.split()[0].decode() for head in heads] == [method] * times

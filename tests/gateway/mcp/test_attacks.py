@@ -158,7 +158,7 @@ async def test_a_revoked_key_opens_neither_tools_nor_kept_responses(door: Agents
         assert (await door.responded(key, method, **params))[0] == 401
 
 
-async def test_an_address_of_a_kept_response_cannot_be_made(door: Agents) -> None:
+async def test_the_uri_of_a_kept_response_cannot_be_forged(door: Agents) -> None:
     key = await door.key(READ)
     for uri in (
         "gateway://answers/1",
@@ -373,7 +373,7 @@ async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
 
 
 async def test_a_capability_leads_to_its_door_on_a_warm_connection_too(door: Agents) -> None:
-    """The fast path handles requests below a capability's address, but not its MCP endpoint."""
+    """The fast path handles requests below a capability URL, but not its MCP endpoint."""
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [READ]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"

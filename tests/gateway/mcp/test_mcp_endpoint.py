@@ -154,7 +154,7 @@ async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(door: Ag
     assert "Ask the user" not in text_of(await door.call(narrow, "get_me"))
 
 
-async def test_a_client_that_opens_addresses_is_asked_to_and_calls_again(door: Agents) -> None:
+async def test_a_client_that_opens_urls_is_asked_to_open_one_and_calls_again(door: Agents) -> None:
     key = await door.key("GET /base/v1/me", limits={"connections": ["lane/c9"]}, scopes=["environment:proxy", CONNECT])
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
     asked = await door.call(key, "get_me", **able)
@@ -325,7 +325,7 @@ async def test_a_client_of_2025_is_served_without_a_session(door: Agents) -> Non
     assert result["structuredContent"]["path"] == "/base/v1/search"
 
 
-async def test_a_capability_has_the_door_below_its_address(door: Agents) -> None:
+async def test_a_capability_has_the_agent_door_below_its_url(door: Agents) -> None:
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"

@@ -34,7 +34,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def responding(provider: list[RawProvider], *responses: bytes) -> Script:
-    """Return a script that sends the answers in turn and repeats the last one. An empty answer closes the connection."""
+    """Return a script that sends the responses in turn and repeats the last. An empty one closes the connection."""
     left: Iterator[bytes] = iter(responses)
     current = responses[-1]
 
@@ -53,7 +53,7 @@ def responding(provider: list[RawProvider], *responses: bytes) -> Script:
 
 
 async def tried(*responses: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Tried":
-    """Make a call to a provider that sends these answers in turn, with ``Retries: 3`` unless `call` sets other headers."""
+    """Make a call to a provider that sends these responses in turn. `call`: headers; default ``Retries: 3``."""
     providers: list[RawProvider] = []
     async with (
         raw_provider(responding(providers, *responses)) as provider,
@@ -141,7 +141,7 @@ async def test_a_body_that_is_too_large_to_keep_is_sent_once(waits: list[float])
 
 
 async def test_a_part_of_a_body_is_repeated_and_the_rest_follows_as_it_comes(waits: list[float]) -> None:
-    """The provider answers 503 before it has the whole body. The second attempt sends all of it."""
+    """The provider returns 503 before it has the whole body. The second attempt sends all of it."""
     bodies: list[bytes] = []
     refused = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The caller's body: framing, back-pressure, early answers, and broken uploads."""
+"""The caller's body: framing, back-pressure, early responses, and broken uploads."""
 
 import asyncio
 import gzip
@@ -180,7 +180,7 @@ async def test_a_caller_who_stops_sending_is_reported_so() -> None:
 
 
 async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> bytes:
-    """Return the answer to a caller that sends a byte every 20 ms. The provider answers when it has the whole body."""
+    """Return the response to a caller that sends a byte every 20 ms. The provider first reads the whole body."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         end = b"0\r\n\r\n" if "chunked" in framing else b"x" * pieces

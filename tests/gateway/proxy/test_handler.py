@@ -1,4 +1,4 @@
-"""Requests and answers that /proxy forwards unchanged, and those that it refuses: raw bytes on both sides."""
+"""Requests and responses that /proxy forwards unchanged, and those that it refuses: raw bytes on both sides."""
 
 import asyncio
 
@@ -214,7 +214,7 @@ async def test_an_override_goes_only_to_origins_that_were_named() -> None:
     assert other.connections == 0
 
 
-async def test_the_credential_travels_to_no_address_that_the_guard_refuses() -> None:
+async def test_the_credential_is_not_sent_to_an_address_that_the_guard_refuses() -> None:
     from gateway.egress.guard import Guard
 
     async with raw_provider() as provider, gateway_to(opened_at(provider.port), guard=Guard()) as gateway:

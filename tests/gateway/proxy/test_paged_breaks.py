@@ -1,4 +1,4 @@
-"""A failure on the first page is the answer; a later one is reported in the trailer, with a cursor to resume from."""
+"""A failure on the first page is the response; a later one is reported in the trailer, with a cursor to resume from."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 def failing(at: int, *responses: web.Response, count: int = 4) -> Page:
-    """Return pages of which the one with cursor `at` first returns these answers."""
+    """Return pages of which the one with cursor `at` first returns these responses."""
     left = list(responses)
 
     def page(request: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""The answer to the caller: the provider's head and body, framed by the gateway. A truncated answer never looks complete."""
+"""The response to the caller: the provider's, framed by the gateway. A truncated response never looks complete."""
 
 import asyncio
 import gzip
@@ -23,7 +23,7 @@ def head_of(response: bytes) -> list[str]:
 
 
 async def passed(response: bytes, *lines: str, method: str = "GET", close: bool = False, **connection: Any) -> bytes:
-    """Return the bytes that a caller gets when the provider answers with `response`."""
+    """Return the bytes that a caller gets when the provider sends `response`."""
     async with (
         raw_provider(response, close=close) as provider,
         gateway_to(opened_at(provider.port, **connection)) as gateway,
@@ -98,7 +98,7 @@ async def test_links_into_the_providers_base_lead_through_us() -> None:
     ) in lines
 
 
-async def test_a_link_that_repeats_the_address_requested_does_not_hand_the_credential_out() -> None:
+async def test_a_link_that_repeats_the_requested_url_does_not_show_the_credential() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head, _ = await read_message(reader)
         target = head.split(b" ")[1]

@@ -1,4 +1,4 @@
-"""``Server-Timing``: where the time of a proxied call was spent, on the provider's answers and the gateway's own."""
+"""``Server-Timing``: where the time of a proxied call was spent, on the provider's responses and the gateway's own."""
 
 import asyncio
 

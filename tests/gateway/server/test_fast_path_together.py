@@ -1,4 +1,4 @@
-"""Answers from the fast path that leave at the end of an event loop iteration: nothing overtakes them or cuts them off."""
+"""Fast path responses that leave at the end of an event loop iteration: nothing overtakes them or cuts them off."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
 
 
 async def due(crowded: RunningGateway) -> ClientProtocol:
-    """Return the caller's connection, in the iteration in which its answer is about to leave."""
+    """Return the caller's connection, in the iteration in which its response is about to leave."""
     async with asyncio.timeout(PATIENCE_S):
         while not (found := [one for one in connections(crowded) if one._due]):
             await asyncio.sleep(0)

@@ -133,7 +133,7 @@ CHECKED_VALUES = st.sampled_from(
 
 @given(st.lists(st.tuples(st.sampled_from(list(CHECKED.values())), CHECKED_VALUES), max_size=6))
 def test_a_head_is_read_only_if_the_chain_admits_it(sent: list[tuple[str, str]]) -> None:
-    """Both call `check_fields`. If a line reader no longer passed a field to it, it would accept what the chain refuses."""
+    """Both call `check_fields`. A line reader that does not pass a field to it would accept what the chain refuses."""
     if LineReader().read(block(sent)) is not None:
         check_head("GET", "/proxy", HttpVersion11, CIMultiDictProxy(CIMultiDict(sent)))
 

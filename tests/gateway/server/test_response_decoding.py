@@ -1,4 +1,4 @@
-"""An answer is decoded in small parts, and no faster than its caller reads it."""
+"""A response is decoded in small parts, and no faster than its caller reads it."""
 
 import asyncio
 import gzip

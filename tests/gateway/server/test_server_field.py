@@ -1,4 +1,4 @@
-"""The gateway's answers name the software without its version. (tests/wire: a provider's own field is forwarded.)"""
+"""The gateway's responses name the software without its version. (tests/wire: a provider's own field is forwarded.)"""
 
 from pathlib import Path
 
