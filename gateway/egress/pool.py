@@ -207,8 +207,8 @@ class Pool:
         if connection is None:
             self._dialling -= 1
             self._next()
-        elif connection.usable and not self._hand_over(connection):
-            self._idle.append(connection)
+        elif connection.usable:
+            self.give_back(connection)
 
     def _next(self) -> None:
         """Grant a place that may have become free to a waiting request, or forget the pool if it is empty."""

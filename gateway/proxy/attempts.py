@@ -187,8 +187,13 @@ class Attempts:
                 if not await self._after_fault(fault):
                     raise
                 continue
-            more = may_lead_to_more(exchange.status, retries=self._retries_left)
-            if not more or not await self._after_response(exchange):
+            try:
+                more = may_lead_to_more(exchange.status, retries=self._retries_left)
+                again = more and await self._after_response(exchange)
+            except BaseException:  # an error while waiting for a newer token, a time limit, or the caller has left
+                exchange.close()
+                raise
+            if not again:
                 if refused_scopes(exchange.status, exchange.headers) is None:  # otherwise the credential is valid
                     self._judge(exchange.status)
                 return exchange

@@ -155,6 +155,29 @@ async def test_request_that_leaves_the_queue_takes_no_connection() -> None:
         assert await whole(await way_out.send(to(provider))) == b"ok"
 
 
+@pytest.mark.parametrize("retired", [True, False])
+async def test_a_connection_that_its_cancelled_request_no_longer_takes_does_not_stay_open(
+    retired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "LOOK_EVERY_S", 0.01)
+    async with raw_provider() as provider, egress(connections_per_host=1) as way_out:
+        assert await whole(await way_out.send(to(provider))) == b"ok"
+        pool = pool_of(way_out, provider)
+        connection = await pool.acquire()
+        await asyncio.sleep(0.05)  # the timer that closes idle connections has ended: there are none
+        waiting = asyncio.create_task(pool.acquire())
+        await asyncio.sleep(0)
+        monkeypatch.setattr(pools, "IDLE_S", 0.01)
+        pool.take_back(connection, None)
+        waiting.cancel()
+        if retired:
+            way_out.retire(lambda: None)
+        await asyncio.gather(waiting, return_exceptions=True)
+        async with asyncio.timeout(PATIENCE_S):
+            while list(way_out.load()):
+                await asyncio.sleep(0.001)
+
+
 async def test_cancelled_requests_do_not_affect_others() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

@@ -302,6 +302,25 @@ async def test_a_401_passes_where_nothing_newer_is_to_be_had_or_the_request_cann
     assert len(provider.heads) == 2
 
 
+async def test_a_401_is_closed_if_the_wait_for_a_newer_token_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 6\r\n\r\nden")
+        await reader.read()
+
+    async def never(_sent: object) -> None:
+        await asyncio.Event().wait()
+
+    async with (
+        raw_provider(begin) as provider,
+        gateway_to(opened_at(provider.port), timeouts=Timeouts(total_s=0.2)) as gateway,
+    ):
+        monkeypatch.setattr(gateway.live, "newer_than", never)
+        response = parsed(await gateway.call("/proxy/x"))
+        assert (response.status, response.error["code"]) == (504, "upstream_timeout")
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
+
+
 async def test_gateway_timeout_limits_the_first_byte_within_the_operators_bound() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
