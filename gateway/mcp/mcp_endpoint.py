@@ -116,6 +116,14 @@ def _server() -> Mapping[str, str]:
 
 
 CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}}
+LISTS: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+"""The methods that return a list, with its name in the result."""
+OF_2025: Final = frozenset({"initialize", "ping"})
+"""The methods that 2026-07-28 no longer has."""
 
 
 async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
@@ -137,39 +145,32 @@ async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
 
 
 async def _responded(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return the result, and for how many milliseconds it may be cached, None if not at all. Raises RpcError."""
+    """Return the result, and for how many milliseconds it may be cached, None if not at all. Raises RpcError.
+
+    The request is counted against the key's rate, unless an RpcError or a call through ``/proxy`` counts it.
+    """
     method, params = asked.message.method, asked.message.params
     if method == "tools/call":
         return await ToolRun(asked).result(params), None
+    if method == "resources/read":
+        return await WholeResponses(asked).read(params), 0
+    if method in LISTS and params.get("cursor") is not None:
+        raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")
+    if method not in LISTS and method != "server/discover" and (asked.message.modern or method not in OF_2025):
+        raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
     asked.count()
+    if method == "tools/list":
+        return {"tools": KeyTools(asked).listed()}, TOOLS_HOLD_MS
+    if method in LISTS:
+        return {LISTS[method]: []}, TOOLS_HOLD_MS
     if method == "server/discover":
-        about = {
+        about: dict[str, Any] = {
             "supportedVersions": list(rpc.REVISIONS),
             "capabilities": CAPABILITIES,
             "instructions": INSTRUCTIONS,
         }
         return about, TOOLS_HOLD_MS
-    if method == "tools/list":
-        _check_cursor(params)
-        return {"tools": KeyTools(asked).listed()}, TOOLS_HOLD_MS
-    if method == "resources/read":
-        return await WholeResponses(asked).read(params), 0
-    if method in ("resources/list", "resources/templates/list"):
-        _check_cursor(params)
-        return {"resources" if method == "resources/list" else "resourceTemplates": []}, TOOLS_HOLD_MS
-    if not asked.message.modern:
-        if method == "initialize":
-            return {
-                "protocolVersion": rpc.negotiated(params),
-                "capabilities": CAPABILITIES,
-                "serverInfo": _server(),
-                "instructions": INSTRUCTIONS,
-            }, None
-        if method == "ping":
-            return {}, None
-    raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
-
-
-def _check_cursor(params: Mapping[str, Any]) -> None:
-    if params.get("cursor") is not None:
-        raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")
+    if method == "ping":
+        return {}, None
+    about = {"protocolVersion": rpc.negotiated(params), "capabilities": CAPABILITIES, "serverInfo": _server()}
+    return {**about, "instructions": INSTRUCTIONS}, None

@@ -41,7 +41,7 @@ class WholeResponses:
         return SCHEME + self._asked.seals.seal(json.dumps([response_id, self._asked.caller.key_id, ends_at, again]))
 
     async def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of ``resources/read``. Raises RpcError."""
+        """Return the result of ``resources/read``, and count a read from memory. Raises RpcError, TooManyRequests."""
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise RpcError(rpc.INVALID_PARAMS, "params.uri must be a text.")
@@ -53,6 +53,7 @@ class WholeResponses:
             raise self._no_resource(uri)
         kept = _responses(self._asked.outer.app).get(self._asked.caller.share, response_id or "")
         if kept is not None:
+            self._asked.count()
             return {"contents": [contents(uri, kept.media_type, kept.body)]}
         if again is None:
             raise self._no_resource(uri)

@@ -282,6 +282,20 @@ async def test_rate_and_budget_are_counted_as_for_a_proxied_call(door: Agents) -
     assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
 
 
+async def test_a_refused_request_counts_once(door: Agents) -> None:
+    key = await door.key(*RULES, limits={"rate": 4})
+    for method, params in (
+        ("prompts/list", {}),
+        ("tools/list", {"cursor": "x"}),
+        ("resources/read", {"uri": "gateway://answers/x"}),
+        ("ping", {}),
+    ):
+        status, body = await door.responded(key, method, **params)
+        assert (status, body["error"]["code"] < 0) in {(400, True), (404, True)}
+    status, body = await door.responded(key, "tools/list")
+    assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
+
+
 async def test_a_call_is_recorded_with_key_connection_and_rule(door: Agents) -> None:
     noted: list[ExchangeRecord] = []
     door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
