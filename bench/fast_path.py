@@ -118,7 +118,7 @@ class Stage:
     async def open(self) -> None:
         self.client.connection_made(self.caller)
         await asyncio.sleep(0)  # aiohttp starts to wait for the first message
-        pool = self.runtime.generation.egress._made_pool(*ORIGIN, None)
+        pool = self.runtime.generation.egress._new_pool(*ORIGIN, None)
         self.runtime.generation.egress._pools[(*ORIGIN, None)] = pool
         self.connection = ProviderConnection("http://127.0.0.1:9", pool)
         self.connection.connection_made(self.provider)

@@ -201,13 +201,13 @@ class Egress:
                 return await connection.ask(message, streamed, method=request.method, may_switch=upgrade is not None)
             except ConnectionLost as fault:
                 if not reused or not replaceable(request.method, has_body=body is not None):
-                    raise unanswered(pool.origin) from fault
+                    raise closed_without_response(pool.origin) from fault
         pool = self._pool(request)
         connection = await pool.acquire(fresh=True)
         try:
             return await connection.ask(message, method=request.method, may_switch=upgrade is not None)
         except ConnectionLost as fault:
-            raise unanswered(pool.origin) from fault
+            raise closed_without_response(pool.origin) from fault
 
     async def fetch(
         self,
@@ -257,7 +257,7 @@ class Egress:
         key = (request.scheme, request.host, request.port, request.identity)
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = self._made_pool(*key)
+            pool = self._pools[key] = self._new_pool(*key)
             if self._unused is not None:
                 pool.retire()
         return pool
@@ -269,10 +269,10 @@ class Egress:
             self._tls = self._tls or made
         return self._tls
 
-    def _made_pool(self, named: str, host: str, port: int, identity: ClientIdentity | None) -> Pool:
-        scheme: Scheme = "https" if named == "https" else "http"
+    def _new_pool(self, scheme_name: str, host: str, port: int, identity: ClientIdentity | None) -> Pool:
+        scheme: Scheme = "https" if scheme_name == "https" else "http"
         self.guard.check(scheme, host, port)
-        key = (named, host, port, identity)
+        key = (scheme_name, host, port, identity)
         spelled = bracketed(host)
         origin = f"{scheme}://{spelled}:{port}"
 
@@ -324,7 +324,7 @@ def replaceable(method: str, *, has_body: bool) -> bool:
     return not has_body and method in _REPLAYED
 
 
-def unanswered(origin: str) -> EgressError:
+def closed_without_response(origin: str) -> EgressError:
     """Return the error for a provider that closed the connection before the first byte of a response."""
     return EgressError("unreachable", f"{origin} closed the connection without a response.")
 

@@ -31,13 +31,13 @@ class Names:
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None  # made at the first look-up
-        self._asked: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+        self._pending: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """Return the IP addresses of a name, in the system's order. Raises EgressError ``unreachable``, ``timeout``."""
         try:
             async with asyncio.timeout(LIMIT_S):
-                found = await asyncio.shield(self._ask(host, port))
+                found = await asyncio.shield(self._shared_look_up(host, port))
         except TimeoutError:
             raise EgressError("timeout", f"The look-up of {host} took more than {LIMIT_S:g} s.") from None
         except (OSError, UnicodeError) as fault:
@@ -46,20 +46,20 @@ class Names:
             raise EgressError("unreachable", f"The name {host} has no address.")
         return found
 
-    def _ask(self, host: str, port: int) -> asyncio.Future[list[str]]:
+    def _shared_look_up(self, host: str, port: int) -> asyncio.Future[list[str]]:
         """Return the look-up of `host`, which all concurrent callers share. Await it shielded."""
         key = (host, port)
-        asked = self._asked.get(key)
+        asked = self._pending.get(key)
         if asked is None:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
             asked = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
-            self._asked[key] = asked
-            asked.add_done_callback(lambda done: self._responded(key, done))
+            self._pending[key] = asked
+            asked.add_done_callback(lambda done: self._look_up_ended(key, done))
         return asked
 
-    def _responded(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
-        del self._asked[key]
+    def _look_up_ended(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
+        del self._pending[key]
         if not done.cancelled():
             done.exception()  # avoids the "never retrieved" warning; callers that still wait get the exception
 
@@ -114,7 +114,7 @@ class _TunnelHandshake(asyncio.Protocol):
             self.status.set_result(0)
 
 
-async def ask_for_tunnel(sock: socket.socket, target: str, proxy: URL, refused: str) -> asyncio.Transport:
+async def open_tunnel(sock: socket.socket, target: str, proxy: URL, refused: str) -> asyncio.Transport:
     """Return the transport of a tunnel to `target`, reading paused.
 
     Raises EgressError ``unreachable`` with the message `refused`.
@@ -207,7 +207,7 @@ class Dialler:
             sock = await _connected(found, proxy_port, _plain_socket)
         except (OSError, EgressError) as fault:
             raise EgressError("unreachable", refused) from fault
-        transport = await ask_for_tunnel(sock, f"{bracketed(address)}:{port}", proxy, refused)
+        transport = await open_tunnel(sock, f"{bracketed(address)}:{port}", proxy, refused)
         assert tls is not None  # only https goes through a proxy
         try:
             inside = await asyncio.get_running_loop().start_tls(transport, connection, tls, server_hostname=host)

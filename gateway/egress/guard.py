@@ -85,7 +85,7 @@ class Guard:
     def permits(self, scheme: Scheme, address: IPAddress, port: int) -> bool:
         """Return whether this address and port may be dialled."""
         address = unwrapped(address)
-        return self._opened(address, port) or (scheme == "https" and is_public(address))
+        return self._is_allowed(address, port) or (scheme == "https" and is_public(address))
 
     def check(self, scheme: Scheme, host: str, port: int) -> None:
         """Raise EgressError ``refused`` for a host that can be refused before its name is resolved."""
@@ -118,7 +118,7 @@ class Guard:
             raise AddressRefused(f"{where[0]} port {where[1]} may not be dialled")
         return socket.socket(family, kind, protocol)
 
-    def _opened(self, address: IPAddress, port: int) -> bool:
+    def _is_allowed(self, address: IPAddress, port: int) -> bool:
         return any(
             (opening.port is None or opening.port == port)
             and opening.network.version == address.version

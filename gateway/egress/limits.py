@@ -195,10 +195,10 @@ class ConcurrencyLimit:
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
-Outcome = Literal["answered", "failed", "unknown"]
+Outcome = Literal["responded", "failed", "unknown"]
 
 MOST_ORIGINS: Final = 10_000  # above this, origins without state are dropped
-COME_BACK_S: Final = 5
+RETRY_AFTER_S: Final = 5
 
 log = structlog.get_logger(__name__)
 
@@ -224,7 +224,7 @@ class OriginLimits:
 
     async def acquire(self) -> bool:
         """Wait for a place; return True if this call probes whether the provider is up. Raises CallNotAttempted."""
-        probe = not self.breaker.closed and self._try_again()
+        probe = not self.breaker.closed and self._begin_probe()
         if self.concurrency.try_acquire():
             return probe
         try:
@@ -235,9 +235,9 @@ class OriginLimits:
             if isinstance(ended, Full):
                 raise CallNotAttempted(
                     f"Too many calls to {self.name} wait for a response (egress.limits in gateway.yaml). "
-                    f"Send fewer at a time, or retry in {COME_BACK_S} s.",
+                    f"Send fewer at a time, or retry in {RETRY_AFTER_S} s.",
                     reason="too_many_outstanding",
-                    retry_after_s=COME_BACK_S,
+                    retry_after_s=RETRY_AFTER_S,
                 ) from None
             raise
         return probe
@@ -246,7 +246,7 @@ class OriginLimits:
         """Release the place, once for every `acquire` that returned, with the call's result."""
         self.concurrency.release()
         breaker = self.breaker
-        if outcome == "answered":
+        if outcome == "responded":
             breaker.responses += 1
             if probe:
                 breaker.recovered()
@@ -261,7 +261,7 @@ class OriginLimits:
         """Return whether no call uses these limits and they have no state to keep. `now`: monotonic seconds."""
         return self.concurrency.outstanding == 0 and self.concurrency.waiting == 0 and self.breaker.idle(now)
 
-    def _try_again(self) -> bool:
+    def _begin_probe(self) -> bool:
         wait_s = ceil(self.breaker.refusal_s(clock.monotonic()))
         if wait_s:
             raise CallNotAttempted(
@@ -285,27 +285,29 @@ class EgressLimits:
 
     def __init__(self, limits: ConcurrencySettings | None = None) -> None:
         self._limits = limits or ConcurrencySettings()
-        self._gates: dict[Origin, OriginLimits] = {}
+        self._by_origin: dict[Origin, OriginLimits] = {}
 
     def for_origin(self, origin: Origin) -> OriginLimits:
-        gate = self._gates.get(origin)
-        if gate is None:
-            if len(self._gates) >= MOST_ORIGINS:
+        origin_limits = self._by_origin.get(origin)
+        if origin_limits is None:
+            if len(self._by_origin) >= MOST_ORIGINS:
                 self._sweep()
-            gate = self._gates[origin] = OriginLimits(origin, self._limits)
-        return gate
+            origin_limits = self._by_origin[origin] = OriginLimits(origin, self._limits)
+        return origin_limits
 
     def limit(self, limits: ConcurrencySettings) -> None:
         """Apply these limits from now on. Calls above a lower limit continue; waiting calls get newly free places."""
         self._limits = limits
-        for gate in self._gates.values():
-            gate.concurrency.limits = limits
-            gate.concurrency.admit()
+        for origin_limits in self._by_origin.values():
+            origin_limits.concurrency.limits = limits
+            origin_limits.concurrency.admit()
 
     def __iter__(self) -> Iterator[OriginLimits]:
         """Iterate over the limits of all origins, for metrics."""
-        return iter(list(self._gates.values()))
+        return iter(list(self._by_origin.values()))
 
     def _sweep(self) -> None:
         now = clock.monotonic()
-        self._gates = {origin: gate for origin, gate in self._gates.items() if not gate.idle(now)}
+        self._by_origin = {
+            origin: origin_limits for origin, origin_limits in self._by_origin.items() if not origin_limits.idle(now)
+        }

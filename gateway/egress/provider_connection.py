@@ -70,7 +70,7 @@ class RequestUpload:
     def pause(self) -> None:
         self._paused = True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._paused = False
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -149,7 +149,7 @@ class PushedUpload:
         if self._listener is not None:
             self._listener.pause_upload()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.paused = False
         if self._listener is not None:
             self._listener.resume_upload()
@@ -164,7 +164,7 @@ class PushedUpload:
 
 HELD_HIGH_BYTES: Final = 256 * 1024
 _AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards what is unsent
-_IDLE, _DUE, _ASKED, _RESPONDED, _SWITCHED, _DEAD = range(6)
+_IDLE, _QUEUED, _SENT, _RESPONDED, _SWITCHED, _DEAD = range(6)
 
 
 class ProviderConnection(asyncio.Protocol):
@@ -184,11 +184,11 @@ class ProviderConnection(asyncio.Protocol):
         self._taker: Taker | None = None  # replaces the waiter for fast path requests
         self._response: ProviderResponse | None = None  # the response being received, unless it goes into a sink
         self._sink: ResponseSink | None = None
-        self._fresh: ProviderResponse | None = None  # a response whose head has just arrived
-        self._begun = False  # a head has just arrived
+        self._new_response: ProviderResponse | None = None  # a response whose head has just arrived
+        self._head_is_new = False  # a head has just arrived
         self._upload: RequestUpload | PushedUpload | None = None
         self._incoming = ResponseReader(self)
-        self._behind_switch = b""
+        self._bytes_after_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
         self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
@@ -219,7 +219,7 @@ class ProviderConnection(asyncio.Protocol):
         `head`: the first bytes, with the framing that fits `body`; `body` None: `head` is the whole request. A
         cancellation closes the connection.
         """
-        self._stage = _ASKED
+        self._stage = _SENT
         self._incoming.expect(without_body=method == "HEAD", may_switch=may_switch)
         waiter: asyncio.Future[ProviderResponse] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
@@ -258,14 +258,14 @@ class ProviderConnection(asyncio.Protocol):
         return upload
 
     def _expect(self, taker: Taker, method: str) -> None:
-        self._stage = _DUE
+        self._stage = _QUEUED
         self._incoming.expect(without_body=method == "HEAD", may_switch=False, plain=True)
         self._taker = taker
 
     def _depart(self, head: bytes) -> None:
         """Send, unless the connection has closed or is closing; then `connection_lost` reports that to the taker."""
-        if self._stage == _DUE and not self.transport.is_closing():
-            self._stage = _ASKED
+        if self._stage == _QUEUED and not self.transport.is_closing():
+            self._stage = _SENT
             self.transport.write(head)
 
     def abort(self) -> None:
@@ -288,28 +288,28 @@ class ProviderConnection(asyncio.Protocol):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.abort()
 
-    def hold_back(self) -> None:
-        """Stop reading until `may_go_on`."""
+    def pause_reading(self) -> None:
+        """Stop reading until `resume_reading`."""
         if not self._reading_paused and not self.transport.is_closing():
             self._reading_paused = True
             self.transport.pause_reading()
 
-    def may_go_on(self) -> None:
-        """Resume reading after `hold_back`."""
+    def resume_reading(self) -> None:
+        """Resume reading after `pause_reading`."""
         if self._reading_paused:
             self._reading_paused = False
             if self._parts is None and not self.transport.is_closing():
                 self.transport.resume_reading()
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """See `ProviderExchange.switch`; `ended` has paused reading after the 101."""
-        transport, behind = self.transport, self._behind_switch
+        """See `ProviderExchange.switch`; `response_ended` has paused reading after the 101."""
+        transport, behind = self.transport, self._bytes_after_switch
         if self._parts is not None:
             behind += self._parts.stop()
             self._parts = None
         self._stage = _DEAD
         transport.set_protocol(protocol)
-        self._gone()
+        self._report_closed()
         return transport, behind
 
     # ── what the transport calls ────────────────────────────────────────────────────────────────────────────────────
@@ -331,15 +331,15 @@ class ProviderConnection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _received(self, data: bytes) -> None:
-        if self._stage == _ASKED:
+        if self._stage == _SENT:
             try:
                 self._incoming.feed(data)
             except Malformed as fault:
                 self._fail(EgressError("protocol", f"Invalid HTTP response from {self._origin}: {fault}."))
-            if self._begun:
-                self._hand_out()
+            if self._head_is_new:
+                self._deliver()
         elif self._stage == _SWITCHED:
-            self._behind_switch += data
+            self._bytes_after_switch += data
         elif self._stage != _DEAD:
             self.abort()  # bytes that belong to no response
             self._refuse(ConnectionLost())  # the request is not complete yet
@@ -348,8 +348,8 @@ class ProviderConnection(asyncio.Protocol):
         if self._parts is not None:
             parts, self._parts = self._parts, None
             self._received(parts.stop())
-        if self._stage == _ASKED and self._incoming.until_close and self._closed_cleanly():
-            self.ended(b"")
+        if self._stage == _SENT and self._incoming.until_close and self._closed_cleanly():
+            self.response_ended(b"")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (how it ended makes no difference any more)
@@ -359,11 +359,11 @@ class ProviderConnection(asyncio.Protocol):
             self._parts = None
         if self._upload is not None:
             self._upload.stop()
-        if stage == _DUE or (stage == _ASKED and not self._incoming.has_begun):
+        if stage == _QUEUED or (stage == _SENT and not self._incoming.has_begun):
             self._refuse(ConnectionLost())
         else:
             self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its response."))
-        self._gone()
+        self._report_closed()
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -373,30 +373,30 @@ class ProviderConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writing_paused = False
         if self._upload is not None:
-            self._upload.go_on()
+            self._upload.resume()
 
     # ── a response ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begun(self, head: ResponseHead) -> None:
+    def head_arrived(self, head: ResponseHead) -> None:
         self._keep_s = head.keep_s
         self._sink = self._taker.sink_for(head) if self._taker is not None else None
         if self._sink is None:
-            self._sink = self._response = self._fresh = ProviderResponse(head.whole(), self)
-        self._begun = True
+            self._sink = self._response = self._new_response = ProviderResponse(head.whole(), self)
+        self._head_is_new = True
 
-    def came(self, piece: bytes) -> None:
+    def body_arrived(self, piece: bytes) -> None:
         sink = self._sink
         assert sink is not None
         sink.feed(piece)
         if sink.held_bytes > HELD_HIGH_BYTES:
-            self.hold_back()
+            self.pause_reading()
 
-    def ended(self, extra: bytes) -> None:
+    def response_ended(self, extra: bytes) -> None:
         """Handle the response's end. After a 101, `extra` belongs to the new protocol; otherwise it is unrequested."""
         sink, response = self._sink, self._response
         assert sink is not None
         if response is not None and response.status == 101:
-            self._stage, self._behind_switch = _SWITCHED, extra
+            self._stage, self._bytes_after_switch = _SWITCHED, extra
             self.transport.pause_reading()
             return
         sink.end()
@@ -406,10 +406,10 @@ class ProviderConnection(asyncio.Protocol):
         if self._upload is None:
             self._settle()
 
-    def _hand_out(self) -> None:
+    def _deliver(self) -> None:
         """Give the response, as far as it has arrived, to the exchange that waits for it."""
-        self._begun = False
-        response, self._fresh = self._fresh, None
+        self._head_is_new = False
+        response, self._new_response = self._new_response, None
         if self._taker is not None:
             taker, self._taker = self._taker, None
             taker.responded(response)
@@ -436,8 +436,8 @@ class ProviderConnection(asyncio.Protocol):
             response.source = None
         self.served += 1
         if self.served == 1 and self.owner is not None:
-            self.owner.met(self)
-        self.may_go_on()
+            self.owner.first_exchange_ended(self)
+        self.resume_reading()
         if self._keep_s == 0.0 or self.owner is None or self.transport.is_closing():
             self.abort()
         else:
@@ -455,17 +455,17 @@ class ProviderConnection(asyncio.Protocol):
 
     def _refuse(self, fault: Exception) -> None:
         """Report the fault to the taker or the waiter, unless the head has arrived; then its sink gets the fault."""
-        if self._taker is not None and not self._begun:
+        if self._taker is not None and not self._head_is_new:
             taker, self._taker = self._taker, None
             taker.refused(fault)
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(fault)
 
-    def _gone(self) -> None:
+    def _report_closed(self) -> None:
         owner, self.owner = self.owner, None
         if owner is not None:
-            owner.lost(self)
+            owner.connection_closed(self)
 
     def _closed_cleanly(self) -> bool:
         """Return whether the provider ended the response. TLS must announce it: an attacker may cut the TCP connection

@@ -69,13 +69,13 @@ _HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _OVER = range(5)
 
 
 class Listener(Protocol):
-    """Receives a response as it arrives: `begun` once, `came` for each piece of its body, and `ended` once."""
+    """Receives a response as it arrives: its head, each piece of its body, and its end."""
 
-    def begun(self, head: ResponseHead) -> None: ...
+    def head_arrived(self, head: ResponseHead) -> None: ...
 
-    def came(self, piece: bytes) -> None: ...
+    def body_arrived(self, piece: bytes) -> None: ...
 
-    def ended(self, extra: bytes) -> None:
+    def response_ended(self, extra: bytes) -> None:
         """Handle the response's end. `extra`: the bytes that follow it; after status 101 they belong to the new
         protocol."""
 
@@ -87,12 +87,12 @@ class ResponseReader:
     """
 
     __slots__ = (
-        *("_chunks", "_held", "_interim", "_left", "_may_switch", "_plain", "_stage", "_to", "_without_body"),
+        *("_chunks", "_held", "_interim", "_left", "_may_switch", "_plain", "_stage", "_listener", "_without_body"),
         "has_begun",
     )
 
     def __init__(self, to: Listener) -> None:
-        self._to = to
+        self._listener = to
         self._stage = _OVER
         self._held = b""
         self._left = self._interim = 0
@@ -125,7 +125,7 @@ class ResponseReader:
         elif stage == _CHUNKED:
             self._unchunked(data)
         else:
-            self._to.came(data)
+            self._listener.body_arrived(data)
 
     def _heads(self, data: bytes) -> None:
         """Skip interim responses (RFC 9110 §15.2); begin the body after the final head."""
@@ -160,14 +160,14 @@ class ResponseReader:
     def _begin(self, head: ResponseHead, rest: bytes) -> None:
         if head.status == 101 and not self._may_switch:
             raise Malformed("it switches protocols without being asked to")
-        self._to.begun(head)
+        self._listener.head_arrived(head)
         length = head.length
         if self._without_body or head.status in _BODILESS or head.status == 101 or length == 0:
             self._end(rest)
             return
         if length is not None:
             if length == len(rest):  # complete already, as small responses mostly are
-                self._to.came(rest)
+                self._listener.body_arrived(rest)
                 self._end(b"")
                 return
             self._stage, self._left = _COUNTED, length
@@ -180,7 +180,7 @@ class ResponseReader:
 
     def _counted(self, data: bytes) -> None:
         left = self._left = self._left - len(data)
-        self._to.came(data if left >= 0 else data[:left])
+        self._listener.body_arrived(data if left >= 0 else data[:left])
         if left <= 0:
             self._end(data[left:] if left else b"")
 
@@ -188,14 +188,14 @@ class ResponseReader:
         chunks = self._chunks
         assert chunks is not None
         if body := chunks.feed(data):
-            self._to.came(body)
+            self._listener.body_arrived(body)
         if chunks.rest is not None:
             self._chunks = None
             self._end(chunks.rest)
 
     def _end(self, extra: bytes) -> None:
         self._stage = _OVER
-        self._to.ended(extra)
+        self._listener.response_ended(extra)
 
 
 # ── A response being received: its unread bytes, and how it ended.
@@ -207,7 +207,7 @@ class Source(Protocol):
     @property
     def peer(self) -> str | None: ...
 
-    def may_go_on(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
     def abort(self) -> None: ...
 
@@ -222,7 +222,7 @@ class ProviderResponse:
     """
 
     __slots__ = (
-        "_came_on",
+        "_connection",
         "_ended",
         "_fault",
         "_pieces",
@@ -241,7 +241,7 @@ class ProviderResponse:
         self.headers = head.fields
         self.length = head.length
         self.source: Source | None = source
-        self._came_on = source
+        self._connection = source
         self.held_bytes = 0
         self._pieces: list[bytes] = []
         self._ended = False
@@ -251,7 +251,7 @@ class ProviderResponse:
     @property
     def peer(self) -> str | None:
         """See `ProviderExchange.peer`."""
-        return self._came_on.peer
+        return self._connection.peer
 
     async def read(self) -> bytes:
         while not self._pieces:
@@ -269,7 +269,7 @@ class ProviderResponse:
         pieces.clear()
         self.held_bytes = 0
         if self.source is not None:
-            self.source.may_go_on()
+            self.source.resume_reading()
         return piece
 
     def close(self) -> None:
@@ -325,10 +325,10 @@ class Owner(Protocol):
         `keep_s`: for how many seconds the provider keeps it open; None: it did not say.
         """
 
-    def met(self, connection: "ProviderConnection") -> None:
+    def first_exchange_ended(self, connection: "ProviderConnection") -> None:
         """Handle the end of the connection's first exchange."""
 
-    def lost(self, connection: "ProviderConnection") -> None:
+    def connection_closed(self, connection: "ProviderConnection") -> None:
         """Handle the close of the connection."""
 
 

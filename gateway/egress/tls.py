@@ -54,7 +54,7 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
         """Resumes a session. Also reads and writes without Python's layer, which costs as much as decrypting a
         record."""
 
-        _begun = False
+        _session_set = False
 
         @classmethod
         def _create(cls, *args: Any, **kwargs: Any) -> "Resuming":
@@ -63,8 +63,8 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
             return made
 
         def do_handshake(self) -> None:
-            if not self._begun:
-                self._begun = True
+            if not self._session_set:
+                self._session_set = True
                 if session := sessions.find_session(self.server_hostname):
                     with suppress(ValueError):  # a session of another context leads to a full handshake
                         self.session = session
@@ -114,7 +114,7 @@ class Identities:
         found = self._kept.get(identity)
         if found is None:
             try:  # in a thread: reading the authorities and the key takes milliseconds
-                found = await asyncio.to_thread(_made, identity, self._trust)
+                found = await asyncio.to_thread(_context_with, identity, self._trust)
             except Exception as fault:
                 raise EgressError(
                     "tls",
@@ -128,7 +128,7 @@ class Identities:
         return found
 
 
-def _made(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl.SSLContext:
+def _context_with(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl.SSLContext:
     if trust is None:
         context = ssl.create_default_context()
     else:

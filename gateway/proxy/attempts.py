@@ -133,9 +133,9 @@ class Attempts:
     """
 
     __slots__ = (
-        "_gate",
         "_generation",
         "_judged",
+        "_origin_limits",
         "_refreshed",
         "_request",
         "_retried",
@@ -162,7 +162,7 @@ class Attempts:
         self._timing = request[TIMING]
         self._trace = request.get(TRACE)
         upstream = request[UPSTREAM]
-        self._gate = self._runtime.egress_limits.for_origin((upstream.scheme, upstream.host, upstream.port))
+        self._origin_limits = self._runtime.egress_limits.for_origin((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
         self._waited_s = 0.0
         self._refreshed = False
@@ -174,7 +174,7 @@ class Attempts:
 
         Raises EgressError, ExchangeTimeout, BodyTooLarge, and the errors of `ConnectionCache.opened`.
         """
-        self._gate.budget.requests += 1
+        self._origin_limits.budget.requests += 1
         await gather(self._request, self._upload)
         with self._timing.waiting_for_upstream():
             return await self._response()
@@ -202,8 +202,8 @@ class Attempts:
         before = self._outcome_of_fast_path()
         if before is not None and not isinstance(before, ConnectionLost):
             return self._adopt_fast_path_attempt(before)
-        gate = self._gate
-        probe = False if gate.try_acquire() else await gate.acquire()
+        origin_limits = self._origin_limits
+        probe = False if origin_limits.try_acquire() else await origin_limits.acquire()
         outcome: Outcome = "unknown"
         self.count += 1
         attempt = None if self._trace is None else self._trace_attempt(self._trace, again=before is not None)
@@ -212,7 +212,7 @@ class Attempts:
             exchange = await self._generation.egress.send(
                 self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=before is not None
             )
-            outcome = "answered"
+            outcome = "responded"
             if attempt is not None:
                 attempt.end(status=exchange.status, peer=exchange.peer)
         except EgressError as fault:
@@ -232,7 +232,7 @@ class Attempts:
                 outcome = "failed"
             raise silence from None
         finally:
-            gate.release(outcome, probe=probe)
+            origin_limits.release(outcome, probe=probe)
         return exchange
 
     def _adopt_fast_path_attempt(self, before: ProviderExchange | Exception) -> ProviderExchange:
@@ -360,7 +360,7 @@ class Attempts:
         if not self._retries_left:
             return False
         wait = self._wait_s(requested_wait_s)
-        if wait is None or wait >= self._watch.left_s or not self._gate.budget.take(clock.monotonic()):
+        if wait is None or wait >= self._watch.left_s or not self._origin_limits.budget.take(clock.monotonic()):
             return False
         if not await self._key_spends():
             return False

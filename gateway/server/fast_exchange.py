@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Protocol
 
 from gateway import clock
 from gateway.config import ClientLimitsConfig
-from gateway.egress.client import replaceable, unanswered
+from gateway.egress.client import closed_without_response, replaceable
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
 from gateway.egress.provider_connection import ProviderConnection, PushedUpload
@@ -78,11 +78,11 @@ class FastExchange:
         "_client",
         "_connection",
         "_decoding",
-        "_gate",
         "_head_at",
         "_kept_bytes",
         "_left",
         "_lingers",
+        "_origin_limits",
         "_out",
         "_over",
         "_plan",
@@ -115,7 +115,7 @@ class FastExchange:
         self._request: list[bytes] = [head, body] if body else [head]
         self._kept_bytes = len(body)
         self._plan = plan
-        self._gate = plan.route.gate
+        self._origin_limits = plan.route.origin_limits
         self._connection = connection
         self._write_batch = write_batch
         self._upload: PushedUpload | None = None
@@ -273,10 +273,10 @@ class FastExchange:
         """Release the concurrency limit, exactly once."""
         if not self._left:
             self._left = True
-            self._gate.release(outcome, probe=False)
+            self._origin_limits.release(outcome, probe=False)
 
     def responded(self, response: ProviderResponse | None) -> None:
-        self._release_limit("answered")
+        self._release_limit("responded")
         self._responded = True
         if response is not None:
             self._hand_over(response)
@@ -288,7 +288,7 @@ class FastExchange:
             return
         plan = self._plan
         if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.declares_body):
-            fault = unanswered(plan.route.pool.origin)
+            fault = closed_without_response(plan.route.pool.origin)
         down = isinstance(fault, EgressError) and fault.kind in ("unreachable", "timeout")
         self._release_limit("failed" if down else "unknown")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
@@ -371,7 +371,7 @@ class FastExchange:
         """Pause the provider, because the caller reads more slowly than the provider writes."""
         if not self._over:
             if not self._came:
-                self._connection.hold_back()
+                self._connection.pause_reading()
             if self._decoding is not None:
                 self._decoding.paused = True
 
@@ -381,7 +381,7 @@ class FastExchange:
             if self._decoding is not None:
                 self._decoding.resume()
             elif not self._came:
-                self._connection.may_go_on()
+                self._connection.resume_reading()
 
     def announce_end(self) -> None:
         """Close the connection after this response, unless its head is composed already."""

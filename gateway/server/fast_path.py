@@ -184,20 +184,20 @@ class FastPath:
         Return None, with nothing acquired, if the chain must handle the request.
         """
         route, access = plan.route, plan.access
-        gate = route.gate
-        if not gate.try_acquire():
+        origin_limits = route.origin_limits
+        if not origin_limits.try_acquire():
             return None
-        connection = route.pool.kept()
+        connection = route.pool.take_idle()
         if connection is None:
-            if route.generation.egress.pool(gate.origin) is not route.pool:
+            if route.generation.egress.pool(origin_limits.origin) is not route.pool:
                 plan.opened.fast_route.clear()  # the pool was forgotten and replaced
-            gate.release("unknown", probe=False)
+            origin_limits.release("unknown", probe=False)
             return None
         if access is not None and access.meter is not None:
             counted, plan.pace = access.meter.count()
             if not counted:
                 route.pool.give_back(connection)
-                gate.release("unknown", probe=False)
+                origin_limits.release("unknown", probe=False)
                 return None
         self.taken += 1
         self.write_batch.in_flight += 1

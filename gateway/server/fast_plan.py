@@ -33,7 +33,7 @@ _CODING: Final = b"content-encoding:"
 class FastRoute:
     """The route that all fast path requests over one opened connection share; the connection keeps it.
 
-    `gate`: the limits of the provider's origin. `host`: the outgoing ``Host`` line. `replaced`: names of the caller's
+    `origin_limits`: the limits of the provider's origin. `host`: the outgoing ``Host`` line. `replaced`: names of the caller's
     fields that are not passed on, spelled as by `headers.plain`. `slots`: the header lines with the credential.
     `names_parent`: a sampled request names our span as its parent. `composed`: outgoing header lines of earlier
     requests, by the digest of the caller's head.
@@ -41,7 +41,7 @@ class FastRoute:
 
     runtime: Runtime
     generation: Generation
-    gate: OriginLimits
+    origin_limits: OriginLimits
     pool: Pool
     host: bytes
     replaced: frozenset[str]
@@ -111,7 +111,7 @@ class FastPlan:
         """
         now, began = clock.monotonic(), self.began
         ref, base = self.opened.connection.ref, self.opened.base
-        self.route.gate.budget.requests += 1
+        self.route.origin_limits.budget.requests += 1
         # Positional, because keyword arguments cost three times as much.
         self.route.runtime.call_queue.record(
             ExchangeRecord(

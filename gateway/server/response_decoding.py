@@ -29,9 +29,9 @@ class DecodedSink(Protocol):
 class PausableSource(Protocol):
     """The source of the coded body: `ProviderConnection`."""
 
-    def hold_back(self) -> None: ...
+    def pause_reading(self) -> None: ...
 
-    def may_go_on(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
     def abort(self) -> None: ...
 
@@ -120,7 +120,7 @@ class ResponseDecoding:
         else:
             self._sink.decoded()
             if self._source is not None:
-                self._source.may_go_on()
+                self._source.resume_reading()
 
     def _decode(self, most: int) -> bool:
         """Decode and pass on about `most` bytes; return whether every byte received so far has been decoded.

@@ -156,7 +156,7 @@ async def test_while_open_nobody_waits_and_a_response_to_the_one_that_tries_clos
     assert await gate.acquire()
     with pytest.raises(CallNotAttempted):
         await gate.acquire()
-    gate.release("answered", probe=True)
+    gate.release("responded", probe=True)
     assert not await gate.acquire()
     gate.release("unknown", probe=False)
     assert gate.concurrency.outstanding == 0

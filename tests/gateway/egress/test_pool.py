@@ -78,16 +78,16 @@ async def test_a_connection_is_kept_only_after_a_clean_response(response: bytes,
 
 
 async def test_most_recent_connection_is_reused_first_and_old_ones_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(pools, "CHECK_EVERY_S", 0.01)
     async with raw_provider() as provider, egress() as way_out:
         await asyncio.gather(*(way_out.send(to(provider)) for _ in range(3)))
         assert provider.connections == 3
         pool = pool_of(way_out, provider)
-        idle = [connection for _ in range(3) if (connection := pool.kept()) is not None]
+        idle = [connection for _ in range(3) if (connection := pool.take_idle()) is not None]
         for connection in reversed(idle):
             pool.give_back(connection)
         await way_out.send(to(provider))
-        assert pool.kept() is idle[0]
+        assert pool.take_idle() is idle[0]
         pool.give_back(idle[0])
         for connection in idle:
             connection.idle_until = 0.0
@@ -159,7 +159,7 @@ async def test_request_that_leaves_the_queue_takes_no_connection() -> None:
 async def test_a_connection_that_its_cancelled_request_no_longer_takes_does_not_stay_open(
     retired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(pools, "CHECK_EVERY_S", 0.01)
     async with raw_provider() as provider, egress(connections_per_host=1) as way_out:
         assert await whole(await way_out.send(to(provider))) == b"ok"
         pool = pool_of(way_out, provider)
