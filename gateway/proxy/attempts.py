@@ -87,7 +87,7 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
     signed = placement.signer is not None and placement.signer.wants_body(upstream)
     if not request.body_exists or not (signed or members):
         return
-    body = await upload.gathered(HELD_BYTES)
+    body = await upload.read_whole(HELD_BYTES)
     if body is None:
         raise BodyTooLarge(
             "body_too_large",
@@ -110,7 +110,7 @@ async def sign(request: web.Request, upload: CallerBody) -> None:
     upstream = request[UPSTREAM]
     body: bytes | None = b""
     if request.body_exists:
-        body = await upload.gathered(HELD_BYTES) if signer.wants_body(upstream) else None
+        body = await upload.read_whole(HELD_BYTES) if signer.wants_body(upstream) else None
     if body is not None and len(body) > INLINE_BYTES:
         await off_loop(request[CALLER].share, signer.sign, upstream, body)
     else:
@@ -134,8 +134,8 @@ class Attempts:
 
     __slots__ = (
         "_generation",
-        "_judged",
         "_origin_limits",
+        "_recorded",
         "_refreshed",
         "_request",
         "_retried",
@@ -166,7 +166,7 @@ class Attempts:
         self._retried = 0
         self._waited_s = 0.0
         self._refreshed = False
-        self._judged = False
+        self._recorded = False
         self._sent_with: Opened | None = None  # the connection of the first attempt, if the fast path made it
 
     async def response(self) -> ProviderExchange:
@@ -195,7 +195,7 @@ class Attempts:
                 raise
             if not again:
                 if refused_scopes(exchange.status, exchange.headers) is None:  # otherwise the credential is valid
-                    self._judge(exchange.status)
+                    self._record_outcome(exchange.status)
                 return exchange
 
     async def _send(self) -> ProviderExchange:
@@ -312,8 +312,8 @@ class Attempts:
         refusals, sent = self._runtime.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
-            self._judged = True
-            refusals.start(sent).add_done_callback(partial(self._judge_later, sent))  # for the next request
+            self._recorded = True
+            refusals.start(sent).add_done_callback(partial(self._record_refusal_later, sent))  # for the next request
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
             return True  # refreshed while the fast path waited: the request carries the newer one already
@@ -324,11 +324,11 @@ class Attempts:
         self._place(newer)
         return True
 
-    def _judge(self, status: int) -> None:
+    def _record_outcome(self, status: int) -> None:
         """Record whether the API accepts the credential, by the `status` of a response that is passed on."""
         rejections = self._runtime.live.rejections
         if status in REFUSING:
-            if not self._judged and self.at_home:
+            if not self._recorded and self.at_own_api:
                 path = self._request[UPSTREAM].target.partition("?")[0]
                 rejections.record_refusal(self._request[CONNECTION], status, path)
         elif rejections.suspected and (200 <= status < 300 or status == 101):
@@ -336,9 +336,9 @@ class Attempts:
             if ref in rejections.suspected:
                 rejections.record_acceptance(ref)
 
-    def _judge_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
+    def _record_refusal_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
         """Record a 401 as a refusal, if the refresh that it started produced no newer token."""
-        if refresh.cancelled() or refresh.exception() is not None or not self.at_home:
+        if refresh.cancelled() or refresh.exception() is not None or not self.at_own_api:
             return
         newer = refresh.result()
         if newer is None or newer.connection.version <= sent.connection.version:
@@ -346,7 +346,7 @@ class Attempts:
             self._runtime.live.rejections.record_refusal(sent, 401, path)
 
     @property
-    def at_home(self) -> bool:
+    def at_own_api(self) -> bool:
         """Whether the request goes to the connection's own API. Another origin says nothing about the credential."""
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)

@@ -65,7 +65,7 @@ class CallerBody:
         length = self._length if self._length is not None else None if self.inflated else request.content_length
         return Body(self._pieces(), length, self._whole())
 
-    async def gathered(self, limit_bytes: int) -> bytes | None:
+    async def read_whole(self, limit_bytes: int) -> bytes | None:
         """Read the whole body and return it; None if it exceeds `limit_bytes`. Call it before any of it is sent."""
         self.keep_bytes = limit_bytes
         if (self._request.content_length or 0) > limit_bytes:
@@ -79,7 +79,7 @@ class CallerBody:
         return b"".join(self._kept_pieces)
 
     def replace(self, body: bytes) -> None:
-        """Send `body` instead of the body that `gathered` returned."""
+        """Send `body` instead of the body that `read_whole` returned."""
         self._kept_pieces = [body] if body else []
         self._length = len(body)
 

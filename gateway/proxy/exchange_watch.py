@@ -21,7 +21,7 @@ from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import CALLER
 from gateway.runtime import RUNTIME
 
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 
 
 class ExchangeTimeout(Exception):
@@ -35,8 +35,8 @@ class ExchangeTimeout(Exception):
 
 def first_byte_s(options: ProxyOptions, timeouts: Timeouts) -> float:
     """Return how many seconds the provider may stay silent: the caller's timeout, up to the operator's maximum."""
-    asked_s = options.timeout_s
-    return timeouts.first_byte_s if asked_s is None else min(asked_s, timeouts.max_first_byte_s)
+    wanted_s = options.timeout_s
+    return timeouts.first_byte_s if wanted_s is None else min(wanted_s, timeouts.max_first_byte_s)
 
 
 class ExchangeWatch:
@@ -82,7 +82,7 @@ class ExchangeWatch:
         """Count `spent_s` seconds as already used of the total time limit."""
         self._began_at -= spent_s
         self._timer.cancel()
-        self._plan()
+        self._schedule_check()
 
     def timeout_behind_cancellation(self, *, total: bool = False) -> ExchangeTimeout | None:
         """Return the timeout if it caused the CancelledError just caught, else None. The task may then continue,
@@ -95,7 +95,7 @@ class ExchangeWatch:
             return None
         self._fault = None
         self.begin_again() if fault.total else self.moved()
-        self._plan()
+        self._schedule_check()
         return fault
 
     def __enter__(self) -> Self:
@@ -104,7 +104,7 @@ class ExchangeWatch:
         self._task = task
         self._cancellations = task.cancelling()
         self._loop = asyncio.get_running_loop()
-        self._plan()
+        self._schedule_check()
         return self
 
     def __exit__(
@@ -114,8 +114,8 @@ class ExchangeWatch:
         if self._fault is not None and self._task.uncancel() <= self._cancellations and fault is not None:
             raise self._fault from fault
 
-    def _plan(self) -> None:
-        look_in_s = min(_LOOK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
+    def _schedule_check(self) -> None:
+        look_in_s = min(_CHECK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
         self._timer = self._loop.call_later(look_in_s, self._check_limits)
 
     @property
@@ -129,14 +129,14 @@ class ExchangeWatch:
             self._task.cancel("the caller has left")
         elif self._key_is_over():
             abort_connection(transport)
-            self._plan()
+            self._schedule_check()
         elif self._total_s is not None and self.left_s <= 0:
             self._end(ExchangeTimeout(self._total_s, total=True))
         elif clock.monotonic() - self._moved_at >= (limit_s := self._limit_now_s):
             self._end(ExchangeTimeout(limit_s))
         else:
             self._report_broken_framing()
-            self._plan()
+            self._schedule_check()
 
     def _key_is_over(self) -> bool:
         """Return whether the caller's key was revoked or has expired since the request was admitted."""

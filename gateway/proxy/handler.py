@@ -64,7 +64,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upload.exchange = exchange = await attempts.response()
             watch.moved()
             watch.limit_s = timeouts.idle_s
-            await _record_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
+            await _record_refused_scopes(request, exchange, watch, at_own_api=attempts.at_own_api)
             if upgrade is not None and exchange.status == 101:
                 response = with_gateway_fields(switched(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, response, request, watch)
@@ -162,14 +162,14 @@ async def _write_parts(
 
 
 async def _record_refused_scopes(
-    request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_home: bool
+    request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_own_api: bool
 ) -> None:
     """Record the scopes that a 403 names as missing, and set CONNECT_URL, the link at which the end user grants them.
 
-    `at_home`: the response comes from the connection's own API; a 403 from another origin is not recorded.
+    `at_own_api`: the response comes from the connection's own API; a 403 from another origin is not recorded.
     """
     scopes = refused_scopes(exchange.status, exchange.headers)
-    if scopes is None or not at_home:
+    if scopes is None or not at_own_api:
         return
     runtime, caller, opened = request.app[RUNTIME], request[CALLER], request[CONNECTION]
     with watch.suspend_silence_limit():

@@ -91,7 +91,7 @@ def retries_of(request: web.Request) -> int:
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
 FORMS: Final = 2  # a page is in memory twice: as received, and as the text that is parsed
-TOLD_BYTES: Final = 2048  # maximum that is passed on of a provider's error
+SHOWN_BYTES: Final = 2048  # maximum that is passed on of a provider's error
 BROKEN: Final = (EgressError, CodingError, ExchangeTimeout)
 
 
@@ -123,7 +123,7 @@ class PageReader:
         while True:
             self.holds(0)
             if exchange is None:
-                exchange = await self._asked()
+                exchange = await self._request_page()
             try:
                 content = await self._content(exchange)
                 break
@@ -138,7 +138,7 @@ class PageReader:
                 await clock.sleep(wait_s(None, broken, random.random(), waited_s=0.0) or 0.0)  # noqa: S311 (spread)
         return None if exchange.status == 204 else content, exchange.headers
 
-    async def _asked(self) -> ProviderExchange:
+    async def _request_page(self) -> ProviderExchange:
         """Request the page and return the response. Raises UpstreamFailed ``page_failed`` if its status is not 2xx."""
         watch = self._watch
         watch.limit_s = self._first_byte_s
@@ -212,10 +212,10 @@ class PageReader:
         if wait is not None:
             refusal["retry_at"] = (clock.now() + timedelta(seconds=wait)).isoformat(timespec="milliseconds")
         try:
-            body = await self._read(exchange, 16 * TOLD_BYTES)
+            body = await self._read(exchange, 16 * SHOWN_BYTES)
         except (*BROKEN, UpstreamFailed):
             body = bytearray()
         if body:
-            refusal["body"] = body[:TOLD_BYTES].decode("utf-8", "replace")
+            refusal["body"] = body[:SHOWN_BYTES].decode("utf-8", "replace")
         origin = self._request[UPSTREAM].origin
         return UpstreamFailed("page_failed", f"{origin} returned {exchange.status} for a later page.", payload=refusal)

@@ -114,7 +114,7 @@ async def _pass_pages(
     listed: PostedList | None,
 ) -> None:
     run = _PagedCall(request, reader, upload, listed)
-    asked_first = request[UPSTREAM]
+    first_request = request[UPSTREAM]
     try:
         page = await run.first(first)
     except (GatewayError, *BROKEN) as fault:
@@ -141,7 +141,7 @@ async def _pass_pages(
         except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
             run.fault = _caller_error(fault, request, upload, watch)
             break
-    request[UPSTREAM] = asked_first  # the log shows the first page's request
+    request[UPSTREAM] = first_request  # the log shows the first page's request
     await response.write(line_of(TRAILER, run.trailer(following)))
     await response.write_eof()
     response.broke_off = None if run.fault is None else run.fault.code
@@ -174,9 +174,9 @@ class _PagedCall:
         self._request = request
         self._paging = request[PAGING]
         self._base_path = request[UPSTREAM].base_path
-        self._circle = CycleDetector()
+        self._cycles = CycleDetector()
         if self._paging.start is not None:
-            self._circle.detect_repeat(self._paging.start.at)
+            self._cycles.detect_repeat(self._paging.start.at)
 
     @property
     def enough(self) -> bool:
@@ -257,16 +257,16 @@ class _PagedCall:
     def _checked(self, page: PageResult, digest: str) -> PageResult:
         """Return `page`, with an error instead of a next page that was read before or is at a forbidden origin."""
         if page.way.type == "offset":
-            if digest and self._circle.detect_repeat(digest):
+            if digest and self._cycles.detect_repeat(digest):
                 return PageResult(
-                    NO_RECORDS, page.way, None, _circling(f"it ignores '{page.way.offset_name_in_request}'")
+                    NO_RECORDS, page.way, None, _repeated_page(f"it ignores '{page.way.offset_name_in_request}'")
                 )
             return page
         if page.next is None:
             misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
             return replace(page, refused=_misnamed(page)) if misnamed and page.unseen else page
-        if self._circle.detect_repeat(page.next.at):
-            return replace(page, next=None, refused=_circling("its next page is one that was read before"))
+        if self._cycles.detect_repeat(page.next.at):
+            return replace(page, next=None, refused=_repeated_page("its next page is one that was read before"))
         opened = self._request[CONNECTION]
         if page.way.type == "link":
             origin = place_of(page.next.at).origin
@@ -291,7 +291,7 @@ async def _check(caller: Caller, upstream: UpstreamRequest) -> None:
         await caller.access.meter.spend()
 
 
-def _circling(why: str) -> UpstreamFailed:
+def _repeated_page(why: str) -> UpstreamFailed:
     return UpstreamFailed(
         "next_page_refused",
         f"The provider returned the same page again: {why}. Check how this list is paged, and set that in "

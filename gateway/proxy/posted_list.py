@@ -41,7 +41,7 @@ async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | 
     paging = request[PAGING]
     if not paging.lists_by_post:
         return None
-    body = await upload.gathered(MOST_BYTES)
+    body = await upload.read_whole(MOST_BYTES)
     if body is None:
         raise BodyTooLarge(
             "body_too_large",
