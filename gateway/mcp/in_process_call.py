@@ -165,8 +165,8 @@ async def call_in_process(
     if not response.prepared:
         given = response.body if isinstance(response, web.Response) else b""
         return CollectedResponse(response.status, response.headers, given if isinstance(given, bytes) else b"")
-    whole = not getattr(response, "cut", False) and not protocol.transport.cut
-    return CollectedResponse(response.status, response.headers, bytes(collector.body), whole, collector.too_large)
+    complete = not getattr(response, "cut", False) and not protocol.transport.cut
+    return CollectedResponse(response.status, response.headers, bytes(collector.body), complete, collector.too_large)
 
 
 def _message(method: str, target: str, headers: CIMultiDict[str]) -> RawRequestMessage:

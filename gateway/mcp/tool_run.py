@@ -174,7 +174,7 @@ class ToolRun:
                 f"The response has more than {MOST_RESPONSE >> 20} MiB. Request less with 'query', or fetch it by HTTP "
                 "from /proxy."
             )
-        if not response.whole:
+        if not response.complete:
             return failure("The provider's response broke off. Nothing of it is shown.")
         media_type = response.headers.get(hdrs.CONTENT_TYPE, "")
         reason = _reason(response.status)

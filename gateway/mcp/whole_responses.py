@@ -70,7 +70,7 @@ class WholeResponses:
             ) from None
         finally:
             memory.release()
-        if MARK in response.headers or not response.whole or response.status >= 300:
+        if MARK in response.headers or not response.complete or response.status >= 300:
             raise RpcError(rpc.INTERNAL_ERROR, "The whole response could not be fetched again. Call the tool again.")
         return {"contents": [contents(uri, response.headers.get(hdrs.CONTENT_TYPE, ""), response.body)]}
 

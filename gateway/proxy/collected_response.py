@@ -11,11 +11,11 @@ Room = Callable[[int], Awaitable[None]]
 class CollectedResponse:
     """The response that a caller of ``/proxy`` would have received.
 
-    `whole`: it is complete. Otherwise it broke off, or it was `too_large` to be held.
+    `complete`: all of it has arrived. Otherwise it broke off, or it was `too_large` to be held.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    whole: bool = True
+    complete: bool = True
     too_large: bool = False

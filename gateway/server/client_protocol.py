@@ -78,7 +78,7 @@ def connections_full_response() -> bytes:
 
 
 HELD_BYTES: Final = 64 * 1024
-DUE_BYTES: Final = 64 * 1024  # maximum that is joined; beyond it the bytes are sent immediately
+QUEUED_BYTES: Final = 64 * 1024  # maximum that is joined; beyond it the bytes are sent immediately
 MOST_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; any more are closed silently
 
 
@@ -93,25 +93,25 @@ class ClientProtocol(RequestHandler):
 
     __slots__ = (
         "_at_boundary",
-        "_awaited",
         "_body",
+        "_body_left",
         "_chunks",
+        "_client_closed",
         "_deaf",
-        "_due",
         "_fast_exchange",
-        "_gone",
         "_head_bytes",
         "_held",
         "_held_back",
         "_line",
         "_odd_line",
+        "_parser_unused",
         "_parts",
+        "_queued",
         "_server",
         "_tail",
         "_turned_away",
         "_unread",
         "_unread_since",
-        "_untouched",
         "_upload_paused",
         "handed",
         "head_since",
@@ -127,17 +127,17 @@ class ClientProtocol(RequestHandler):
         self._body: StreamReader = EMPTY_PAYLOAD  # the body of the newest message
         self._chunks: ChunkWatch | None = None  # the watch on that body, if it is chunked
         self._at_boundary = False
-        self._awaited = 0  # bytes of that body still to come, if its length was declared
+        self._body_left = 0  # bytes of that body still to come, if its length was declared
         self._tail = b""  # last three bytes received of a head or of chunks: an empty line may be cut in two
         self._head_bytes = 0
         self._line: bytes | None = b""  # the request line as far as it has arrived; None once it is complete
         self._odd_line = False
         self._held = b""  # bytes received while too many requests waited already, or while one is on the fast path
-        self._untouched = True  # aiohttp has received nothing yet, and may not even wait for it yet
+        self._parser_unused = True  # aiohttp has received nothing yet, and may not even wait for it yet
         self._deaf = False  # nothing more is read as HTTP on this connection
         self.head_since = 0.0
-        self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
-        self._due = b""  # bytes of a fast path response that leave at the end of this event loop iteration
+        self._client_closed: asyncio.Future[None] | None = None  # set while the client is given time to read
+        self._queued = b""  # bytes of a fast path response that leave at the end of this event loop iteration
         self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
         self._held_back = False  # reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
@@ -152,7 +152,7 @@ class ClientProtocol(RequestHandler):
     def idle(self) -> bool:
         """Whether the connection is between two requests, or before the first."""
         waits = self._waiter is not None and not self._messages
-        return waits and self._gone is None and not self.on_fast_path
+        return waits and self._client_closed is None and not self.on_fast_path
 
     @property
     def held_bytes(self) -> int:
@@ -181,8 +181,8 @@ class ClientProtocol(RequestHandler):
             self._fast_exchange = None
         self._record_unbegun()
         self._discard_handed()
-        if self._gone is not None and not self._gone.done():
-            self._gone.set_result(None)
+        if self._client_closed is not None and not self._client_closed.done():
+            self._client_closed.set_result(None)
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
@@ -277,22 +277,22 @@ class ClientProtocol(RequestHandler):
             if data:
                 self._hold(data)
             return
-        if self._due:
+        if self._queued:
             self.send_queued()  # before anything that this data triggers
         fast_path = self._server.fast_path
-        waits = self._waiter is not None or self._untouched
-        if fast_path is not None and waits and not self._messages and self._unoccupied and data:
-            taken = fast_path.take(self, data) or fast_path.agent_door.take(self, data)
-            if taken is not None:
-                self._fast_exchange, self.head_since = taken[0], 0.0
-                taken[0].depart(taken[1])
-                if taken[2]:
-                    self._hold(taken[2])
+        waits = self._waiter is not None or self._parser_unused
+        if fast_path is not None and waits and not self._messages and self._between_messages and data:
+            started = fast_path.take(self, data) or fast_path.agent_door.take(self, data)
+            if started is not None:
+                self._fast_exchange, self.head_since = started[0], 0.0
+                started[0].depart(started[1])
+                if started[2]:
+                    self._hold(started[2])
                 return
         self._read(data)
 
     @property
-    def _unoccupied(self) -> bool:
+    def _between_messages(self) -> bool:
         """Whether the connection is between two messages, with nothing begun, held or announced."""
         return not (
             self._held
@@ -310,18 +310,18 @@ class ClientProtocol(RequestHandler):
 
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Queue part of a response. All queued parts of all connections are sent at the end of this event loop
-        iteration, or earlier if this connection has more than `DUE_BYTES`."""
-        if self._due:
-            self._due += piece
-            if len(self._due) > DUE_BYTES:
+        iteration, or earlier if this connection has more than `QUEUED_BYTES`."""
+        if self._queued:
+            self._queued += piece
+            if len(self._queued) > QUEUED_BYTES:
                 self.send_queued()
         else:
-            self._due = piece
+            self._queued = piece
             write_batch.add(self.send_queued)
 
     def send_queued(self) -> None:
         """Send the queued bytes. Call it before anything closes the connection or sends more bytes."""
-        due, self._due = self._due, b""
+        due, self._queued = self._queued, b""
         if due and self.transport is not None and not self.transport.is_closing():
             self.transport.write(due)
 
@@ -341,13 +341,13 @@ class ClientProtocol(RequestHandler):
             if not self._held_back:
                 self._resume_transport_reading()
 
-    def response_sent(self, *, last: bool, asked: bool = False) -> None:
+    def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
         """Continue with the connection, because the response to the fast path request has left; see `FastClient`."""
         self._fast_exchange = None
         self.resume_upload()
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if last:
-            if asked and not self._held:
+            if close_requested and not self._held:
                 self.force_close()  # nothing is unread or on its way that would reset the connection (RFC 9112 §9.6)
             else:
                 self._end_orderly()
@@ -447,7 +447,7 @@ class ClientProtocol(RequestHandler):
         self._resume_held()
         if self.transport is not None and self.transport.can_write_eof():
             self.transport.write_eof()
-            self._gone = self._loop.create_future()
+            self._client_closed = self._loop.create_future()
             self._loop.call_later(LINGER_S, self.force_close)
         else:
             self.force_close()
@@ -491,8 +491,8 @@ class ClientProtocol(RequestHandler):
         transport.write_eof()
         self._reading_paused = self._buffer_paused = False
         self._resume_transport_reading()
-        self._gone = self._loop.create_future()
-        await asyncio.wait([self._gone], timeout=LINGER_S)
+        self._client_closed = self._loop.create_future()
+        await asyncio.wait([self._client_closed], timeout=LINGER_S)
 
     def handle_error(
         self,
@@ -561,7 +561,7 @@ class ClientProtocol(RequestHandler):
             super().log_exception(*args, **kw)
 
     def _read(self, data: bytes) -> None:
-        self._untouched = False
+        self._parser_unused = False
         if self._held:
             data, self._held = self._held + data, b""
         at, cuts, size = 0, 0, len(data)
@@ -574,9 +574,9 @@ class ClientProtocol(RequestHandler):
                 self._held = data[at:]  # aiohttp has stopped reading; it calls again with b"" once the queue is shorter
                 return
             end = size
-            if self._awaited:
-                end = min(size, at + self._awaited)
-                self._awaited -= end - at
+            if self._body_left:
+                end = min(size, at + self._body_left)
+                self._body_left -= end - at
             elif cuts < CUTS and (between or self._chunks is not None):
                 end = self._empty_line(data, at)
             cuts += 1
@@ -607,7 +607,7 @@ class ClientProtocol(RequestHandler):
                 self._admit(new, piece)
             elif piece:
                 self._tail = (self._tail + piece[-3:])[-3:]
-                self._head_goes_on()
+                self._head_continues()
             return
         if chunks is not None:
             if piece:
@@ -640,7 +640,7 @@ class ClientProtocol(RequestHandler):
                 if self._odd_line:
                     raise InvalidRequest("bad_framing", ODD_LINE, close=True)
                 if self._head_bytes > self._server.head_bytes or len(piece) > self._server.head_bytes:
-                    self._weigh(message)
+                    self._check_size(message)
                 target = check_head(message.method, message.path, message.version, message.headers)
             except GatewayError as refusal:
                 self._refuse(at, refusal)
@@ -652,9 +652,9 @@ class ClientProtocol(RequestHandler):
                 message = message._replace(should_close=True)
             self._messages[at] = (message, payload)
             self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None
-            self._awaited, self._tail = 0, b""
+            self._body_left, self._tail = 0, b""
             if not payload.is_eof() and self._chunks is None and not message.upgrade:
-                self._awaited = int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) - payload.total_bytes
+                self._body_left = int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) - payload.total_bytes
             if self._chunks is not None and payload.is_eof():
                 self._at_boundary = piece.endswith(HEAD_END)
                 self._chunked_body_ended(len(self._messages) - at - 1)
@@ -662,13 +662,13 @@ class ClientProtocol(RequestHandler):
         self._head_bytes, self.head_since = 0, 0.0
         self._line, self._odd_line = b"", False
 
-    def _weigh(self, message: RawRequestMessage) -> None:
+    def _check_size(self, message: RawRequestMessage) -> None:
         """Raise HeadersTooLarge if the head is too large. Four bytes a line stand for what the parser stripped."""
         size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
         if size > self._server.head_bytes:
             raise too_large()
 
-    def _head_goes_on(self) -> None:
+    def _head_continues(self) -> None:
         if self.head_since == 0.0:
             self.head_since = self._loop.time()
         if self._head_bytes > self._server.head_bytes:

@@ -44,10 +44,10 @@ class FastClient(Protocol):
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Send a piece of the response."""
 
-    def response_sent(self, *, last: bool, asked: bool = False) -> None:
+    def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
         """Called when the response has left. `last`: its head announced that the connection closes.
 
-        `asked`: the request itself had announced the close, and all of it has arrived, so nothing follows it.
+        `close_requested`: the request itself had announced the close, and all of it has arrived, so nothing follows it.
         """
 
     def response_broken(self) -> None:
@@ -66,36 +66,36 @@ class FastClient(Protocol):
 class FastExchange:
     """A request in flight. `moved_at`: when a byte last moved in either direction (monotonic seconds).
 
-    `last`: the caller's connection closes after it; `asked_last`: the request announced that.
+    `last`: the caller's connection closes after it; `close_requested`: the request announced that.
 
     For the provider's connection it is the `Taker` until the head has arrived, the `ResponseSink` afterwards, and the
     `UploadListener`. It keeps the request's bytes while they are few, so that the chain can start the request again.
     """
 
     __slots__ = (
-        "_came",
         "_chunked",
         "_client",
         "_connection",
         "_decoding",
         "_head_at",
         "_kept_bytes",
-        "_left",
+        "_limit_released",
         "_lingers",
         "_origin_limits",
-        "_out",
         "_over",
         "_plan",
         "_request",
         "_responded",
         "_responded_at",
+        "_response_complete",
         "_sent_at",
         "_sent_bytes",
         "_status",
+        "_unsent",
         "_upload",
         "_waited_s",
         "_write_batch",
-        "asked_last",
+        "close_requested",
         "held_bytes",
         "last",
         "moved_at",
@@ -120,19 +120,19 @@ class FastExchange:
         self._write_batch = write_batch
         self._upload: PushedUpload | None = None
         self._decoding: ResponseDecoding | None = None
-        self._out: list[bytes] | None = []  # bytes that leave together with the head; None once the head has left
+        self._unsent: list[bytes] | None = []  # bytes that leave together with the head; None once the head has left
         self._status = 0  # status of the response, once it is certain that the fast path passes it on
         self._sent_bytes = 0
         self._chunked = False
-        self._came = False  # the whole response has arrived
+        self._response_complete = False  # the whole response has arrived
         self._responded = False  # every byte that arrived with the head has been fed
         self._over = False
-        self._left = False  # the concurrency limit has been released
+        self._limit_released = False  # the concurrency limit has been released
         self._lingers = False  # the response has left, and the rest of the request's body is awaited
         self._responded_at = 0  # bytes of the request's body received when the response left
         self._waited_s = 0.0  # seconds spent waiting for the caller's bytes
         self.held_bytes = 0  # coded bytes that wait to be decoded
-        self.last = self.asked_last = False
+        self.last = self.close_requested = False
         self.moved_at = self._sent_at = clock.monotonic()
         self._head_at = 0.0
 
@@ -218,7 +218,7 @@ class FastExchange:
 
     def _give_up(self, fault: GatewayError) -> None:
         """End the request because of a fault of the caller."""
-        if self._status and self._out is None:
+        if self._status and self._unsent is None:
             self._cut_response()
         else:
             if not self._status:
@@ -233,7 +233,7 @@ class FastExchange:
         """
         if body.ended:
             self._lingers = False
-            self._client.response_sent(last=self.last, asked=self.asked_last)
+            self._client.response_sent(last=self.last, close_requested=self.close_requested)
         elif came + (body.left or 0) > LINGER_BYTES:
             self._end_lingering()
 
@@ -266,13 +266,13 @@ class FastExchange:
             self._decoding = ResponseDecoding(decoder, self, self._connection, live=is_live(head.whole().fields))
         self._head_at = self.moved_at = now
         self._status = status
-        self._out = [passed]
+        self._unsent = [passed]
         return self
 
     def _release_limit(self, outcome: Outcome) -> None:
         """Release the concurrency limit, exactly once."""
-        if not self._left:
-            self._left = True
+        if not self._limit_released:
+            self._limit_released = True
             self._origin_limits.release(outcome, probe=False)
 
     def responded(self, response: ProviderResponse | None) -> None:
@@ -280,7 +280,7 @@ class FastExchange:
         self._responded = True
         if response is not None:
             self._hand_over(response)
-        elif self._out is not None and not self._over and (self._decoding is None or self._decoding.may_begin):
+        elif self._unsent is not None and not self._over and (self._decoding is None or self._decoding.may_begin):
             self._flush()
 
     def refused(self, fault: Exception) -> None:
@@ -305,43 +305,43 @@ class FastExchange:
         """Pass on a piece of the body in the form that the caller receives."""
         if self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-        if self._out is not None:  # it arrived together with the head
-            self._out.append(piece)
+        if self._unsent is not None:  # it arrived together with the head
+            self._unsent.append(piece)
         else:
             self.moved_at = clock.monotonic()
             self._sent_bytes += len(piece)
             self._client.queue_piece(piece, self._write_batch)
 
-    def decoded(self) -> None:
+    def caught_up(self) -> None:
         """Send the head now: all bytes received so far are decoded, so the head need not wait for more."""
-        if self._responded and self._out is not None and not self._over:
+        if self._responded and self._unsent is not None and not self._over:
             self._flush()
 
     def end(self) -> None:
         if self._over:
             return
-        self._came = True
+        self._response_complete = True
         if self._decoding is not None:
             self._decoding.end()
         else:
-            self.whole()
+            self.end_response()
 
-    def whole(self) -> None:
+    def end_response(self) -> None:
         """End the response, all of which has been passed on."""
         if self._over:
             return
         end = b"0\r\n\r\n" if self._chunked else b""
         body = self._plan.body
         waits = body is not None and not body.ended
-        if self._out is not None:
-            self._out.append(end)
+        if self._unsent is not None:
+            self._unsent.append(end)
             self._flush()
         elif end:
             self._sent_bytes += len(end)
             self._client.queue_piece(end, self._write_batch)
         self._finish(self._status, None)
         if not waits:
-            self._client.response_sent(last=self.last, asked=self.asked_last)
+            self._client.response_sent(last=self.last, close_requested=self.close_requested)
             return
         self._lingers = True
         self.moved_at = clock.monotonic()
@@ -353,13 +353,13 @@ class FastExchange:
         """Handle a response that broke off: hand over to the chain if nothing has been sent, else cut the caller off."""
         if self._over:
             return
-        if self._out is not None:
+        if self._unsent is not None:
             self._hand_over(fault if isinstance(fault, EgressError | CodingError) else ConnectionLost())
         else:
             self._cut_response()
 
     def _flush(self) -> None:
-        out, self._out = self._out, None
+        out, self._unsent = self._unsent, None
         assert out is not None
         data = out[0] if len(out) == 1 else b"".join(out)
         self._sent_bytes = len(data)
@@ -370,7 +370,7 @@ class FastExchange:
     def pause(self) -> None:
         """Pause the provider, because the caller reads more slowly than the provider writes."""
         if not self._over:
-            if not self._came:
+            if not self._response_complete:
                 self._connection.pause_reading()
             if self._decoding is not None:
                 self._decoding.paused = True
@@ -380,7 +380,7 @@ class FastExchange:
             self.moved_at = clock.monotonic()
             if self._decoding is not None:
                 self._decoding.resume()
-            elif not self._came:
+            elif not self._response_complete:
                 self._connection.resume_reading()
 
     def announce_end(self) -> None:
@@ -420,7 +420,7 @@ class FastExchange:
             self._time_out(ExchangeTimeout(limit_s), by_caller=by_caller)
 
     def _time_out(self, fault: ExchangeTimeout, *, by_caller: bool = False) -> None:
-        if self._status and self._out is None:
+        if self._status and self._unsent is None:
             self._cut_response()
         else:
             if not self._status:
@@ -437,7 +437,7 @@ class FastExchange:
         self._abort()
 
     def _hand_over(self, outcome: FirstOutcome, *, by_caller: bool = False) -> None:
-        self._ended()
+        self._mark_ended()
         plan = self._plan
         if self._upload is not None:
             self._upload.leave()
@@ -461,13 +461,13 @@ class FastExchange:
         self._plan.record(status, error, 0, self._sent_at, self._head_at)
 
     def _finish(self, status: int, error: str | None) -> None:
-        self._ended()
+        self._mark_ended()
         trace = self._plan.trace
         if trace is not None:
             trace.attempts[0].end(status=self._status or None, peer=self._connection.peer)
         self._plan.record(status, error, self._sent_bytes, self._sent_at, self._head_at)
 
-    def _ended(self) -> None:
+    def _mark_ended(self) -> None:
         if not self._over:
             self._over = True
             self._write_batch.in_flight -= 1
@@ -476,5 +476,5 @@ class FastExchange:
 
     def _abort(self) -> None:
         """Close the provider's connection, unless it may already serve another request."""
-        if not self._came or self._upload is not None:
+        if not self._response_complete or self._upload is not None:
             self._connection.abort()

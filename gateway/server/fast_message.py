@@ -154,7 +154,7 @@ class FastMessage:
         self._door = door
         self._runtime = door._runtime
         self._head = head
-        self._came: list[bytes] = []
+        self._received: list[bytes] = []
         self._awaited = lines.length
         self._began = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
@@ -173,10 +173,10 @@ class FastMessage:
     def depart(self, body: bytes) -> None:
         """Take the bytes of the body in `body`; once the body is complete, start the task that responds."""
         if body:
-            self._came.append(body)
+            self._received.append(body)
             self._awaited -= len(body)
         if not self._awaited:
-            self._task = asyncio.get_running_loop().create_task(self._respond(b"".join(self._came)))
+            self._task = asyncio.get_running_loop().create_task(self._respond(b"".join(self._received)))
 
     # ── what the caller's connection calls; see `FastExchange`.
 
@@ -216,7 +216,7 @@ class FastMessage:
     def _hand_back(self) -> None:
         self._over = True
         self._door.handed_back += 1
-        self.client.hand_back(b"".join((self._head, *self._came)))
+        self.client.hand_back(b"".join((self._head, *self._received)))
 
     # ── the response.
 
@@ -287,7 +287,7 @@ class FastMessage:
                 path=path,
                 status=status,
                 duration_ms=round((clock.monotonic() - self._began) * 1000, 3),
-                bytes_in=sum(map(len, self._came)),
+                bytes_in=sum(map(len, self._received)),
                 bytes_out=bytes_out,
                 error_code=error,
                 attempts=0,

@@ -175,7 +175,7 @@ class FastPath:
         end = len(data) - len(behind)
         head_bytes, body_bytes = data[:body_at], data[body_at:end]
         exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.write_batch)
-        exchange.last = exchange.asked_last = known.lines.last
+        exchange.last = exchange.close_requested = known.lines.last
         return exchange, head + framed, behind
 
     def _connection(self, plan: FastPlan) -> ProviderConnection | None:

@@ -34,16 +34,16 @@ class InProcessExchange(FastExchange):
 
     def sink_for(self, head: ResponseHead) -> FastExchange | None:
         sink = super().sink_for(head)
-        if sink is not None and self._out:
-            self._client.head = self._out.pop()
+        if sink is not None and self._unsent:
+            self._client.head = self._unsent.pop()
             self._chunked = False
         return sink
 
-    def whole(self) -> None:
+    def end_response(self) -> None:
         if self._client.too_large:
             self.cut()
         else:
-            super().whole()
+            super().end_response()
 
     def cut(self) -> None:
         """End the exchange, because no more of the response can be held."""
@@ -54,7 +54,7 @@ class InProcessExchange(FastExchange):
 class InProcessClient:
     """The caller's end of an in-process exchange.
 
-    `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the response's body. `whole`: the
+    `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the response's body. `complete`: the
     response is complete. `over`: the exchange has ended. `handed`: state from which the chain continues the request.
     `needs_room`: the exchange is paused until there is memory for more of the body.
     """
@@ -67,29 +67,29 @@ class InProcessClient:
         self.limit_bytes = limit_bytes
         self.head = b""
         self.body = bytearray()
-        self.whole = False
+        self.complete = False
         self.too_large = False
         self.over = False
         self.handed: FastPathHandover | None = None
         self.exchange: InProcessExchange | None = None
         self.needs_room = False
         self._has_room = False
-        self._woken = asyncio.get_running_loop().create_future()
+        self._changed = asyncio.get_running_loop().create_future()
 
-    async def woken(self) -> None:
+    async def wait_for_change(self) -> None:
         """Return when the state has changed, after `LOOK_S` at the latest."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(LOOK_S, self.wake)
         try:
-            await self._woken
+            await self._changed
         finally:
             timer.cancel()
             if not self.over:
-                self._woken = loop.create_future()
+                self._changed = loop.create_future()
 
     def wake(self) -> None:
-        if not self._woken.done():
-            self._woken.set_result(None)
+        if not self._changed.done():
+            self._changed.set_result(None)
 
     def _end(self) -> None:
         self.over = True
@@ -110,8 +110,8 @@ class InProcessClient:
             self.exchange.pause()
             self.wake()
 
-    def response_sent(self, *, last: bool, asked: bool = False) -> None:  # noqa: ARG002  # FastClient's
-        self.whole = not self.too_large
+    def response_sent(self, *, last: bool, close_requested: bool = False) -> None:  # noqa: ARG002  # FastClient's
+        self.complete = not self.too_large
         self._end()
 
     def response_broken(self) -> None:
@@ -136,7 +136,7 @@ class InProcessClient:
             if colon:
                 headers.add(name, value)
         status = int(lines[0][9:12]) if self.head else 0
-        return CollectedResponse(status, headers, bytes(self.body), self.whole, self.too_large)
+        return CollectedResponse(status, headers, bytes(self.body), self.complete, self.too_large)
 
 
 async def call(
@@ -157,16 +157,16 @@ async def call(
     caller has left; `stopped`: whether we cut it off ourselves. `tool`: name of the MCP tool that made the call.
     """
     client = InProcessClient(request_id, tool, limit_bytes)
-    taken = fast_path.take(client, message)
-    if taken is None:
+    started = fast_path.take(client, message)
+    if started is None:
         return None
-    exchange = taken[0]
+    exchange = started[0]
     assert isinstance(exchange, InProcessExchange)
     client.exchange = exchange
-    exchange.depart(taken[1])
+    exchange.depart(started[1])
     try:
         while True:
-            await client.woken()
+            await client.wait_for_change()
             if client.too_large:
                 exchange.cut()
             if client.over or has_left():
@@ -174,7 +174,7 @@ async def call(
             if client.needs_room:
                 await room(len(client.body))
                 client.needs_room = False
-                exchange.resume()  # if it ended meanwhile, `woken` returns immediately
+                exchange.resume()  # if it ended meanwhile, `wait_for_change` returns immediately
             else:
                 exchange.enforce_time_limits(clock.monotonic())
     except BaseException:  # the agent has left

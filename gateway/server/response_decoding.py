@@ -17,10 +17,10 @@ class DecodedSink(Protocol):
 
     def pass_on(self, piece: bytes) -> None: ...
 
-    def decoded(self) -> None:
+    def caught_up(self) -> None:
         """Called when every byte received so far has been decoded and passed on."""
 
-    def whole(self) -> None:
+    def end_response(self) -> None:
         """Called when the whole body has been decoded and passed on."""
 
     def fail(self, fault: Exception) -> None: ...
@@ -116,9 +116,9 @@ class ResponseDecoding:
         self.may_begin = True
         if self._ended:
             self._over = True
-            self._sink.whole()
+            self._sink.end_response()
         else:
-            self._sink.decoded()
+            self._sink.caught_up()
             if self._source is not None:
                 self._source.resume_reading()
 

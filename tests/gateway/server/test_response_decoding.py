@@ -26,10 +26,10 @@ class Caller:
         if self._pause_at is not None and len(self.taken) >= self._pause_at:
             self.decoding.paused, self._pause_at = True, None
 
-    def decoded(self) -> None:
+    def caught_up(self) -> None:
         self.turns.append(len(self.taken))
 
-    def whole(self) -> None:
+    def end_response(self) -> None:
         self.done.set()
 
     def fail(self, fault: Exception) -> None:
