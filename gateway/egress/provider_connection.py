@@ -122,7 +122,7 @@ class RequestUpload:
 class PushedUpload:
     """A body that its sender writes piece by piece, already framed.
 
-    `listener` is told to pause while the provider takes no more bytes. The connection serves no other request before
+    `listener.pause_upload` is called while the provider takes no more bytes. The connection serves no other request before
     `end`. After `stop` nothing is written, and `listener` is not called.
     """
 
@@ -249,7 +249,7 @@ class ProviderConnection(asyncio.Protocol):
     def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
         """Send a request whose body is incomplete, at once; write the rest to the returned upload.
 
-        Otherwise like `send_nowait`. `listener`: is told when to pause.
+        Otherwise like `send_nowait`. `listener`: pauses and resumes the upload.
         """
         self._expect(taker, method)
         upload = self._upload = PushedUpload(self, listener)

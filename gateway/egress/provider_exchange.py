@@ -337,7 +337,7 @@ class ConnectionLost(Exception):
 
 
 class UploadListener(Protocol):
-    """Writes a body to the provider piece by piece; these methods tell it when to pause and when to resume."""
+    """Writes a body to the provider piece by piece; these methods pause and resume it."""
 
     def pause_upload(self) -> None: ...
 

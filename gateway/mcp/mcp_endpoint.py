@@ -37,12 +37,12 @@ INSTRUCTIONS: Final = (
 
 @needs(PROXY, limits=True)
 async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
-    """Handle one message that came through the chain. Raises the errors of `responded`."""
+    """Handle one message that came through the chain. Raises the errors of `response_to`."""
     query_of(request, ())
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
     door = "/mcp" if resource is None else resource.canonical
-    return await responded(
+    return await response_to(
         AgentMessage(
             request.app,
             generation_of(request),
@@ -59,7 +59,7 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     )
 
 
-async def responded(message: AgentMessage) -> web.Response:
+async def response_to(message: AgentMessage) -> web.Response:
     """Return the response to an admitted message.
 
     Raises Forbidden for a key of gateway.yaml and for a foreign Origin, InvalidRequest for a client that does not
@@ -75,23 +75,23 @@ async def responded(message: AgentMessage) -> web.Response:
         )
     if not rpc.accepts_json(message.headers.get(hdrs.ACCEPT)):
         raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")
-    asked: RpcRequest | RpcNotification | None = None
+    received: RpcRequest | RpcNotification | None = None
     try:
-        asked = await _run_off_loop_if_large(message, rpc.read_message, body, message.headers.items())
-        if isinstance(asked, RpcNotification):
+        received = await _run_off_loop_if_large(message, rpc.read_message, body, message.headers.items())
+        if isinstance(received, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
         else:
-            result, ttl_ms = await _result(DoorRequest(message, asked))
-            reply = rpc.result_reply(asked, result, _server(), ttl_ms)
+            result, ttl_ms = await _traced_result(DoorRequest(message, received))
+            reply = rpc.result_reply(received, result, _server(), ttl_ms)
     except RpcError as fault:
         count(caller)
-        request = asked if isinstance(asked, RpcRequest) else None
+        request = received if isinstance(received, RpcRequest) else None
         request_id = request.id if request is not None else await _run_off_loop_if_large(message, rpc.id_in, body)
         reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
         return web.Response(status=reply.status)
-    content = await off_loop(caller.share, _written, reply.body) if reply.is_large else _written(reply.body)
+    content = await off_loop(caller.share, _serialized, reply.body) if reply.is_large else _serialized(reply.body)
     headers = {hdrs.CACHE_CONTROL: "no-store"}
     return web.Response(
         body=content, status=reply.status, headers=headers, content_type="application/json", charset="utf-8"
@@ -105,7 +105,7 @@ async def _run_off_loop_if_large(message: AgentMessage, work: Callable[P, T], *a
     return await off_loop(message.caller.share, work, *args, **kwargs)
 
 
-def _written(body: Mapping[str, Any]) -> bytes:
+def _serialized(body: Mapping[str, Any]) -> bytes:
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")  # a value of the provider may hold a lone surrogate
 
@@ -126,16 +126,16 @@ OF_2025: Final = frozenset({"initialize", "ping"})
 """The methods that 2026-07-28 no longer has."""
 
 
-async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return the result of `_responded`; record method and outcome in the message's span. Raises RpcError."""
-    trace = asked.trace
+async def _traced_result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
+    """Return the result of `_result`; record method and outcome in the message's span. Raises RpcError."""
+    trace = request.trace
     if trace is None:
-        return await _responded(asked)
-    message = asked.message
+        return await _result(request)
+    message = request.message
     method = message.method if message.method in rpc.METHODS else "_OTHER"
     mcp = trace.mcp = McpTrace(method, message.revision, str(message.id))
     try:
-        result, ttl_ms = await _responded(asked)
+        result, ttl_ms = await _result(request)
     except RpcError as fault:
         mcp.error = str(fault.code)
         raise
@@ -144,23 +144,23 @@ async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
     return result, ttl_ms
 
 
-async def _responded(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
+async def _result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
     """Return the result, and for how many milliseconds it may be cached, None if not at all. Raises RpcError.
 
     The request is counted against the key's rate, unless an RpcError or a call through ``/proxy`` counts it.
     """
-    method, params = asked.message.method, asked.message.params
+    method, params = request.message.method, request.message.params
     if method == "tools/call":
-        return await ToolRun(asked).result(params), None
+        return await ToolRun(request).result(params), None
     if method == "resources/read":
-        return await WholeResponses(asked).read(params), 0
+        return await WholeResponses(request).read(params), 0
     if method in LISTS and params.get("cursor") is not None:
         raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")
-    if method not in LISTS and method != "server/discover" and (asked.message.modern or method not in OF_2025):
+    if method not in LISTS and method != "server/discover" and (request.message.modern or method not in OF_2025):
         raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
-    asked.count()
+    request.count()
     if method == "tools/list":
-        return {"tools": KeyTools(asked).listed()}, TOOLS_HOLD_MS
+        return {"tools": KeyTools(request).shown()}, TOOLS_HOLD_MS
     if method in LISTS:
         return {LISTS[method]: []}, TOOLS_HOLD_MS
     if method == "server/discover":

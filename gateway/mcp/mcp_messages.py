@@ -4,8 +4,7 @@ Two eras (https://modelcontextprotocol.io/specification):
 
     2026-07-28            each request has its revision and the client's capabilities in ``params._meta``; the headers
                           MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat values for routers, and must match
-    2025-03-26 … -11-25   ``initialize`` first, then requests with MCP-Protocol-Version; the gateway sends no session
-    id,
+    2025-03-26 … -11-25   ``initialize`` first, then requests with MCP-Protocol-Version; the gateway sends no session id,
                           so each request is independent as well
 
 JSON that two readers could read differently (a duplicate member, NaN, half a surrogate pair) is refused.
@@ -188,11 +187,11 @@ def _modern(request_id: int | str, method: str, params: dict[str, Any], found: M
     if missing or not isinstance(meta, dict):
         raise RpcError(INVALID_PARAMS, f"params._meta must have {' and '.join(missing)}.")
     version, capabilities = meta[META_VERSION], meta[META_CAPABILITIES]
-    _agrees(VERSION_HEADER, found.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
-    _agrees(METHOD_HEADER, found.get(METHOD_HEADER), method, "method")
+    _check_header(VERSION_HEADER, found.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
+    _check_header(METHOD_HEADER, found.get(METHOD_HEADER), method, "method")
     named = NAMED_BY.get(method)
     if named is not None and (value := params.get(named)) is not None:
-        _agrees(NAME_HEADER, _decoded(found.get(NAME_HEADER)), value, f"params.{named}")
+        _check_header(NAME_HEADER, _decoded(found.get(NAME_HEADER)), value, f"params.{named}")
     if version != MODERN:
         _unsupported(version)
     if not isinstance(capabilities, dict):
@@ -200,14 +199,14 @@ def _modern(request_id: int | str, method: str, params: dict[str, Any], found: M
     return RpcRequest(request_id, method, params, MODERN, capabilities)
 
 
-def _agrees(header: str, said: str | None, value: Any, where: str) -> None:
-    if said is None or said != value:
+def _check_header(header: str, sent: str | None, value: Any, where: str) -> None:
+    if sent is None or sent != value:
         raise RpcError(HEADER_MISMATCH, f"The header {header} must have the same value as {where} in the body.")
 
 
-def _check_revision(said: str | None) -> None:
-    if said is not None and said not in REVISIONS:
-        _unsupported(said)
+def _check_revision(sent: str | None) -> None:
+    if sent is not None and sent not in REVISIONS:
+        _unsupported(sent)
 
 
 def _unsupported(requested: Any) -> NoReturn:
@@ -248,7 +247,9 @@ def _decoded(value: str | None) -> str | None:
 def _parsed(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number, parse_float=_finite)
+        value = json.loads(
+            text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite
+        )
         if _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
@@ -266,19 +267,19 @@ class _Ambiguous(ValueError):
     pass
 
 
-def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         raise _Ambiguous("an object has a member twice")
     return made
 
 
-def _no_number(text: str) -> NoReturn:
+def _refuse_constant(text: str) -> NoReturn:
     raise _Ambiguous(f"{text} is not a JSON number")
 
 
 def _finite(text: str) -> float:
-    return number if isfinite(number := float(text)) else _no_number(text)
+    return number if isfinite(number := float(text)) else _refuse_constant(text)
 
 
 # ── Replies.
@@ -287,8 +288,8 @@ def _finite(text: str) -> float:
 def negotiated(params: Mapping[str, Any]) -> str:
     """Return the revision for a client that begins with ``initialize``: its own if supported, else our newest with a
     handshake."""
-    asked = params.get("protocolVersion")
-    return asked if isinstance(asked, str) and asked in HANDSHAKE else HANDSHAKE[0]
+    wanted = params.get("protocolVersion")
+    return wanted if isinstance(wanted, str) and wanted in HANDSHAKE else HANDSHAKE[0]
 
 
 def result_reply(

@@ -51,7 +51,7 @@ class ToolCall:
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call of a rule's tool. Raises UnfitArguments."""
-    allowed = {one.name for one in tool.arguments} | _COMMON | {"query", "method"}
+    allowed = {argument.name for argument in tool.arguments} | _COMMON | {"query", "method"}
     if tool.pages:
         allowed |= {"cursor"}
     _no_others(arguments, allowed | (_WITH_BODY if not set(tool.methods) <= BODILESS else set()))
@@ -135,12 +135,12 @@ def _query(given: Any) -> str:
 def _pairs(given: Mapping[str, Any]) -> Iterator[str]:
     for name, value in given.items():
         begins = quote(name, safe="[]")
-        for one in value if isinstance(value, list) else [value]:
-            if one is None:
+        for item in value if isinstance(value, list) else [value]:
+            if item is None:
                 continue
-            if isinstance(one, (dict, list)):
+            if isinstance(item, (dict, list)):
                 raise UnfitArguments(f"'{name[:64]}' must be a text, a number, true or false, or a list of these.")
-            text = one if isinstance(one, str) else json.dumps(one)
+            text = item if isinstance(item, str) else json.dumps(item)
             yield f"{begins}={text if text.isascii() and text.isalnum() else quote(text, safe='')}"
 
 
@@ -157,14 +157,14 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(), "application/json"
 
 
-def chosen(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
+def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
     """Return the connection of a call, ``INTEGRATION/CONNECTION``.
 
     `candidates`: connections that the key may use, with a label of the account; None if unknown. Raises UnfitArguments
     if the call names none and not exactly one is possible: the connection is never guessed.
     """
     fitting = [
-        one for one in candidates or () if call.integrations is None or one.partition("/")[0] in call.integrations
+        name for name in candidates or () if call.integrations is None or name.partition("/")[0] in call.integrations
     ]
     if call.connection is not None:
         integration, slash, connection = call.connection.partition("/")
@@ -175,7 +175,8 @@ def chosen(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
         return fitting[0]
     if fitting:
         named = [
-            f"{one} ({candidates[one][:LONGEST_LABEL]})" if candidates and candidates[one] else one for one in fitting
+            f"{name} ({candidates[name][:LONGEST_LABEL]})" if candidates and candidates[name] else name
+            for name in fitting
         ]
         raise UnfitArguments(f"Set 'connection' to one of {', '.join(named[:50])}.")
     if candidates is None:

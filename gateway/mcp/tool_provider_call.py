@@ -52,14 +52,14 @@ class ResponseMemory:
 
 
 async def proxied(
-    asked: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
+    request: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
 ) -> CollectedResponse:
     """Make the call through ``/proxy`` or the capability URL, with the caller's own key. Raises NoPageMemory."""
-    outer = asked.outer
+    outer = request.outer
     fields = {name: outer.headers[name] for name in _PASSED_ON if name in outer.headers}
     if outer.trace is not None:
         fields["traceparent"] = outer.trace.traceparent()  # the call belongs to the message's trace
-    meta = asked.message.params.get("_meta")
+    meta = request.message.params.get("_meta")
     trace = meta.get("traceparent") if isinstance(meta, dict) else None
     if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
         fields["traceparent"] = trace

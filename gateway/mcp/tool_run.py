@@ -25,7 +25,7 @@ from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.list_cursor import NextPage, items_at, opened_cursor, page_behind, sealed, without_shown
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
-from gateway.mcp.tool_calls import ToolCall, UnfitArguments, call_of_api, call_of_rule, chosen
+from gateway.mcp.tool_calls import ToolCall, UnfitArguments, call_of_api, call_of_rule, chosen_connection
 from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_tools
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_RESPONSE, ResponseMemory, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
@@ -41,11 +41,11 @@ ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
 class ToolRun:
     """Runs one ``tools/call``."""
 
-    def __init__(self, asked: DoorRequest) -> None:
-        self._asked = asked
-        self._tools = KeyTools(asked)
-        self._refusals = RefusedCalls(asked)
-        self._wholes = WholeResponses(asked)
+    def __init__(self, request: DoorRequest) -> None:
+        self._request = request
+        self._tools = KeyTools(request)
+        self._refusals = RefusedCalls(request)
+        self._wholes = WholeResponses(request)
 
     async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of the call, also if it fails. Raises RpcError for invalid `params` or an unknown tool."""
@@ -56,21 +56,21 @@ class ToolRun:
         by_call_tool = name in ABOUT_TOOLS
         if by_call_tool:
             if (result := self._response_about_tools(name, arguments, tools)) is not None:
-                self._asked.count()
+                self._request.count()
                 return result
             name, arguments = arguments["name"], arguments["arguments"]
         try:
             tool = _tool_named(name, tools, by_call_tool=by_call_tool)
-            if self._asked.trace is not None and self._asked.trace.mcp is not None:
-                self._asked.trace.mcp.tool = name
+            if self._request.trace is not None and self._request.trace.mcp is not None:
+                self._request.trace.mcp.tool = name
             call = await self._call(tool, arguments)
             select = None if call.select is None else parsed(call.select)
-            connection = chosen(call, await self._tools.candidates(labelled=call.connection is None))
+            connection = chosen_connection(call, await self._tools.candidates(labelled=call.connection is None))
             if tool is not None:
                 call = await self._placed(tool, call, arguments, connection)
             call, lists = self._at_page(call, name, connection, pages=tool is not None and tool.pages)
         except (UnfitArguments, UnfitExpression) as fault:
-            self._asked.count()
+            self._request.count()
             return failure(str(fault))
         return await self._run_call(call, Sent(call.method, call.target, connection, name), select, lists)
 
@@ -79,7 +79,7 @@ class ToolRun:
         of_page = _page_of(call, name, connection)
         if call.cursor is None:
             return call, _Lists(NextPage(call.target), pages, of_page)
-        page = opened_cursor(call.cursor, self._asked.seals, self._asked.caller.key_id, of_page)
+        page = opened_cursor(call.cursor, self._request.seals, self._request.caller.key_id, of_page)
         if page is None:
             raise UnfitArguments(
                 "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
@@ -94,15 +94,15 @@ class ToolRun:
             query = arguments.get("query", "")
             if not isinstance(query, str) or len(query) > LONGEST_QUERY:
                 return failure(f"'query' must be a text of at most {LONGEST_QUERY} characters.")
-            lines = [f"{one.name}: {one.summary}" for one in matching_tools(list(tools.values()), query)]
+            lines = [f"{tool.name}: {tool.summary}" for tool in matching_tools(list(tools.values()), query)]
             return {"content": [text_block("\n".join(lines) or "No tool fits.")], "isError": False}
-        one = arguments.get("name")
-        if not isinstance(one, str):
+        tool_name = arguments.get("name")
+        if not isinstance(tool_name, str):
             return failure("'name' must be the name of a tool.")
         if name == "describe_tool":
-            if one not in tools:
-                return failure(f"Unknown tool '{one[:64]}'. Use find_tools to search this key's tools.")
-            about = self._tools.describe(tools[one])
+            if tool_name not in tools:
+                return failure(f"Unknown tool '{tool_name[:64]}'. Use find_tools to search this key's tools.")
+            about = self._tools.describe(tools[tool_name])
             return {"content": [text_block(json.dumps(about))], "structuredContent": about, "isError": False}
         inner = arguments.get("arguments", {})
         return (
@@ -116,18 +116,18 @@ class ToolRun:
         Raises UnfitArguments.
         """
         integration, _, connection_id = connection.partition("/")
-        ref = ConnectionRef(self._asked.environment, integration, connection_id)
-        opened = self._asked.runtime.live.peek(ref)
+        ref = ConnectionRef(self._request.environment, integration, connection_id)
+        opened = self._request.runtime.live.peek(ref)
         of_operation = isinstance(tool.rule, OperationRule)
         if of_operation and "${" not in call.target:
             return call
         if (
             opened is None
             and (of_operation or self._tools.known.bases.get(integration) is None)
-            and self._asked.policy.reaches(integration, connection_id)
+            and self._request.policy.reaches(integration, connection_id)
         ):
             try:
-                opened = await self._asked.runtime.live.opened(*ref)
+                opened = await self._request.runtime.live.opened(*ref)
             except GatewayError:
                 return call  # the chain reports the reason
         if of_operation:
@@ -137,25 +137,26 @@ class ToolRun:
         path = below_base(tool.rule, opened.base.path.strip("/")) if opened is not None else tool.path
         if path is None or path == tool.path:
             return call
-        named = {one.name for one in tool.arguments} - {one.name for one in path if not isinstance(one, str)}
+        named = {argument.name for argument in tool.arguments}
+        named -= {part.name for part in path if not isinstance(part, str)}
         rest = {name: value for name, value in arguments.items() if name not in named}
         return await self._call(replace(tool, path=path), rest)
 
     async def _call(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
         """Return the call of a tool of the key, or of `call_api`. Raises UnfitArguments."""
-        outer = self._asked.outer
+        outer = self._request.outer
         work = call_of_api if tool is None else partial(call_of_rule, tool)
         return await off_loop(outer.caller.share, work, arguments) if outer.is_large else work(arguments)
 
     async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists") -> dict[str, Any]:
         declined = self._refusals.declined(call)
         if declined is not None:
-            self._asked.count()
+            self._request.count()
             return declined
-        memory = ResponseMemory(self._asked.outer)
+        memory = ResponseMemory(self._request.outer)
         try:
             async with asyncio.timeout(LONGEST_S):
-                response = await proxied(self._asked, sent, call.body, call.content_type, memory)
+                response = await proxied(self._request, sent, call.body, call.content_type, memory)
             return await self._shaped(sent, response, select, call, lists)
         except TimeoutError:
             return failure(f"The response was not complete within {LONGEST_S:.0f} s.")
@@ -178,11 +179,11 @@ class ToolRun:
             return failure("The provider's response broke off. Nothing of it is shown.")
         media_type = response.headers.get(hdrs.CONTENT_TYPE, "")
         reason = _reason(response.status)
-        share, dear = self._asked.caller.share, needs_thread(response.body, select)
+        share, dear = self._request.caller.share, needs_thread(response.body, select)
         body, behind = response.body, None
         if lists.pages and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
             fields = [(name, value) for name, value in response.headers.items()]
-            of_page = opened, sent.target, response.body, fields, self._asked.shown_at
+            of_page = opened, sent.target, response.body, fields, self._request.shown_at
             behind = await off_loop(share, page_behind, *of_page) if dear else page_behind(*of_page)
         if behind is not None and lists.page.skip:
             of_body = body, behind[0], lists.page.skip
@@ -206,7 +207,7 @@ class ToolRun:
 
     def _opened(self, connection: str) -> Opened | None:
         integration, _, connection_id = connection.partition("/")
-        return self._asked.runtime.live.peek(ConnectionRef(self._asked.environment, integration, connection_id))
+        return self._request.runtime.live.peek(ConnectionRef(self._request.environment, integration, connection_id))
 
     def _record_next(
         self, shaped: ShapedResult, sent: Sent, behind: tuple[str, str | None], *, selected: bool, lists: "_Lists"
@@ -218,7 +219,7 @@ class ToolRun:
             items = None if selected else items_at(shaped.result.get("structuredContent"), at)
             following = NextPage(sent.target, lists.page.skip + len(items)) if items else None
         if following is not None:
-            cursor = sealed(following, self._asked.seals, self._asked.caller.key_id, lists.call)
+            cursor = sealed(following, self._request.seals, self._request.caller.key_id, lists.call)
             shaped.result["content"].append(
                 text_block(f"More follows: call again with the same arguments and cursor: {cursor}")
             )

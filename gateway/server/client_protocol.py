@@ -624,9 +624,9 @@ class ClientProtocol(RequestHandler):
         elif new:
             self._admit(new, piece)
 
-    def _watch_line(self, begun: bytes) -> None:
+    def _watch_line(self, received: bytes) -> None:
         """Watch for double spaces in the request line: the parser accepts them, other servers read an empty target."""
-        line, end, _ = begun.lstrip(b"\r\n").partition(b"\n")
+        line, end, _ = received.lstrip(b"\r\n").partition(b"\n")
         self._odd_line = self._odd_line or b"  " in line
         self._line = None if end else line
 

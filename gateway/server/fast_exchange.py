@@ -226,15 +226,15 @@ class FastExchange:
             self._hand_over(fault)
         self._abort()
 
-    def _linger_on(self, body: RequestBody, came: int) -> None:
+    def _linger_on(self, body: RequestBody, received: int) -> None:
         """Wait for the rest of the request's body, unless more than `LINGER_BYTES` are missing.
 
-        `came`: bytes of the body received since the response left.
+        `received`: bytes of the body received since the response left.
         """
         if body.ended:
             self._lingers = False
             self._client.response_sent(last=self.last, close_requested=self.close_requested)
-        elif came + (body.left or 0) > LINGER_BYTES:
+        elif received + (body.left or 0) > LINGER_BYTES:
             self._end_lingering()
 
     def _end_lingering(self) -> None:

@@ -128,19 +128,19 @@ class AgentDoor:
         provider = generation.catalog.get(integration.provider) if integration is not None else None
         return provider is None or provider.auth_mode.startswith(MCP_MODES)
 
-    def message(self, begun: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
+    def message(self, fast_message: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
         """Return the message in the form that `mcp_endpoint` takes."""
         return AgentMessage(
             self._app,
-            begun.generation,
-            begun.caller,
-            begun.request_id,
-            begun.lines.fields,
+            fast_message.generation,
+            fast_message.caller,
+            fast_message.request_id,
+            fast_message.lines.fields,
             body,
-            begun.mount,
-            begun.mount != PROXY_MOUNT,
-            begun.client,
-            begun.remote,
+            fast_message.mount,
+            fast_message.mount != PROXY_MOUNT,
+            fast_message.client,
+            fast_message.remote,
             trace,
         )
 
@@ -257,10 +257,10 @@ class FastMessage:
 
     async def _response(self, message: AgentMessage) -> web.Response | None:
         """Return the response, or None if the chain must report the error, because no call to a provider has begun."""
-        from gateway.mcp.mcp_endpoint import responded  # imported with the first message
+        from gateway.mcp.mcp_endpoint import response_to  # imported with the first message
 
         try:
-            return await responded(message)
+            return await response_to(message)
         except Exception as fault:
             if not message.called:
                 return None

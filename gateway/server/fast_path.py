@@ -123,10 +123,10 @@ class FastPath:
 
         Return None if the chain must handle the request; nothing has happened then. `data`: from the request's start.
         """
-        came = _head_in(data)
-        if came is None:
+        head_in_data = _head_in(data)
+        if head_in_data is None:
             return None
-        found, block, body_at = came
+        found, block, body_at = head_in_data
         began = clock.monotonic()
         generation = self._current.generation
         known = self._head(block, found, generation)

@@ -161,36 +161,36 @@ class LineReader:
         `block`: the lines after the request line, without the last line end. For a capability URL, `token` is its
         secret, and `bound_to` its integration and connection, which are then not in headers.
         """
-        taken = self._read_lines(block)
-        if taken is None or "host" not in taken[1].values:
+        read = self._read_lines(block)
+        if read is None or "host" not in read[1].values:
             return None
-        passing, said = taken
-        values = said.values
+        passing, facts = read
+        values = facts.values
         sent = values["authorization"][0] if "authorization" in values else None
         try:
             check_fields(values)
             length = _length(values["content-length"][0]) if "content-length" in values else None
             key = "" if bound_to is not None else key_in(sent)
-            options = self._parse_options(said.options, bound_to)
+            options = self._parse_options(facts.options, bound_to)
             if options.base_url is not None or options.dry_run:
                 return None
             both = bound_to is not None and sent is not None
-            if said.minted or both or _repeats(block, token or key, 0 if token else 1):
+            if facts.minted or both or _repeats(block, token or key, 0 if token else 1):
                 passing = _by_fields(passing, sent, token)
         except (GatewayError, ValueError):
             return None
-        request_id = None if said.request_id is None else loggable_id(said.request_id)
+        request_id = None if facts.request_id is None else loggable_id(facts.request_id)
         chunked = "transfer-encoding" in values
-        return RequestLines(key, options, passing, request_id, length, chunked, said.last, said.traceparent)
+        return RequestLines(key, options, passing, request_id, length, chunked, facts.last, facts.traceparent)
 
     def message(self, block: bytes) -> MessageLines | None:
         """Return the content of the lines of a request to the gateway itself; None if the chain must read them."""
-        taken = self._read_lines(block)
-        if taken is None:
+        read = self._read_lines(block)
+        if read is None:
             return None
-        passing, said = taken
-        values = said.values
-        if said.last or said.minted or said.options or not {"host", "content-length"} <= values.keys():
+        passing, facts = read
+        values = facts.values
+        if facts.last or facts.minted or facts.options or not {"host", "content-length"} <= values.keys():
             return None
         sent = values["authorization"][0] if "authorization" in values else None
         try:
@@ -206,9 +206,9 @@ class LineReader:
         fields.add("Host", values["host"][0])
         if sent is not None:
             fields.add("Authorization", sent)
-        request_id = None if said.request_id is None else loggable_id(said.request_id)
+        request_id = None if facts.request_id is None else loggable_id(facts.request_id)
         kind = fields.get("Content-Type")
-        return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, said.traceparent)
+        return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, facts.traceparent)
 
     def _read_lines(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
         """Read each line by itself; return None if one of them must go to the chain."""
@@ -217,7 +217,7 @@ class LineReader:
             return None
         known = self._names
         passing: Passing = []
-        said = _HeadFacts()
+        facts = _HeadFacts()
         for line in lines:
             name, colon, value = line.partition(b": ")
             found = known.get(name)
@@ -230,9 +230,9 @@ class LineReader:
             kind = found.kind
             if kind == PASSES or kind >= REQUEST_ID:
                 passing.append((found, line if bare is value and colon == b": " else b"%b: %b" % (name, bare)))
-            if kind > STAYS and not said.take(kind, found.lower, bare, line):
+            if kind > STAYS and not facts.take(kind, found.lower, bare, line):
                 return None
-        return passing, said
+        return passing, facts
 
     def _learn(self, name: bytes) -> LineName | None:
         """Return `_meaning` of `name`, from memory if possible; remember it."""
@@ -245,8 +245,8 @@ class LineReader:
 
     def _parse_options(self, options: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
         """Return the options that these lines give, from memory if possible. Raises InvalidRequest."""
-        said = (bound_to, *options)
-        found = self._options.get(said)
+        lines = (bound_to, *options)
+        found = self._options.get(lines)
         if found is None:
             fields: CIMultiDict[str] = CIMultiDict()
             for option in options:
@@ -256,7 +256,7 @@ class LineReader:
             if sum(map(len, options)) <= OPTION_BYTES:  # the key is not checked yet: strangers must not fill the memory
                 if len(self._options) >= OPTION_SETS:
                     self._options.clear()
-                self._options[said] = found
+                self._options[lines] = found
         return found
 
 

@@ -173,12 +173,12 @@ class GatewayRunner(web.AppRunner):
     @property
     def servers(self) -> list[Server]:
         """The server for all requests and, if the console has its own port, the server for that."""
-        return [one for one in (self._server, self._of_console) if one is not None]
+        return [server for server in (self._server, self._of_console) if server is not None]
 
     @property
     def client_connections(self) -> int:
         """Number of open client connections."""
-        return sum(len(one.connections) for one in self.servers)
+        return sum(len(server.connections) for server in self.servers)
 
     def counts(self) -> Iterator[Sample]:
         """Yield samples for the metrics: client connections, and requests on the fast path."""
@@ -198,17 +198,17 @@ class GatewayRunner(web.AppRunner):
         if self._drained_by is None:
             self._idle_s = idle_s
             self._drained_by = asyncio.get_running_loop().time() + self._drain_s
-        for one in self.servers:
-            if isinstance(one, GatewayServer):
-                one.start_draining()
+        for server in self.servers:
+            if isinstance(server, GatewayServer):
+                server.start_draining()
 
     async def cleanup(self) -> None:
         """Stop listening, let requests finish within `drain_s`, cut off the rest, and clean up the application."""
         for site in list(self.sites):
             await site.stop()
-        for one in self.servers:
-            if isinstance(one, GatewayServer):
-                await self._drain(one)
+        for server in self.servers:
+            if isinstance(server, GatewayServer):
+                await self._drain(server)
         if self._of_console is not None:
             await self._of_console.shutdown(SHUTDOWN_S)
         await super().cleanup()

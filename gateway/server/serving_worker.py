@@ -185,7 +185,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
         return 0  # the parent has ended
     if "refused" in given:
         raise StartRefused(given["refused"])
-    public, *others = listeners = [socket.socket(fileno=one) for one in descriptors]
+    public, *others = listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for listener in listeners:
         listener.setblocking(False)
     if start["start_from"] is None:
@@ -243,7 +243,7 @@ class Worker:
             )
             await around.enter_async_context(beside(self._run_reloads()))
             await around.enter_async_context(beside(CatalogWatch(self._app, logs=self._start["place"] == 0).run()))
-            sites = [BatchSite(run, *one) for one in zip(self._listeners, run.servers, strict=False)]
+            sites = [BatchSite(run, *pair) for pair in zip(self._listeners, run.servers, strict=False)]
             for site in sites:
                 await site.start()
             freeze_startup_objects()

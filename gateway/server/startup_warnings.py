@@ -18,8 +18,10 @@ log = structlog.get_logger(__name__)
 
 def warn(config: Config, admin: str | None) -> None:
     """Log each warning as one event. `admin`: host that the admin port listens on, None if there is none."""
-    for one in open_files(config):
-        log.warning("file_open_to_others", path=str(one.path), mode=f"{one.mode:04o}", detail=one.message, fix=one.fix)
+    for file in open_files(config):
+        log.warning(
+            "file_open_to_others", path=str(file.path), mode=f"{file.mode:04o}", detail=file.message, fix=file.fix
+        )
     if admin is not None and (warning := open_to_network(config.server, admin)) is not None:
         log.warning("metrics_open_to_network", detail=warning.message, fix=warning.fix)
     for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
