@@ -21,7 +21,7 @@ ACCEPTED = table(
 
 
 @pytest.mark.parametrize("line", ACCEPTED)
-async def test_a_key_is_taken_and_stays_here(bench: Bench, line: bytes) -> None:
+async def test_a_key_is_accepted_and_not_forwarded(bench: Bench, line: bytes) -> None:
     heard, _ = await bench.passes(request(ours=HOST + line % SECRET + b"\r\n" + naming()))
     assert heard.head.all("authorization") == [b"Bearer " + CREDENTIAL]
 

@@ -113,7 +113,7 @@ STRAY = table(
 
 
 @pytest.mark.parametrize("script", STRAY)
-async def test_stray_bytes_are_nobodys_response(bench: Bench, script: ScriptedHttpResponse) -> None:
+async def test_unrequested_bytes_are_not_a_response(bench: Bench, script: ScriptedHttpResponse) -> None:
     response = await bench.responded(script)
     assert (response.status, response.body.data, response.code) == (200, b"one", "") or response.status == 502
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection
@@ -131,21 +131,21 @@ BODILESS_STRAY = table(
 
 
 @pytest.mark.parametrize(("method", "said"), BODILESS_STRAY)
-async def test_a_body_where_none_may_be_is_nobodys(bench: Bench, method: bytes, said: bytes) -> None:
+async def test_a_body_after_a_bodiless_response_is_not_a_response(bench: Bench, method: bytes, said: bytes) -> None:
     response = await bench.responded(says(said), request(method=method))
     assert response.status in (200, 204, 304, 502)
     assert b"evil" not in response.body.data
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection
 
 
-async def test_nobody_listening_is_a_502(bench: Bench) -> None:
+async def test_a_provider_that_does_not_listen_is_a_502(bench: Bench) -> None:
     async with bench.talk(request(fields=CLOSE, ours=HOST + KEY + naming(b"nowhere"))) as caller:
         response = await caller.response()
     assert (response.status, response.code) == (502, "upstream_unreachable")
     assert bench.recorder.heard == []
 
 
-async def test_a_response_before_it_was_requested_is_nobodys(bench: Bench) -> None:
+async def test_a_response_before_its_request_is_discarded(bench: Bench) -> None:
     """The provider sends on an idle connection between two calls."""
     await bench.responded(says(ok(b"one")))
     await bench.responded(says(ok(b"two"), EVIL))

@@ -71,7 +71,7 @@ async def test_messages_on_one_connection(
     bench.check_arrivals()
 
 
-async def test_forty_requests_at_once_get_responses_in_order(bench: Bench) -> None:
+async def test_forty_pipelined_requests_get_responses_in_order(bench: Bench) -> None:
     async with bench.talk(b"".join(request(b"/proxy/after-%02d" % n) for n in range(40))) as caller:
         for n in range(40):
             assert (await caller.response()).body.data == b"/after-%02d" % n
@@ -138,7 +138,7 @@ async def test_a_body_that_is_there_needs_no_invitation(bench: Bench, data: byte
     bench.check_arrivals()
 
 
-async def test_a_provider_that_refuses_before_the_body_came_is_heard(bench: Bench) -> None:
+async def test_a_refusal_before_the_body_has_arrived_reaches_the_caller(bench: Bench) -> None:
     early = says(ok(b"no").replace(b"200 OK", b"403 Forbidden"), early=True, then="close")
     async with bench.talk(upload(EXPECTING + b"Content-Length: 3\r\n"), script=early) as caller:
         response = await caller.response(b"POST")

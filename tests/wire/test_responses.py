@@ -201,7 +201,7 @@ FRAMED = table(
 
 
 @pytest.mark.parametrize(("script", "body", "framing"), FRAMED)
-async def test_a_body_passes_in_whatever_framing_it_came(
+async def test_a_body_passes_in_every_framing(
     bench: Bench, script: ScriptedHttpResponse, body: bytes, framing: str | None
 ) -> None:
     response = await bench.responded(script)

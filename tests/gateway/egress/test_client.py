@@ -275,7 +275,7 @@ async def test_ipv6_is_written_in_brackets() -> None:
     assert heads[0].startswith(f"GET /x HTTP/1.1\r\nHost: [::1]:{port}\r\n".encode())
 
 
-async def test_a_connection_that_does_not_come_about_is_given_up(addresses: dict[str, list[str]]) -> None:
+async def test_opening_a_connection_is_limited_in_time(addresses: dict[str, list[str]]) -> None:
     import socket
 
     # A listener whose backlog is full accepts nothing more.

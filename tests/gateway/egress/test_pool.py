@@ -98,7 +98,7 @@ async def test_most_recent_connection_is_reused_first_and_old_ones_are_closed(mo
     assert provider.connections == 4
 
 
-async def test_no_more_connections_than_the_limit_and_whoever_waits_gets_the_next_one() -> None:
+async def test_connections_are_limited_and_waiting_requests_get_the_next_free_one() -> None:
     async with raw_provider() as provider, egress(connections_per_host=2) as way_out:
 
         async def ask(index: int) -> None:

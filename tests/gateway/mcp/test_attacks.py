@@ -86,7 +86,7 @@ async def test_headers_of_the_agents_request_do_not_travel(door: Agents) -> None
     assert door.provider.calls == [("GET", "/base/v1/issue/1", "Bearer key-of-c1", b"")]
 
 
-async def test_a_connection_of_others_is_not_reached_nor_told_from_none(door: Agents) -> None:
+async def test_a_connection_outside_the_key_looks_like_a_missing_one(door: Agents) -> None:
     key = await door.key(READ)
     other, none = [
         await door.call(key, "get_issue", {"issue": "1", "connection": f"lane/{name}"}) for name in ("c2", "nobody")

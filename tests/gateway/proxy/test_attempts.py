@@ -235,7 +235,7 @@ async def test_retries_are_capped_and_budgeted(waits: list[float]) -> None:
     assert 30 <= len(provider.heads) <= 36  # 20, a fifth of them, ten more, and those that the budget regains
 
 
-async def test_retry_on_adds_statuses_and_others_pass_at_once(waits: list[float]) -> None:
+async def test_retry_on_adds_statuses_and_others_are_not_retried(waits: list[float]) -> None:
     locked = b"HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n"
     assert (await tried(locked, OK)).summary == (423, "1", 1)
     assert (await tried(locked, OK, call=("Retry-On: 409,423",))).summary == (200, "2", 2)
@@ -287,7 +287,7 @@ async def test_a_401_causes_one_renewal_and_one_replay() -> None:
             assert len(provider.heads) == 4
 
 
-async def test_a_401_passes_where_nothing_newer_is_to_be_had_or_the_request_cannot_be_sent_again() -> None:
+async def test_a_401_passes_without_a_newer_token_or_if_the_request_cannot_be_sent_again() -> None:
     providers: list[RawProvider] = []
     script = responding(providers, DENIED)
     async with raw_provider(script) as provider:

@@ -76,7 +76,7 @@ async def test_a_target_that_servers_read_differently_is_refused_before_a_byte_l
     assert provider.heads == []
 
 
-async def test_an_absolute_target_that_names_the_host_it_was_sent_to_is_taken_for_its_path() -> None:
+async def test_an_absolute_target_with_the_gateways_host_counts_as_its_path() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         response = await gateway.call("http://GW.example.com:80/proxy/x?y")
     assert response.startswith(b"HTTP/1.1 200")

@@ -81,7 +81,7 @@ async def test_a_first_page_that_fails_is_passed_on_as_ever(tmp_path: Path, stat
         (web.Response(body=b"x", headers={"Content-Encoding": "gzip"}), "upstream_protocol"),
     ],
 )
-async def test_a_first_page_that_cannot_be_read_is_an_error_of_ours(
+async def test_a_first_page_that_cannot_be_read_is_an_error_of_the_gateway(
     tmp_path: Path, response: web.Response, code: str, waits: list[float]
 ) -> None:
     async with paged(tmp_path, lambda _request: clone(response)) as list_:

@@ -319,7 +319,7 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
     assert seen[0][0][:3] == ("/mcp", 499, "client_left")
 
 
-async def test_a_body_that_does_not_come_at_once_is_the_chains(fast: MessageSender) -> None:
+async def test_a_message_with_a_late_body_goes_to_the_chain(fast: MessageSender) -> None:
     data, door = fast.filled(whole(CALL)), fast.door.running.fast_path.agent_door
     before, handed_back = door.taken, door.handed_back
     async with asyncio.timeout(PATIENCE_S):

@@ -389,7 +389,7 @@ async def test_requests_sent_together_get_responses_in_their_order(tmp_path: Pat
             assert [(await client.response()).body.data for _ in range(40)] == [b"/%d" % n for n in range(40)]
 
 
-async def test_a_deleted_connection_is_refused_at_once(tmp_path: Path) -> None:
+async def test_a_deleted_connection_is_refused_immediately(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         assert (await client.ask(get())).status == 200
         assert (await client.ask(get())).status == 200

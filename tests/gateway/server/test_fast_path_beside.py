@@ -43,7 +43,7 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
     assert 20_000 <= split_ms[-1] < 36_000  # the sum of the upstream waits
 
 
-async def test_what_the_chain_takes_over_has_begun_on_the_fast_path(tmp_path: Path, clock: Clock) -> None:
+async def test_a_handed_over_request_counts_the_time_on_the_fast_path(tmp_path: Path, clock: Clock) -> None:
     async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)

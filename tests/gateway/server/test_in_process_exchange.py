@@ -187,7 +187,7 @@ async def test_a_rate_is_held(door: Agents) -> None:
 
 
 @pytest.mark.parametrize("odd", ["lane/c1\r\nX-Evil: 1", "lane/c1\nX-Evil: 1", "lane/c1\0"])
-async def test_a_name_that_would_end_its_line_reaches_nobody(door: Agents, odd: str) -> None:
+async def test_a_name_that_would_end_its_line_is_not_sent(door: Agents, odd: str) -> None:
     key = await door.key(*RULES, limits={"connections": None})
     taken = door.running.fast_path.taken
     result = await door.call(key, "get_issue", {"issue": "A-1", "connection": odd})

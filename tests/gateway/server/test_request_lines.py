@@ -167,7 +167,7 @@ def test_a_field_that_holds_the_key_stays_here() -> None:
 CALL = b"Host: gw\r\nAuthorization: Bearer sk-of-a-stranger-%d\r\nProvider-Config-Key: a\r\nConnection-Id: b"
 
 
-def test_values_of_strangers_fill_no_memory() -> None:
+def test_values_of_unknown_callers_do_not_fill_the_memory() -> None:
     """The lines are read before the key is checked."""
     reader = LineReader()
     for n in range(500):
@@ -176,7 +176,7 @@ def test_values_of_strangers_fill_no_memory() -> None:
     assert sum(map(len, remembered)) <= OPTION_BYTES
 
 
-def test_names_of_strangers_leave_room_for_others() -> None:
+def test_names_of_unknown_callers_leave_room_for_others() -> None:
     reader = LineReader()
     for n in range(REMEMBERED):
         reader.read(b"X-%d: 1" % n)
