@@ -226,7 +226,7 @@ class Egress:
         for example ``refused`` for a URL that may not be dialled, or ``too_large`` for a body above `limit_bytes`.
         """
         try:
-            address = parse_address(url)
+            parsed = parse_address(url)
         except ValueError as fault:
             raise EgressError("refused", f"The URL cannot be requested: {fault}.") from fault
         fields = CIMultiDict(headers or {})
@@ -235,7 +235,7 @@ class Egress:
         target = url[url.index("//") + 2 :].partition("?")[0].partition("/")
         path = target[1] + target[2] or "/"
         request = UpstreamRequest(
-            method, address.scheme, address.host, address.port, path + address.query, fields, identity=identity
+            method, parsed.scheme, parsed.host, parsed.port, path + parsed.query, fields, identity=identity
         )
         try:
             async with _limit(timeout_s):

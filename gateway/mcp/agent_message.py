@@ -20,7 +20,7 @@ _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 class AgentMessage:
     """A POST to the agent door.
 
-    `mount`: base path of its calls, ``/proxy`` or ``/c/<capability>``. `by_address`: the message came to a capability
+    `mount`: base path of its calls, ``/proxy`` or ``/c/<capability>``. `by_capability`: the message came to a capability
     URL. `protocol`: the server protocol of the connection that received the message. `trace`: trace of a sampled
     message. `called`: a call to a provider has begun, so the message must not be handled a second time.
     """
@@ -32,7 +32,7 @@ class AgentMessage:
     headers: Mapping[str, str]
     body: bytes
     mount: str
-    by_address: bool
+    by_capability: bool
     protocol: Any
     remote: str | None
     trace: CallTrace | None = None

@@ -43,7 +43,7 @@ class DoorRequest:
     def shown_at(self) -> str:
         """The URL of `mount`, with which the gateway replaces the provider's base URL in response headers."""
         outer = self.outer
-        at = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_address else "proxy"
+        at = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_capability else "proxy"
         return f"{self.generation.public_url}/{at}"
 
     @property

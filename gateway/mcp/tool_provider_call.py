@@ -64,7 +64,7 @@ async def proxied(
     if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
         fields["traceparent"] = trace
     integration, _, connection_id = sent.connection.partition("/")
-    if outer.by_address:
+    if outer.by_capability:
         fields.pop(hdrs.AUTHORIZATION, None)
     fields |= {"Provider-Config-Key": integration, "Connection-Id": connection_id, "Decompress": "true"}
     if content_type is not None:

@@ -108,14 +108,14 @@ class AgentDoor:
     def _caller(self, lines: MessageLines, mount: str) -> Caller | None:
         """Return the caller if its key is in memory and allowed here, else None: the chain decides."""
         generation = self._runtime.current.generation
-        by_address = mount != PROXY_MOUNT
-        if by_address is bool(lines.key):
+        by_capability = mount != PROXY_MOUNT
+        if by_capability is bool(lines.key):
             return None
-        caller = generation.keys.known(digest(mount.rpartition("/")[2] if by_address else lines.key))
+        caller = generation.keys.known(digest(mount.rpartition("/")[2] if by_capability else lines.key))
         access = None if caller is None else caller.access
         if access is None or caller is None or not access.policy.allows(PROXY):
             return None
-        if (access.key.kind == "capability") is not by_address or (by_address and self._speaks_mcp(access)):
+        if (access.key.kind == "capability") is not by_capability or (by_capability and self._speaks_mcp(access)):
             return None
         return caller
 
@@ -234,7 +234,7 @@ class FastMessage:
             self._hand_back()
             return
         self._over = True
-        if message.by_address:
+        if message.by_capability:
             response.headers[REFERRER_POLICY[0]] = REFERRER_POLICY[1]
         response.headers[REQUEST_ID_FIELD] = self.request_id
         data = response_bytes(response, last=self.last)
