@@ -93,7 +93,7 @@ def compared(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) 
 
 
 def latencies(servers: dict[str, Server], rounds: int, seconds: int) -> tuple[float, dict[str, list[Latency]]]:
-    """Measure latencies at half of the rate that the gateway can answer.
+    """Measure latencies at half of the gateway's maximum rate.
 
     Return that rate and each server's latencies, one per round. Raises CannotRun.
     """
@@ -160,7 +160,7 @@ def conditions(rounds: int, seconds: int) -> list[str]:
     parts.append(
         f"The first call of each of 10,000 connections since the start: {cold:.0f} µs of CPU; the second: {warm:.0f}."
     )
-    parts += [f"## Latency at {rate:.0f} requests a second, half of what the gateway can answer", rows]
+    parts += [f"## Latency at {rate:.0f} requests a second, half of the gateway's maximum", rows]
     parts.append(f"{goal.words}: at most {goal.limit:g}, found {said}, {goal.verdict}.")
     return parts + [f"- {words}" for words in failed]
 

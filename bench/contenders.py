@@ -47,7 +47,7 @@ class Contender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another proxy. In `command` and in `file`, the configuration, {port}, {upstream}, {file} and {folder} are filled in."""
+    """Another proxy. `command`, and `file`, its configuration, may have {port}, {upstream}, {file} and {folder}."""
 
     name: str
     title: str

@@ -1,9 +1,9 @@
 """``python -m bench.fast_path``: CPU cost of the fast path's own code, without sockets.
 
-The benchmark calls the two protocols many times with a request and its answer, as the event loop would, over transports
-that discard what is written. This leaves only Python code: no system call, no load generator, no second process. So two
-versions can be compared on a busy machine. ``--shape`` chooses the request and the answer. ``--profile`` shows where
-the time goes (cProfile, which itself costs much).
+The benchmark calls the two protocols many times with a request and its response, as the event loop would, over
+transports that discard what is written. This leaves only Python code: no system call, no load generator, no second
+process. So two versions can be compared on a busy machine. ``--shape`` chooses the request and the response.
+``--profile`` shows where the time goes (cProfile, which itself costs much).
 """
 
 import argparse
@@ -83,7 +83,7 @@ class Stage:
         names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\nConnection-Id: c0\r\n"
         self.names = f"Host: 127.0.0.1:3003\r\n{names}"
         self.agent = f"Host: 127.0.0.1:3003\r\nAuthorization: Bearer {agent}\r\nAccept: application/json\r\n"
-        self.asked = 0
+        self.request_count = 0
         self.response = [RESPONSE.format(length=len(SMALL), body=SMALL).encode()]
 
     def requests(self, shape: str, count: int) -> list[bytes]:
@@ -98,15 +98,15 @@ class Stage:
             extra, body = "Content-Type: application/json\r\nContent-Length: 300\r\n", "x" * 300
         made = []
         for _ in range(count):
-            self.asked += 1
+            self.request_count += 1
             if shape == "trace":
-                extra = f"traceparent: 00-{self.asked:032x}-{self.asked:016x}-01\r\n"
+                extra = f"traceparent: 00-{self.request_count:032x}-{self.request_count:016x}-01\r\n"
             method = "POST" if body else "GET"
             made.append(f"{method} /proxy/small HTTP/1.1\r\n{self.names}{extra}\r\n{body}".encode())
         return made
 
     def response_with(self, shape: str) -> None:
-        """Set the provider's answer. `events`: one event per read; `bursts`: several per read, as from a provider
+        """Set the provider's response. `events`: one event per read; `bursts`: several per read, as from a provider
         faster than its readers.
         """
         at_once = {"events": 1, "bursts": BURST}.get(shape)
@@ -118,7 +118,7 @@ class Stage:
     async def open(self) -> None:
         self.client.connection_made(self.caller)
         await asyncio.sleep(0)  # aiohttp starts to wait for the first message
-        pool = self.runtime.generation.egress._made_pool(*ORIGIN, None)
+        pool = self.runtime.generation.egress._new_pool(*ORIGIN, None)
         self.runtime.generation.egress._pools[(*ORIGIN, None)] = pool
         self.connection = ProviderConnection("http://127.0.0.1:9", pool)
         self.connection.connection_made(self.provider)
@@ -138,12 +138,12 @@ class Stage:
                 responded(piece)
 
     async def run_messages(self, requests: list[bytes]) -> None:
-        """Do the same as `run` for MCP messages: each is a task, which waits for the provider's answer."""
+        """Do the same as `run` for MCP messages: each is a task, which waits for the provider's response."""
         came, responded = self.client.data_received, self.connection.data_received
         for request in requests:
             sent = self.provider.written
             came(request)
-            while self.provider.written == sent:  # noqa: ASYNC110 (turns of the loop, which is what is measured)
+            while self.provider.written == sent:  # noqa: ASYNC110 (event loop iterations are what is measured)
                 await asyncio.sleep(0)
             for piece in self.response:
                 responded(piece)
@@ -243,7 +243,7 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
             records.append((time.process_time() - at) / TOGETHER * 1e6)
             waiting = 0
     assert stage.fast_path.taken - before == rounds * AT_ONCE, "not all took the fast path"
-    assert stage.fast_path.write_batch.in_flight == 0, "not all were answered"
+    assert stage.fast_path.write_batch.in_flight == 0, "requests without a response"
     sys.stdout.write(
         f"{measure.shape}: fast path {min(fast_path):.1f} µs ({median(fast_path):.1f}), "
         f"records {min(records):.1f} µs ({median(records):.1f}): the quickest (and the median) of {rounds} rounds of {AT_ONCE}\n"

@@ -44,7 +44,7 @@ def generator() -> str:
 
 
 def loaded(server: Server, *, connections: int, seconds: float, turns: int = 0, built_in: bool = False) -> Load:
-    """Send load for `seconds` and measure the server's CPU time. Raises CannotRun if answers were bad.
+    """Send load for `seconds` and measure the server's CPU time. Raises CannotRun if responses were bad.
 
     `turns`: the requests rotate over this many connections of the gateway.
     """
@@ -75,9 +75,9 @@ def _wrk(wrk: str, target: Target, connections: int, seconds: float, turns: int)
         "-s",
         str(PEERS / "report.lua"),
     ]
-    address = f"http://{HOST}:{target.port}{target.path}/small"
+    url = f"http://{HOST}:{target.port}{target.path}/small"
     environ = {**os.environ, "BENCH_CONNECTIONS": str(turns)}
-    said = subprocess.run([*command, *named, address], capture_output=True, text=True, check=False, env=environ).stdout
+    said = subprocess.run([*command, *named, url], capture_output=True, text=True, check=False, env=environ).stdout
     found = re.search(r"^BENCH (.*)$", said, re.MULTILINE)
     if found is None:
         raise CannotRun(f"wrk printed no summary: {said[-300:]}")
@@ -85,7 +85,7 @@ def _wrk(wrk: str, target: Target, connections: int, seconds: float, turns: int)
 
 
 async def _built_in(target: Target, connections: int, seconds: float, turns: int) -> Load:
-    """Run one protocol per connection. It sends the next request when it has received the whole answer."""
+    """Run one protocol per connection. Each sends its next request when it has received the whole response."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     heads = [_request(target, f"c{number}") for number in range(turns)] or [_request(target, None)]
@@ -116,7 +116,7 @@ async def _once_each(target: Target, connections_of_ours: int, at_once: int) -> 
 
 
 class _Caller(asyncio.Protocol):
-    """`took_us`: the time of each complete answer with status 200. `once`: send each head only once."""
+    """`took_us`: the time of each complete response with status 200. `once`: send each head only once."""
 
     def __init__(self, heads: list[bytes], done: "asyncio.Future[None]", until: float, *, once: bool = False) -> None:
         self._heads = heads

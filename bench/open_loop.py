@@ -1,4 +1,4 @@
-"""Load at a fixed rate: each request is sent when it is due, even if earlier requests have no answer yet.
+"""Load at a fixed rate: each request is sent when it is due, even if earlier requests have no response yet.
 
 So a stall delays all requests that are due meanwhile, and the delay of each one counts. (wrk's closed loop would not
 send them.) A request waits if no connection is idle. Its latency counts from the moment when it was due.
@@ -18,7 +18,7 @@ from bench.load import _END, _LENGTH, _request
 from bench.server import HOST, CannotRun, Target
 
 CONNECTIONS: Final = 64
-PATIENCE_S: Final = 20.0  # wait for the last answers
+PATIENCE_S: Final = 20.0  # wait for the last responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Latency:
 
 
 def at_rate(target: Target, rate: float, seconds: float) -> Latency:
-    """Measure the latency at `rate` requests per second. Raises CannotRun if an answer was bad."""
+    """Measure the latency at `rate` requests per second. Raises CannotRun if a response was bad."""
     took = sorted(uvloop.run(_run(target, rate, seconds)))
     return Latency(len(took), *(took[min(len(took) - 1, int(len(took) * part))] * 1000 for part in (0.5, 0.99, 0.999)))
 
@@ -64,7 +64,7 @@ async def _run(target: Target, rate: float, seconds: float) -> list[float]:
     with suppress(TimeoutError):
         await asyncio.wait_for(all_came, PATIENCE_S)
     if len(took) < total:
-        raise CannotRun(f"{total - len(took)} of {total} requests at {rate:.0f}/s failed or got no answer")
+        raise CannotRun(f"{total - len(took)} of {total} requests at {rate:.0f}/s failed or got no response")
     return took
 
 

@@ -1,7 +1,7 @@
 """The gateway under measurement: a real `gateway serve` with key, connection, injection, access log and request log.
 
-It can also run as a plugin of a host application, or on PostgreSQL. `other_targets` returns targets of a running gateway
-that use other keys, addresses or headers.
+It can also run as a plugin of a host application, or on PostgreSQL. `other_targets` returns targets of a running
+gateway that use other keys, URLs or headers.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class Ours:
 
 
 def other_targets(server: Server) -> dict[str, Target]:
-    """Return targets of a running gateway with another key, address or header, by name. Raises CannotRun."""
+    """Return targets of a running gateway with another key, URL or header, by name. Raises CannotRun."""
     port, named = server.target.port, dict(server.target.headers)
     key = named["Authorization"].partition(" ")[2]
     held = {
@@ -135,7 +135,7 @@ def _minted(port: int, key: str, wish: dict[str, Any]) -> str:
 
 @contextmanager
 def _collector() -> Iterator[str]:
-    """Run a trace collector in this process that accepts every trace and stores none. Yield its address."""
+    """Run a trace collector in this process that accepts every trace and stores none. Yield its URL."""
 
     class Taking(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -157,7 +157,7 @@ def _collector() -> Iterator[str]:
 
 @contextmanager
 def _postgres() -> Iterator[str]:
-    """Start a PostgreSQL server as the tests do. Yield the address of its database."""
+    """Start a PostgreSQL server as the tests do. Yield the URL of its database."""
     from tests.fakes.postgres import PostgresServer
 
     server = PostgresServer(settings=("log_min_messages=fatal",))
@@ -181,7 +181,7 @@ class Seed:
 
 @cache
 def seed(usable: int = IN_USE) -> Seed:
-    """Create the seed once per run and number of connections: a gateway imports them through its API. Raises CannotRun."""
+    """Create the seed once per run and number of connections, through a gateway's API. Raises CannotRun."""
     fresh = Seed(
         tempfile.TemporaryDirectory(prefix="bench-seed-"),
         "sk-bench-" + secrets.token_hex(16),
@@ -235,7 +235,7 @@ def _import(target: Target, key: str, connection_id: str) -> None:
 
 
 def _posted(port: int, key: str, path: str, body: dict[str, Any], expected: int) -> Any:
-    """Send a POST and return the answer of the gateway's API. Raises CannotRun."""
+    """Send a POST to the gateway's API and return the parsed response. Raises CannotRun."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     connection = http.client.HTTPConnection(HOST, port, timeout=10)
     try:
@@ -245,14 +245,15 @@ def _posted(port: int, key: str, path: str, body: dict[str, Any], expected: int)
     finally:
         connection.close()
     if response.status != expected:
-        raise CannotRun(f"POST {path} answered {response.status}: {text[:300]}")
+        raise CannotRun(f"POST {path} returned {response.status}: {text[:300]}")
     return json.loads(text)
 
 
 def fill(database: Path, connections: int) -> None:
     """Fill the store up to `connections` rows with renamed copies of the first row.
 
-    A copy's credential can be opened only at its own address, so copies are unusable. They only make the store larger.
+    A credential can be opened only under the name that it was sealed for, so the copies cannot be used. They only make
+    the store larger.
     """
     with sqlite3.connect(database) as db:
         columns = [row[1] for row in db.execute("PRAGMA table_info(connections)") if row[1] != "id"]

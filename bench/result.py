@@ -37,7 +37,7 @@ class Row:
 
     @property
     def start_s(self) -> float | None:
-        """The median time of its starts, each until the first good answer."""
+        """The median time of its starts, each until the first good response."""
         return statistics.median(self.starts_s) if self.starts_s else None
 
     @property

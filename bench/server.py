@@ -28,7 +28,7 @@ CLIENTS: Final = 12_000 if _FILES == resource.RLIM_INFINITY else min(12_000, _FI
 
 
 class CannotRun(Exception):
-    """A server did not start or gave a wrong answer. The text names the server and its last output."""
+    """A server did not start or sent a wrong response. The text names the server and its last output."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Target:
 
 @dataclass(slots=True)
 class Server:
-    """A running server. `start_s`: from its first instruction to its first good answer; `start_cpu_s`: CPU time of that."""
+    """A running server. `start_s`: seconds from its start to its first good response; `start_cpu_s`: CPU time in that."""
 
     name: str
     target: Target
@@ -128,10 +128,10 @@ def _await_response(server: Server, probe: str, log: Path) -> None:
             status, body = get(server.target, probe)
             if status == 200:
                 return
-            text = f"the last answer was {status} {body[:300].decode(errors='replace')}"
+            text = f"the last response was {status} {body[:300].decode(errors='replace')}"
         time.sleep(_LOOK_EVERY_S)
     raise CannotRun(
-        f"{server.name} did not answer correctly within {START_LIMIT_S:g} s: {text}. Last output: {_last_words(log)}"
+        f"{server.name} sent no correct response within {START_LIMIT_S:g} s: {text}. Last output: {_last_words(log)}"
     )
 
 

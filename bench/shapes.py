@@ -1,4 +1,4 @@
-"""The shapes of ordinary calls, through a TLS upstream: CPU time per request of the gateway and its peers, and of a mix."""
+"""The shapes of ordinary calls, and a mix of them, through a TLS upstream: CPU time per request of gateway and peers."""
 
 import json
 import os
@@ -65,7 +65,7 @@ SHAPES: Final = (
     Shape("1 kB of headers", headers=1024),
     Shape("8 kB of headers", headers=7168),
     Shape("no keep-alive", keep_alive=False),
-    Shape("GET, capability address", target="capability"),
+    Shape("GET, capability URL", target="capability"),
     Shape("GET, key with rules and budget", target="minted"),
     Shape("POST, key with rules and budget", "POST", 1300, target="minted"),
     Shape("GET, Retries: 2", target="retries"),
@@ -95,12 +95,12 @@ def requests(name: str) -> str:
 
 WARM_S: Final = 1
 
-# Shape ▸ contender ▸ CPU µs per request, one per round; None for a round in which an answer was wrong or missing.
+# Shape ▸ contender ▸ CPU µs per request, one per round; None for a round in which a response was wrong or missing.
 Found = dict[str, dict[str, list[float | None]]]
 
 
 def ratio(found: Found, name: str, peer: str) -> float | None:
-    """Return the median of the gateway's ratio to `peer` over the rounds in which the peer answered every request.
+    """Return the median of the gateway's ratio to `peer` over the rounds in which the peer responded to every request.
 
     None if there is no such round, or if the gateway itself failed in any round.
     """
@@ -138,7 +138,7 @@ def table(found: Found) -> str:
 
 
 def one_load(server: Server, name: str, seconds: int) -> float:
-    """Return CPU µs per request. Raises CannotRun when an answer was bad."""
+    """Return CPU µs per request. Raises CannotRun when a response was bad."""
     shape = shape_of(name)
     target = server.other_targets.get(shape.target, server.target)
     named = [word for key, value in target.headers.items() for word in ("-H", f"{key}: {value}")]
@@ -157,7 +157,7 @@ def one_load(server: Server, name: str, seconds: int) -> float:
     used = proc.cpu_s(pids) - before
     counted = re.search(r"^BENCH (\d+) (\d+)$", said.stdout, re.MULTILINE)
     if counted is None or int(counted[2]) or not int(counted[1]):
-        what = f"{counted[2]} of {counted[1]} answers wrong or missing" if counted else "wrk printed no summary"
+        what = f"{counted[2]} of {counted[1]} responses wrong or missing" if counted else "wrk printed no summary"
         raise CannotRun(f"{server.name}, {name}: a round without a figure, {what} {said.stderr[-200:]}".strip())
     return used * 1e6 / int(counted[1])
 

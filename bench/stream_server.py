@@ -31,7 +31,7 @@ def serve(port: int) -> None:
 
 
 def _converse(peer: socket.socket, noise: int) -> None:
-    """Answer requests one after the other until the peer closes the connection."""
+    """Respond to one request after the other until the peer closes the connection."""
     held = b""
     with peer:
         try:
@@ -48,7 +48,7 @@ def _converse(peer: socket.socket, noise: int) -> None:
 
 
 def _response(peer: socket.socket, head: bytes, held: bytes, noise: int) -> bytes:
-    """Answer one request. Return the bytes received after it."""
+    """Respond to one request. Return the bytes received after it."""
     line, *fields = head.decode("latin-1").split("\r\n")
     _, path, *rest = line.split(" ")[1].split("/")
     lengths = [field.partition(":")[2] for field in fields if field.lower().startswith("content-length:")]

@@ -17,7 +17,7 @@ from bench.stream_server import PIECE
 
 MIB: Final = 1 << 20
 _SUNK: Final = re.compile(rb'"bytes":(\d+)')
-_AT_ONCE: Final = 64  # connections opened before their answers are read
+_AT_ONCE: Final = 64  # connections opened before their responses are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Open idle connections, each after one answer: their number, and the memory before and after."""
+    """Open idle connections, each after one response: their number, and the memory before and after."""
 
     connections: int
     before_mib: float
@@ -81,7 +81,8 @@ def upload(server: Server, size: int) -> Stream:
 
 
 def event_delays_ms(server: Server, *, count: int, every_ms: int) -> list[float]:
-    """Return the delay of each event between sending and arrival, in ms, sorted. Raises CannotRun if events are missing."""
+    """Return the delay of each event between sending and arrival, in ms, sorted. Raises CannotRun if events are
+    missing."""
     delays: list[float] = []
     with _asked(server.target, "GET", f"/events/{count}/{every_ms}") as peer:
         held = b""
@@ -156,7 +157,7 @@ def _after_head(peer: socket.socket) -> bytes:
         held += got
     head, _, body = held.partition(b"\r\n\r\n")
     if b" 200 " not in head.split(b"\r\n", 1)[0] + b" ":
-        raise CannotRun(f"the answer was {head[:300]!r}")
+        raise CannotRun(f"the response was {head[:300]!r}")
     return body
 
 
@@ -165,12 +166,12 @@ def _whole_response(peer: socket.socket) -> None:
     while not held.endswith(b"]}"):
         got = peer.recv(65536)
         if not got:
-            raise CannotRun(f"the connection ended in the answer: {held[:200]!r}")
+            raise CannotRun(f"the connection ended within the response: {held[:200]!r}")
         held += got
 
 
 def _closed(peers: list[socket.socket]) -> int:
-    """Return how many are readable. No data is due, so a readable socket means a closed connection."""
+    """Return how many are readable. No data is expected, so a readable socket means a closed connection."""
     with selectors.DefaultSelector() as selector:
         for peer in peers:
             selector.register(peer, selectors.EVENT_READ)

@@ -35,7 +35,7 @@ def filled(name: str, folder: Path, **values: object) -> Path:
 
 @contextmanager
 def small(folder: Path) -> Iterator[Server]:
-    """Run an upstream that answers every GET with SMALL: nginx if it is installed, else `bench.stream_server`."""
+    """Run an upstream that responds to every GET with SMALL: nginx if it is installed, else `bench.stream_server`."""
     nginx = binary("nginx")
     if nginx is None:
         with streams(folder) as server:

@@ -63,12 +63,12 @@ def message_of(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade:
     return head + whole
 
 
-# ── Small answers, read whole: from token endpoints, scripts and verifications.
+# ── Small responses, read whole: from token endpoints, scripts and verifications.
 
 
 @dataclass(frozen=True, slots=True)
 class WholeResponse:
-    """A small answer, read whole and decoded."""
+    """A small response, read whole and decoded."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -76,7 +76,10 @@ class WholeResponse:
 
 
 async def read_whole(exchange: ProviderExchange, origin: str, limit_bytes: int) -> bytes:
-    """Return the body, decoded. Raises EgressError, ``too_large`` above `limit_bytes`."""
+    """Return the body, decoded; unchanged if its coding is not supported.
+
+    Raises EgressError: ``too_large`` if the decoded body exceeds `limit_bytes`, ``protocol`` if it cannot be decoded.
+    """
     decoder = Decoder()
     encoded = decoder.start(",".join(value for name, value in exchange.headers if name.lower() == "content-encoding"))
     content = bytearray()
@@ -85,25 +88,24 @@ async def read_whole(exchange: ProviderExchange, origin: str, limit_bytes: int) 
             for part in decoder.feed(piece) if encoded else (piece,):
                 content += part
                 if len(content) > limit_bytes:
-                    raise EgressError("too_large", f"{origin} answered with more than {limit_bytes} bytes.")
+                    raise EgressError("too_large", f"The response of {origin} has more than {limit_bytes} bytes.")
         decoder.finish()
     except CodingError as fault:
-        raise EgressError("protocol", f"The answer of {origin} could not be read: {fault}.") from fault
+        raise EgressError("protocol", f"The response of {origin} could not be read: {fault}.") from fault
     return bytes(content)
 
 
 _REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PoolKey = tuple[str, str, int, ClientIdentity | None]
-UNREAD_S: Final = (
-    0.5  # added to the time for an answer: an answer that came while this process was blocked lies unread in the socket
-)
+# Added to the time limit for a response: one that arrived while this process was blocked is still unread in the socket.
+UNREAD_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` enforces the others.
+    """Time limits in seconds. This package enforces only `connect_s`: from the look-up to the end of the TLS handshake.
 
-    `total_s` None: no limit. `max_first_byte_s`: the maximum that a caller may set.
+    The proxy enforces the others. `total_s` None: no limit. `max_first_byte_s`: the maximum that a caller may set.
     """
 
     connect_s: float = 10.0
@@ -116,7 +118,8 @@ class Timeouts:
 class Egress:
     """Sends requests to providers.
 
-    Closed with the application; its pools are made on first use, in the loop that uses them.
+    `proxy`: URL of the outbound proxy for https. `connections_per_host`: maximum number of connections to one origin.
+    `tls`: the context for verifying servers; None: one with the system's authorities. Pools are made on first use.
     """
 
     def __init__(
@@ -146,9 +149,9 @@ class Egress:
             yield pool.origin, pool.load
 
     def retire(self, unused: Callable[[], None]) -> None:
-        """Close idle connections, because another egress replaces this one; connections in use close after their exchange.
+        """Close idle connections now, and others after their exchange, because another egress replaces this one.
 
-        `unused` is called when no connection is left; a request that still holds this egress may open another.
+        `unused` is called when no connection is left. A request that still holds this egress may open another.
         """
         self._unused = unused
         for pool in list(self._pools.values()):
@@ -175,13 +178,13 @@ class Egress:
         upgrade: str | None = None,
         replaced: bool = False,
     ) -> ProviderExchange:
-        """Send `request` and wait for the answer's head; `request.headers` must hold end-to-end fields only.
+        """Send `request` and wait for the response's head. Raises EgressError.
 
-        For a `body` of length 0 the length is declared and nothing follows. A kept connection that turns out to be dead
-        is replaced once, if the request is safe and has no body (RFC 9112 §9.3.1). Raises EgressError.
-
-        `upgrade`: requests a switch to that protocol (RFC 9110 §7.8); if the status is 101, `switch` hands the
-        connection over. `replaced`: the request was lost on a kept connection, so it needs a new one.
+        `request.headers`: end-to-end fields only. `body` of length 0: the length is declared, and no byte follows. If a
+        kept connection turns out to be dead, the request is sent once more on a new one, if its method is safe and it
+        has no body (RFC 9112 §9.3.1). `upgrade`: request a switch to that protocol (RFC 9110 §7.8); after a 101,
+        `switch` hands the connection over. `replaced`: a kept connection has already lost this request, so use a new
+        one.
         """
         return await self._send(request, body, upgrade, replaced=replaced)
 
@@ -198,13 +201,13 @@ class Egress:
                 return await connection.ask(message, streamed, method=request.method, may_switch=upgrade is not None)
             except ConnectionLost as fault:
                 if not reused or not replaceable(request.method, has_body=body is not None):
-                    raise unanswered(pool.origin) from fault
+                    raise closed_without_response(pool.origin) from fault
         pool = self._pool(request)
         connection = await pool.acquire(fresh=True)
         try:
             return await connection.ask(message, method=request.method, may_switch=upgrade is not None)
         except ConnectionLost as fault:
-            raise unanswered(pool.origin) from fault
+            raise closed_without_response(pool.origin) from fault
 
     async def fetch(
         self,
@@ -217,22 +220,22 @@ class Egress:
         timeout_s: float = 10.0,
         identity: ClientIdentity | None = None,
     ) -> WholeResponse:
-        """Send one small request without following redirects: for token endpoints, scripts, verification.
+        """Send one small request and return its whole response. Redirects are not followed.
 
-        `identity`: the client certificate for mutual TLS. Raises EgressError, for example ``refused`` for a URL that
-        may not be dialled and ``too_large`` above `limit_bytes`.
+        `timeout_s`: limit for the whole exchange. `identity`: client certificate for mutual TLS. Raises EgressError,
+        for example ``refused`` for a URL that may not be dialled, or ``too_large`` for a body above `limit_bytes`.
         """
         try:
-            address = parse_address(url)
+            parsed = parse_address(url)
         except ValueError as fault:
-            raise EgressError("refused", f"The address cannot be dialled: {fault}.") from fault
+            raise EgressError("refused", f"The URL cannot be requested: {fault}.") from fault
         fields = CIMultiDict(headers or {})
         fields.setdefault(hdrs.USER_AGENT, "integration-gateway")
         fields.popall(hdrs.CONTENT_LENGTH, None)
         target = url[url.index("//") + 2 :].partition("?")[0].partition("/")
         path = target[1] + target[2] or "/"
         request = UpstreamRequest(
-            method, address.scheme, address.host, address.port, path + address.query, fields, identity=identity
+            method, parsed.scheme, parsed.host, parsed.port, path + parsed.query, fields, identity=identity
         )
         try:
             async with _limit(timeout_s):
@@ -242,35 +245,34 @@ class Egress:
                 finally:
                     exchange.close()
         except TimeoutError:
-            raise EgressError("timeout", f"{request.origin} did not answer within {timeout_s:g} s.") from None
+            raise EgressError("timeout", f"{request.origin} did not respond within {timeout_s:g} s.") from None
         return WholeResponse(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
 
     def pool(self, origin: tuple[str, str, int]) -> Pool | None:
-        """Return the pool of that scheme, host and port without a client certificate, or None if it has no connections."""
+        """Return the pool for that scheme, host and port, without a client certificate; None if there is none."""
         return self._pools.get((*origin, None))
 
     def _pool(self, request: UpstreamRequest) -> Pool:
-        """Return the pool of the request's origin. Making it refuses origins that need no look-up to be refused."""
+        """Return the pool of the request's origin. Raises EgressError ``refused`` if `Guard.check` refuses it."""
         key = (request.scheme, request.host, request.port, request.identity)
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = self._made_pool(*key)
+            pool = self._pools[key] = self._new_pool(*key)
             if self._unused is not None:
                 pool.retire()
         return pool
 
     async def _context(self) -> ssl.SSLContext:
-        """Return the TLS context, made on first use in a thread: the system's authorities take half a megabyte, and 50
-        ms to read."""
+        """Return the TLS context. A thread makes it on first use: the system's authorities take 50 ms to read."""
         if self._tls is None:
             made = await asyncio.to_thread(prepared, self._trust, self._sessions)
             self._tls = self._tls or made
         return self._tls
 
-    def _made_pool(self, named: str, host: str, port: int, identity: ClientIdentity | None) -> Pool:
-        scheme: Scheme = "https" if named == "https" else "http"
+    def _new_pool(self, scheme_name: str, host: str, port: int, identity: ClientIdentity | None) -> Pool:
+        scheme: Scheme = "https" if scheme_name == "https" else "http"
         self.guard.check(scheme, host, port)
-        key = (named, host, port, identity)
+        key = (scheme_name, host, port, identity)
         spelled = bracketed(host)
         origin = f"{scheme}://{spelled}:{port}"
 
@@ -298,7 +300,7 @@ class Egress:
 
 
 class RetiredEgress:
-    """Earlier configurations' egress with exchanges in flight; each is forgotten when its last exchange ends."""
+    """The egress of earlier configurations; each is forgotten once its last connection is closed."""
 
     def __init__(self) -> None:
         self._retired: dict[Egress, None] = {}
@@ -322,14 +324,14 @@ def replaceable(method: str, *, has_body: bool) -> bool:
     return not has_body and method in _REPLAYED
 
 
-def unanswered(origin: str) -> EgressError:
-    """Return the error for a provider that closed the connection before the first byte of an answer."""
-    return EgressError("unreachable", f"{origin} closed the connection without an answer.")
+def closed_without_response(origin: str) -> EgressError:
+    """Return the error for a provider that closed the connection before the first byte of a response."""
+    return EgressError("unreachable", f"{origin} closed the connection without a response.")
 
 
 @asynccontextmanager
 async def _limit(timeout_s: float) -> AsyncIterator[None]:
-    """Raise TimeoutError after `timeout_s`, but first let the loop read bytes that have already arrived."""
+    """Raise TimeoutError after `timeout_s` and `UNREAD_S`, so that the loop can read bytes that have arrived."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
         over = loop.call_later(timeout_s, lambda: limit.reschedule(loop.time() + UNREAD_S))
@@ -349,9 +351,9 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
 async def fetch_reply(
     egress: Egress, call: ProviderCall, *, timeout_s: float, limit_bytes: int, now: Callable[[], datetime] | None = None
 ) -> Reply:
-    """Send `call` and return the reply.
+    """Send `call` and return the reply. Raises EgressError.
 
-    `now`: the clock for `asked_at`, if it differs from this process's clock. Raises EgressError.
+    `now`: the clock for the reply's `asked_at`; None: this process's clock.
     """
     began = clock.monotonic()
     response = await egress.fetch(

@@ -20,7 +20,7 @@ from gateway.egress.tls import reason
 from gateway.http.response_head import Malformed, parse_head
 from gateway.text import unconnected
 
-# ── Resolves host names off the event loop, within a time limit, with one look-up at a time for each name.
+# ── Resolves host names in threads, within a time limit. Concurrent callers share the look-up of a name.
 
 LIMIT_S: Final = 5.0
 _THREADS: Final = 16
@@ -31,40 +31,40 @@ class Names:
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None  # made at the first look-up
-        self._asked: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+        self._pending: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a name, in the system's order. Raises EgressError ``unreachable`` or ``timeout``."""
+        """Return the IP addresses of a name, in the system's order. Raises EgressError ``unreachable``, ``timeout``."""
         try:
             async with asyncio.timeout(LIMIT_S):
-                found = await asyncio.shield(self._ask(host, port))
+                found = await asyncio.shield(self._shared_look_up(host, port))
         except TimeoutError:
-            raise EgressError("timeout", f"The address of {host} was not found within {LIMIT_S:g} s.") from None
+            raise EgressError("timeout", f"The look-up of {host} took more than {LIMIT_S:g} s.") from None
         except (OSError, UnicodeError) as fault:
             raise EgressError("unreachable", f"The name {host} has no address.") from fault
         if not found:
             raise EgressError("unreachable", f"The name {host} has no address.")
         return found
 
-    def _ask(self, host: str, port: int) -> asyncio.Future[list[str]]:
-        """Look `host` up once for all concurrent callers; none of them can cancel it for the others."""
+    def _shared_look_up(self, host: str, port: int) -> asyncio.Future[list[str]]:
+        """Return the look-up of `host`, which all concurrent callers share. Await it shielded."""
         key = (host, port)
-        asked = self._asked.get(key)
+        asked = self._pending.get(key)
         if asked is None:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
             asked = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
-            self._asked[key] = asked
-            asked.add_done_callback(lambda done: self._responded(key, done))
+            self._pending[key] = asked
+            asked.add_done_callback(lambda done: self._look_up_ended(key, done))
         return asked
 
-    def _responded(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
-        del self._asked[key]
+    def _look_up_ended(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
+        del self._pending[key]
         if not done.cancelled():
             done.exception()  # avoids the "never retrieved" warning; callers that still wait get the exception
 
     def close(self) -> None:
-        """End the threads. A later look-up makes new ones."""
+        """End the threads, and cancel look-ups that have not started. A later look-up makes new threads."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
@@ -81,7 +81,10 @@ HEAD_BYTES: Final = 16_384
 
 
 class _TunnelHandshake(asyncio.Protocol):
-    """Reads the proxy's answer, and nothing behind it: we send the first byte inside a tunnel."""
+    """Reads the proxy's response. Bytes behind its head count as a refusal: the first byte in a tunnel is ours.
+
+    `status`: the status of the response, 0 if there is no valid one.
+    """
 
     def __init__(self) -> None:
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -111,7 +114,7 @@ class _TunnelHandshake(asyncio.Protocol):
             self.status.set_result(0)
 
 
-async def ask_for_tunnel(sock: socket.socket, target: str, proxy: URL, refused: str) -> asyncio.Transport:
+async def open_tunnel(sock: socket.socket, target: str, proxy: URL, refused: str) -> asyncio.Transport:
     """Return the transport of a tunnel to `target`, reading paused.
 
     Raises EgressError ``unreachable`` with the message `refused`.
@@ -187,7 +190,7 @@ class Dialler:
             raise
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host name, or the IP address itself."""
+        """Return the IP addresses of a host name, or `host` itself if it is an IP address. Raises EgressError."""
         if ":" in host or host.replace(".", "").isdigit():
             return [host]
         return await self._names.addresses(host, port)
@@ -195,7 +198,7 @@ class Dialler:
     async def _tunnel(
         self, proxy: URL, address: str, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
-        """Open TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). Only the proxy itself is dialled here."""
+        """Open TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). The guard does not check the proxy."""
         origin = origin_of("https", host, port)
         refused = f"The outbound proxy did not open a tunnel to {origin}."
         proxy_host, proxy_port = proxy.host or "", proxy.port or DEFAULT_PORTS["http"]
@@ -204,7 +207,7 @@ class Dialler:
             sock = await _connected(found, proxy_port, _plain_socket)
         except (OSError, EgressError) as fault:
             raise EgressError("unreachable", refused) from fault
-        transport = await ask_for_tunnel(sock, f"{bracketed(address)}:{port}", proxy, refused)
+        transport = await open_tunnel(sock, f"{bracketed(address)}:{port}", proxy, refused)
         assert tls is not None  # only https goes through a proxy
         try:
             inside = await asyncio.get_running_loop().start_tls(transport, connection, tls, server_hostname=host)

@@ -8,8 +8,8 @@ Kind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_larg
 class EgressError(Exception):
     """An error on the way to a provider.
 
-    `kind` is for programs; `message` names the origin and the cause, never a path, a query or a header. `sent` False:
-    the provider has received no byte of the request, so any request may be sent again.
+    `kind` is for programs. `message` names the origin and the cause, never a path, a query or a header. `sent` False:
+    no byte of the request has left, so any request may be sent again.
     """
 
     def __init__(self, kind: Kind, message: str, *, sent: bool = True) -> None:
@@ -20,9 +20,9 @@ class EgressError(Exception):
 
 
 class CallNotAttempted(EgressError):
-    """The call was not attempted: too many calls wait for this provider, or it has not answered recently.
+    """The call was not attempted: too many calls wait for this provider, or its circuit breaker is open.
 
-    `reason` is for programs.
+    `reason` is for programs. `retry_after_s`: when the caller may retry.
     """
 
     def __init__(self, message: str, *, reason: str, retry_after_s: int) -> None:
@@ -32,4 +32,4 @@ class CallNotAttempted(EgressError):
 
 
 class AddressRefused(PermissionError):
-    """The last check, at the socket, refused the address. An OSError, so that a dialler treats it as a failed attempt."""
+    """The check at the socket refused the IP address. An OSError, so the dialler treats it as a failed attempt."""

@@ -1,7 +1,7 @@
-"""Decides which addresses may be dialled: the public internet by https, what the operator opened by http too.
+"""Decides which IP addresses may be dialled: the public internet by https, and what the operator allowed by http too.
 
-A host name proves nothing, so the guard checks addresses: a literal address, every address that a name resolves to, and
-once more in the socket factory, where the checked address is the dialled one.
+A host name proves nothing, so the guard checks IP addresses: a literal address, and every address that a name resolves
+to. The socket factory checks again, so that the dialled address is a checked one.
 """
 
 import ipaddress
@@ -54,10 +54,7 @@ class Opening(Protocol):
 
 
 def literal(host: str) -> IPAddress | None:
-    """Return the address if the host is an IP address, else None.
-
-    A zone index names an interface and is not part of an address.
-    """
+    """Return the IP address if `host` is one, else None. An address with a zone index (``%eth0``) is not accepted."""
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:
@@ -65,7 +62,7 @@ def literal(host: str) -> IPAddress | None:
 
 
 def unwrapped(address: IPAddress) -> IPAddress:
-    """Return the IPv4 address inside a mapped or compatible IPv6 address (RFC 4291 §2.5.5); other addresses unchanged."""
+    """Return the IPv4 address in a mapped or compatible IPv6 address (RFC 4291 §2.5.5); other addresses unchanged."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -75,7 +72,7 @@ def unwrapped(address: IPAddress) -> IPAddress:
 
 
 def is_public(address: IPAddress) -> bool:
-    """Return whether `address` is a public unicast address, including ranges newer than Python's release."""
+    """Return whether `address` is a public unicast address. `_SPECIAL` adds ranges that Python does not know."""
     return address.is_global and not address.is_multicast and not any(address in network for network in _SPECIAL)
 
 
@@ -86,21 +83,22 @@ class Guard:
         self._allow = tuple(allow)
 
     def permits(self, scheme: Scheme, address: IPAddress, port: int) -> bool:
+        """Return whether this address and port may be dialled."""
         address = unwrapped(address)
-        return self._opened(address, port) or (scheme == "https" and is_public(address))
+        return self._is_allowed(address, port) or (scheme == "https" and is_public(address))
 
     def check(self, scheme: Scheme, host: str, port: int) -> None:
-        """Refuse a host that can be refused before its name is resolved. Raises EgressError ``refused``."""
+        """Raise EgressError ``refused`` for a host that can be refused before its name is resolved."""
         written = parse_host(bracketed(host))
         if written is None:
-            raise EgressError("refused", f"{host!r} is not a host name or an address that may be dialled.")
+            raise EgressError("refused", f"{host!r} is not a valid host name or IP address.")
         if literal(written) is not None:
             self.admit(scheme, written, port, [written])
         elif scheme == "http" and not self._allow:
             raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
 
     def admit(self, scheme: Scheme, host: str, port: int, addresses: Sequence[str]) -> None:
-        """Check all addresses of a name; one bad address refuses the name. Raises EgressError ``refused``."""
+        """Check all `addresses` of `host`: one that may not be dialled refuses all. Raises EgressError ``refused``."""
         for text in addresses:
             address = literal(text)
             if address is not None and self.permits(scheme, address, port):
@@ -110,7 +108,7 @@ class Guard:
             raise EgressError(
                 "refused",
                 f"{host} port {port} leads to {text}, which is not a public address. "
-                "The operator can open it in gateway.yaml under egress.allow.",
+                "The operator can allow it in gateway.yaml under egress.allow.",
             )
 
     def socket(self, scheme: Scheme, address: SocketAddress) -> socket.socket:
@@ -120,7 +118,7 @@ class Guard:
             raise AddressRefused(f"{where[0]} port {where[1]} may not be dialled")
         return socket.socket(family, kind, protocol)
 
-    def _opened(self, address: IPAddress, port: int) -> bool:
+    def _is_allowed(self, address: IPAddress, port: int) -> bool:
         return any(
             (opening.port is None or opening.port == port)
             and opening.network.version == address.version

@@ -13,11 +13,11 @@ from gateway import clock
 from gateway.authority import origin_of
 from gateway.egress.egress_errors import CallNotAttempted
 
-# ── Stops calling a provider that is down, so that callers do not wait for an answer that cannot come.
+# ── Stops calling a provider that is down, so that callers do not wait for a response that cannot come.
 #
-# The circuit opens when a provider cannot be reached, resets or stays silent 20 times within 10 s, if that happened
-# more often than it answered: one bad resource of a working provider must not block it for all callers. Any answer,
-# even a 500, proves that the provider is up.
+# The circuit opens when calls to a provider fail 20 times within 10 s (it cannot be reached, resets the connection or
+# stays silent), unless it sent 20 responses meanwhile: one bad resource of a working provider must not block it for all
+# callers. Any response, even a 500, proves that the provider is up.
 
 FAILURES: Final = 20
 WITHIN_S: Final = 10.0
@@ -28,7 +28,7 @@ PROBE_S: Final = 1  # Retry-After for other calls while one call probes the prov
 class CircuitBreaker:
     """The circuit breaker of one origin. Times are monotonic seconds.
 
-    `responses`: number of answers; the reader of a call's answer increments it. `open_until`: 0.0 while the circuit is
+    `responses`: number of responses; `OriginLimits.release` increments it. `open_until`: 0.0 while the circuit is
     closed.
     """
 
@@ -46,7 +46,10 @@ class CircuitBreaker:
         return self.open_until == 0.0
 
     def refusal_s(self, now: float) -> float:
-        """Return 0.0 if this call is the probe, else the seconds until the next call may probe."""
+        """Return 0.0 and make this call the probe, or return the seconds after which another call may probe.
+
+        Call it only while the circuit is open.
+        """
         if now < self.open_until:
             return self.open_until - now
         if self._probing:
@@ -55,7 +58,7 @@ class CircuitBreaker:
         return 0.0
 
     def failed(self, now: float, *, probe: bool) -> bool:
-        """Record a call without an answer; return whether it opened the circuit."""
+        """Record a call without a response; return whether it opened the circuit."""
         if probe:
             self.open_until, self._probing = now + OPEN_S, False
             return True
@@ -71,12 +74,12 @@ class CircuitBreaker:
         return True
 
     def recovered(self) -> None:
-        """Close the circuit, because the probe got an answer."""
+        """Close the circuit, because the probe got a response."""
         self.open_until, self._probing = 0.0, False
         self._failures.clear()
 
     def result_unknown(self) -> None:
-        """End a probe without a result, for example because its caller left: the next call probes."""
+        """End a probe that has no result, for example because its caller left. The next call probes."""
         self._probing = False
 
     def idle(self, now: float) -> bool:
@@ -84,18 +87,18 @@ class CircuitBreaker:
         return self.closed and (not self._failures or now - self._failures[-1][0] > WITHIN_S)
 
 
-# ── Limits the retries sent to a provider: at most a fifth of its requests, plus a small allowance.
+# ── Limits the retries sent to a provider: at most a fifth of the calls to it, plus a small allowance.
 #
-# Without this limit, retries multiply the load of a provider just when it fails under load.
+# Without this limit, retries multiply the load of a provider when it fails under load.
 
 SHARE: Final = 0.2
-MOST: Final = 100.0  # the maximum that a busy hour can save up
-FLOOR: Final = 10.0
-FLOOR_PER_S: Final = 0.5  # so that a rarely called provider can be retried too
+MOST: Final = 100.0  # maximum number of retries that calls can save up
+FLOOR: Final = 10.0  # the allowance
+FLOOR_PER_S: Final = 0.5  # the allowance refills by this, so that a rarely called provider can be retried too
 
 
 class Budget:
-    """The retry budget of one origin. `requests`: number of first attempts, each of which increments it."""
+    """The retry budget of one origin. `requests`: number of calls, incremented by the code that makes the call."""
 
     __slots__ = ("_counted", "_credit", "_seen_at", "requests")
 
@@ -106,7 +109,7 @@ class Budget:
         self._seen_at = now
 
     def take(self, now: float) -> bool:
-        """Spend one retry if the budget has one now (monotonic seconds); return whether it did."""
+        """Spend one retry if the budget has one; return whether it did. `now`: monotonic seconds."""
         earned = (self.requests - self._counted) * SHARE
         trickled = max(0.0, min(FLOOR - self._credit, (now - self._seen_at) * FLOOR_PER_S))
         self._credit = min(MOST, self._credit + earned + trickled)
@@ -117,12 +120,13 @@ class Budget:
         return True
 
 
-# ── Limits the calls to one provider whose answer has not begun, so that a provider that hangs does not block others.
+# ── Limits the calls that wait for the response of one provider, so that a provider that hangs does not block others.
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencySettings:
-    """Maximum of calls whose answer has not begun, maximum of calls that wait for a place, and seconds that they wait."""
+    """`outstanding`: maximum number of calls whose response has not begun. `waiting`: maximum number of calls that wait
+    for a place. `wait_s`: how long they wait."""
 
     outstanding: int = 1000
     waiting: int = 5000
@@ -134,10 +138,9 @@ class Full(Exception):
 
 
 class ConcurrencyLimit:
-    """Limits the calls to one origin whose answer has not begun. Each acquired place is released once, whatever
-    the result of the call.
+    """Limits the calls to one origin whose response has not begun. Release each acquired place exactly once.
 
-    `limits` may change: see `admit`.
+    `outstanding`: places in use. `waiting`: calls that wait for one. After a change of `limits`, call `admit`.
     """
 
     __slots__ = ("_queue", "limits", "outstanding", "waiting")
@@ -156,7 +159,7 @@ class ConcurrencyLimit:
         return True
 
     async def acquire(self) -> None:
-        """Wait for the next free place, in the order of arrival. Raises Full."""
+        """Wait for the next free place, in the order of arrival. Raises Full after `wait_s`, or if too many wait."""
         if self.waiting >= self.limits.waiting:
             raise Full
         place = asyncio.get_running_loop().create_future()
@@ -192,10 +195,10 @@ class ConcurrencyLimit:
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
-Outcome = Literal["answered", "failed", "unknown"]
+Outcome = Literal["responded", "failed", "unknown"]
 
 MOST_ORIGINS: Final = 10_000  # above this, origins without state are dropped
-COME_BACK_S: Final = 5
+RETRY_AFTER_S: Final = 5
 
 log = structlog.get_logger(__name__)
 
@@ -203,7 +206,7 @@ log = structlog.get_logger(__name__)
 class OriginLimits:
     """Concurrency limit, circuit breaker and retry budget of one origin.
 
-    A call acquires a place before it is sent, and releases it when the answer's head has arrived or can no longer
+    A call acquires a place before it is sent, and releases it when the response's head has arrived or can no longer
     arrive.
     """
 
@@ -216,12 +219,12 @@ class OriginLimits:
         self.budget = Budget(clock.monotonic())
 
     def try_acquire(self) -> bool:
-        """Acquire without waiting, the usual case; such a call is not a probe. If it returns False, await `acquire`."""
+        """Acquire a place without waiting, the usual case; the call is then not a probe. If False, await `acquire`."""
         return self.breaker.open_until == 0.0 and self.concurrency.try_acquire()
 
     async def acquire(self) -> bool:
         """Wait for a place; return True if this call probes whether the provider is up. Raises CallNotAttempted."""
-        probe = not self.breaker.closed and self._try_again()
+        probe = not self.breaker.closed and self._begin_probe()
         if self.concurrency.try_acquire():
             return probe
         try:
@@ -231,10 +234,10 @@ class OriginLimits:
                 self.breaker.result_unknown()
             if isinstance(ended, Full):
                 raise CallNotAttempted(
-                    f"Too many calls to {self.name} wait for an answer (egress.limits in gateway.yaml). Send fewer at a time, or "
-                    f"retry in {COME_BACK_S} s.",
+                    f"Too many calls to {self.name} wait for a response (egress.limits in gateway.yaml). "
+                    f"Send fewer at a time, or retry in {RETRY_AFTER_S} s.",
                     reason="too_many_outstanding",
-                    retry_after_s=COME_BACK_S,
+                    retry_after_s=RETRY_AFTER_S,
                 ) from None
             raise
         return probe
@@ -243,7 +246,7 @@ class OriginLimits:
         """Release the place, once for every `acquire` that returned, with the call's result."""
         self.concurrency.release()
         breaker = self.breaker
-        if outcome == "answered":
+        if outcome == "responded":
             breaker.responses += 1
             if probe:
                 breaker.recovered()
@@ -255,13 +258,14 @@ class OriginLimits:
             breaker.result_unknown()
 
     def idle(self, now: float) -> bool:
+        """Return whether no call uses these limits and they have no state to keep. `now`: monotonic seconds."""
         return self.concurrency.outstanding == 0 and self.concurrency.waiting == 0 and self.breaker.idle(now)
 
-    def _try_again(self) -> bool:
+    def _begin_probe(self) -> bool:
         wait_s = ceil(self.breaker.refusal_s(clock.monotonic()))
         if wait_s:
             raise CallNotAttempted(
-                f"{self.name} did not answer its last calls, so its circuit breaker is open. Retry in {wait_s} s.",
+                f"{self.name} did not respond to the last calls, so its circuit breaker is open. Retry in {wait_s} s.",
                 reason="provider_unreachable",
                 retry_after_s=wait_s,
             )
@@ -276,32 +280,34 @@ class OriginLimits:
 class EgressLimits:
     """The limits of all origins, made on first use.
 
-    They outlive a configuration: a provider that is down stays known as down.
+    They outlive a reload of the configuration, so an open circuit stays open.
     """
 
     def __init__(self, limits: ConcurrencySettings | None = None) -> None:
         self._limits = limits or ConcurrencySettings()
-        self._gates: dict[Origin, OriginLimits] = {}
+        self._by_origin: dict[Origin, OriginLimits] = {}
 
     def for_origin(self, origin: Origin) -> OriginLimits:
-        gate = self._gates.get(origin)
-        if gate is None:
-            if len(self._gates) >= MOST_ORIGINS:
+        origin_limits = self._by_origin.get(origin)
+        if origin_limits is None:
+            if len(self._by_origin) >= MOST_ORIGINS:
                 self._sweep()
-            gate = self._gates[origin] = OriginLimits(origin, self._limits)
-        return gate
+            origin_limits = self._by_origin[origin] = OriginLimits(origin, self._limits)
+        return origin_limits
 
     def limit(self, limits: ConcurrencySettings) -> None:
         """Apply these limits from now on. Calls above a lower limit continue; waiting calls get newly free places."""
         self._limits = limits
-        for gate in self._gates.values():
-            gate.concurrency.limits = limits
-            gate.concurrency.admit()
+        for origin_limits in self._by_origin.values():
+            origin_limits.concurrency.limits = limits
+            origin_limits.concurrency.admit()
 
     def __iter__(self) -> Iterator[OriginLimits]:
         """Iterate over the limits of all origins, for metrics."""
-        return iter(list(self._gates.values()))
+        return iter(list(self._by_origin.values()))
 
     def _sweep(self) -> None:
         now = clock.monotonic()
-        self._gates = {origin: gate for origin, gate in self._gates.items() if not gate.idle(now)}
+        self._by_origin = {
+            origin: origin_limits for origin, origin_limits in self._by_origin.items() if not origin_limits.idle(now)
+        }

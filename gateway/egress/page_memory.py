@@ -14,7 +14,7 @@ from typing import Final
 from gateway import clock
 from gateway.errors import Unavailable
 
-SHARE: Final = 0.5  # the part of the limit that one key may hold, so that another key always has room
+SHARE: Final = 0.5  # the part of the limit that one key may hold, so that one key alone cannot use all of it
 RETRY_AFTER_S: Final = 5
 
 
@@ -27,7 +27,7 @@ def no_page_memory() -> Unavailable:
     retry_at = clock.now() + timedelta(seconds=RETRY_AFTER_S)
     return Unavailable(
         "busy",
-        "Paged and shaped calls use all the memory that they may (egress.page_memory_bytes). Send fewer at once, or retry in "
+        "Paged and shaped calls use all of their memory (egress.page_memory_bytes). Send fewer at once, or retry in "
         f"{RETRY_AFTER_S} s.",
         payload={"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")},
         retry_after_s=RETRY_AFTER_S,
@@ -64,7 +64,8 @@ class Reservation:
 class PageMemory:
     """The shared budget.
 
-    `limit_bytes` may return a new limit at any time; existing reservations stay. `most`: the highest total so far.
+    `limit_bytes` may return a new limit at any time; existing reservations stay. `reserved`: bytes reserved now.
+    `most`: the highest total so far.
     """
 
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
@@ -129,7 +130,7 @@ class PageMemory:
             del self._queues[key]
 
     def _admit(self) -> None:
-        """Admit the next calls while memory is free. Smaller pages do not overtake a large page of the same rank."""
+        """Grant memory to the next calls while enough is free. A small page does not overtake a large one before it."""
         while True:
             key = self._next()
             if key is None:
@@ -147,7 +148,7 @@ class PageMemory:
             first.admitted.set_result(None)
 
     def _next(self) -> Hashable | None:
-        """Return the waiting key that holds the least, among keys within their share."""
+        """Return the waiting key that holds the least, among those whose next page fits into their share; else None."""
         ranks = [
             (self._held.get(key, 0), queue[0].number, key)
             for key, queue in self._queues.items()

@@ -1,4 +1,4 @@
-"""The connections to one origin: handed out last-in first-out, so that surplus connections age and are closed."""
+"""The connections to one origin, handed out last-in first-out, so that surplus connections stay idle and are closed."""
 
 import asyncio
 from collections import deque
@@ -12,13 +12,13 @@ from gateway.egress.tls import TlsSessions
 IDLE_S: Final = 45.0  # shorter than the 60 s after which many providers close
 WAITING: Final = 5000
 WAIT_S: Final = 10.0
-LOOK_EVERY_S: Final = 5.0
+CHECK_EVERY_S: Final = 5.0
 
 Dial = Callable[["Pool"], Awaitable[ProviderConnection]]
 
 
 class Load(NamedTuple):
-    """Number of connections that carry a request, idle connections, connections being dialled, and requests that wait."""
+    """Numbers of connections in use, idle connections, connections being dialled, and requests that wait for one."""
 
     busy: int
     idle: int
@@ -27,9 +27,10 @@ class Load(NamedTuple):
 
 
 class Pool:
-    """A pool of at most `limit` connections, including those being dialled. `dial` makes a connection that this pool owns.
+    """At most `limit` connections, including those being dialled. `dial` opens a connection that this pool owns.
 
     `host`: value of the Host header. `forget` is called whenever the last connection is gone and no request waits.
+    `sessions`: keeps TLS sessions for resumption; None: none are kept.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Pool:
         self._dialling = 0
         self._idle: list[ProviderConnection] = []
         self._waiting: deque[asyncio.Future[ProviderConnection | None]] = deque()
-        self._look: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = self._retired = False
         self._emptied = asyncio.Event()
 
@@ -62,7 +63,7 @@ class Pool:
         idle = len(self._idle)
         return Load(len(self._open) - idle, idle, self._dialling, len(self._waiting))
 
-    def kept(self) -> ProviderConnection | None:
+    def take_idle(self) -> ProviderConnection | None:
         """Return an idle connection that is still usable, or None."""
         while self._idle:
             connection = self._idle.pop()
@@ -72,33 +73,34 @@ class Pool:
         return None
 
     def give_back(self, connection: ProviderConnection) -> None:
-        """Return a connection from `kept` to the pool unused."""
+        """Return a connection from `take_idle` to the pool, because it is not needed."""
         if self._closed or self._retired:
             connection.abort()
         elif not (self._waiting and self._hand_over(connection)):
-            self._keep(connection)
+            self._keep_idle(connection)
 
     async def acquire(self, *, fresh: bool = False) -> ProviderConnection:
-        """Return a connection for one request, newly made if `fresh`. It returns to the pool by itself, or is lost.
+        """Return a connection for one request, a new one if `fresh`. After it the connection returns here, or closes.
 
-        Raises EgressError ``busy`` if none becomes free within `WAIT_S`, or if too many requests wait already.
+        Raises EgressError: ``busy`` if none becomes free within `WAIT_S` or too many requests wait already, else the
+        error of dialling.
         """
-        connection = None if fresh else self.kept()
+        connection = None if fresh else self.take_idle()
         if connection is None:
             if len(self._open) + self._dialling < self._limit:
                 self._dialling += 1
             else:
                 connection = await self._wait()
         if connection is None:
-            return await self._made()
+            return await self._dial_new()
         if fresh:  # other idle connections may be as dead as the previous one
             self._dialling += 1
             connection.abort()
-            return await self._made()
+            return await self._dial_new()
         return connection if connection.usable else await self.acquire()
 
-    async def _made(self) -> ProviderConnection:
-        """Return a new connection; `_dialling` already counts its place."""
+    async def _dial_new(self) -> ProviderConnection:
+        """Dial and return a new connection; `_dialling` already counts its place."""
         try:
             connection = await self._dial(self)
             if self._closed or not connection.usable:
@@ -116,32 +118,31 @@ class Pool:
         return connection
 
     async def _wait(self) -> ProviderConnection | None:
-        """Wait for a free connection and return it, or None if a place became free, which `_dialling` then already
-        counts."""
+        """Wait for a free connection and return it; None: a place for a new one became free, and `_dialling` counts
+        it."""
         if len(self._waiting) >= WAITING:
-            raise self._full(f"Too many requests to {self.origin} are waiting already. Try again in a moment.")
-        turn: asyncio.Future[ProviderConnection | None] = self._loop.create_future()
-        self._waiting.append(turn)
+            raise self._full(f"Too many requests wait for a connection to {self.origin}. Try again later.")
+        waiter: asyncio.Future[ProviderConnection | None] = self._loop.create_future()
+        self._waiting.append(waiter)
         try:
             async with asyncio.timeout(WAIT_S):
-                return await turn
+                return await waiter
         except BaseException as fault:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-            elif turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._decline(turn.result())
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._decline(waiter.result())
             if isinstance(fault, TimeoutError):
-                words = (
-                    f"All connections to {self.origin} ({self._limit}) were in use for {WAIT_S:g} s. Try again later."
-                )
-                raise self._full(words) from fault
+                raise self._full(
+                    f"All {self._limit} connections to {self.origin} were in use for {WAIT_S:g} s. Try again later."
+                ) from fault
             raise
 
     @staticmethod
     def _full(words: str) -> CallNotAttempted:
         return CallNotAttempted(words, reason="too_many_connections", retry_after_s=1)
 
-    def met(self, connection: ProviderConnection) -> None:
+    def first_exchange_ended(self, connection: ProviderConnection) -> None:
         if self._sessions is not None:
             self._sessions.keep(connection.transport.get_extra_info("ssl_object"))
 
@@ -153,14 +154,14 @@ class Pool:
         connection.idle_until = self._loop.time() + keep_s
         if self._waiting and self._hand_over(connection):
             return
-        self._keep(connection)
+        self._keep_idle(connection)
 
-    def _keep(self, connection: ProviderConnection) -> None:
+    def _keep_idle(self, connection: ProviderConnection) -> None:
         self._idle.append(connection)
-        if self._look is None:
-            self._look = self._loop.call_later(LOOK_EVERY_S, self._close_the_old)
+        if self._idle_timer is None:
+            self._idle_timer = self._loop.call_later(CHECK_EVERY_S, self._close_idle)
 
-    def lost(self, connection: ProviderConnection) -> None:
+    def connection_closed(self, connection: ProviderConnection) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -175,11 +176,11 @@ class Pool:
     async def close(self) -> None:
         """Close every connection, even those in use."""
         self._closed = True
-        if self._look is not None:
-            self._look.cancel()
-        for turn in self._waiting:
-            if not turn.done():
-                turn.set_exception(EgressError("unreachable", "The gateway is stopping."))
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(EgressError("unreachable", "The gateway is stopping."))
         self._waiting.clear()
         for connection in list(self._open):
             connection.abort()
@@ -188,41 +189,44 @@ class Pool:
             await self._emptied.wait()
 
     def _hand_over(self, connection: ProviderConnection | None) -> bool:
-        """Wake the request that has waited longest. `connection` None: grant it a place, which is reserved here."""
+        """Give `connection` to the request that has waited longest; return False if none waits.
+
+        `connection` None: grant it a place for a new connection, which is counted here.
+        """
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
+            waiter = self._waiting.popleft()
+            if not waiter.done():
                 if connection is None:
                     self._dialling += 1
-                turn.set_result(connection)
+                waiter.set_result(connection)
                 return True
         return False
 
     def _decline(self, connection: ProviderConnection | None) -> None:
-        """Take back a connection that was granted to a request that has given up meanwhile."""
+        """Take back what was granted to a request that has given up meanwhile: a connection, or a place (None)."""
         if connection is None:
             self._dialling -= 1
             self._next()
-        elif connection.usable and not self._hand_over(connection):
-            self._idle.append(connection)
+        elif connection.usable:
+            self.give_back(connection)
 
     def _next(self) -> None:
-        """Grant a place that may have become free, or forget an empty pool."""
+        """Grant a place that may have become free to a waiting request, or forget the pool if it is empty."""
         if self._open or self._dialling or self._waiting:
             if len(self._open) + self._dialling < self._limit:
                 self._hand_over(None)
             return
         self._emptied.set()
-        if self._look is not None:
-            self._look.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         self._forget(self)
 
-    def _close_the_old(self) -> None:
-        """Close connections that are idle too long; one timer for all, since a timer per request would cost more."""
-        self._look = None
+    def _close_idle(self) -> None:
+        """Close connections that have been idle too long. One timer serves all: a timer per request would cost more."""
+        self._idle_timer = None
         now = self._loop.time()
         for connection in [held for held in self._idle if held.idle_until <= now]:
             self._idle.remove(connection)
             connection.abort()
         if self._idle:
-            self._look = self._loop.call_later(LOOK_EVERY_S, self._close_the_old)
+            self._idle_timer = self._loop.call_later(CHECK_EVERY_S, self._close_idle)

@@ -1,8 +1,8 @@
-"""A connection to a provider: sends a request, reads its answer, and decides whether the connection can be reused.
+"""A connection to a provider: sends a request, reads its response, and decides whether the connection can be reused.
 
     acquire ▸ ask ─ head, and a small body with it, in one write ─▶ provider
-                 answer head ▸ Answer ◂ body, as its framing says; reading pauses while nobody takes it
-                 both ended cleanly ▸ back to its owner, or closed
+                 head of the response ▸ ProviderResponse ◂ body, by its framing; reading pauses while nobody reads
+                 request and response ended cleanly ▸ back to its owner, or closed
 
 This module never sends anything twice, and closes the connection on unrequested bytes (RFC 9112 §9.2).
 """
@@ -31,7 +31,7 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.http.response_head import Malformed, ResponseHead
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 
-# ── A request's body on its way out: framed as declared, at the provider's pace, and never longer than declared.
+# ── Sends a request's body: framed as declared, as fast as the provider reads it, and never longer than declared.
 
 
 class BodyLengthMismatch(Exception):
@@ -41,8 +41,8 @@ class BodyLengthMismatch(Exception):
 class RequestUpload:
     """Writes `head` and then `body` to the transport; calls `done` at the end, with the fault if it failed.
 
-    The head leaves together with the first piece if that is available, else immediately. After `stop` nothing is
-    reported.
+    The head leaves together with the first piece if that is available, else immediately. After `stop`, `done` is not
+    called. `paused`: the transport takes no bytes at first.
     """
 
     __slots__ = ("_body", "_done", "_drained", "_head", "_paused", "_task", "_transport")
@@ -70,7 +70,7 @@ class RequestUpload:
     def pause(self) -> None:
         self._paused = True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._paused = False
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -120,10 +120,10 @@ class RequestUpload:
 
 
 class PushedUpload:
-    """A body that its sender writes piece by piece, already framed; `pause` is called while the provider takes no more
-    bytes.
+    """A body that its sender writes piece by piece, already framed.
 
-    The connection stays with its request until `end`. After `stop` nothing is written or notified.
+    `listener.pause_upload` is called while the provider takes no more bytes. The connection serves no other request before
+    `end`. After `stop` nothing is written, and `listener` is not called.
     """
 
     __slots__ = ("_connection", "_listener", "paused")
@@ -149,7 +149,7 @@ class PushedUpload:
         if self._listener is not None:
             self._listener.pause_upload()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.paused = False
         if self._listener is not None:
             self._listener.resume_upload()
@@ -158,17 +158,20 @@ class PushedUpload:
         self._connection = self._listener = None
 
     def leave(self) -> None:
-        """Give up the rest of the body: the connection is not reused after this request."""
+        """Call the listener no more. The body stays incomplete, so the connection is not reused."""
         self._listener = None
 
 
 HELD_HIGH_BYTES: Final = 256 * 1024
 _AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards what is unsent
-_IDLE, _DUE, _ASKED, _RESPONDED, _SWITCHED, _DEAD = range(6)
+_IDLE, _QUEUED, _SENT, _RESPONDED, _SWITCHED, _DEAD = range(6)
 
 
 class ProviderConnection(asyncio.Protocol):
-    """A connection to a provider. `idle_until` belongs to its owner. `served`: number of answers completed on it."""
+    """A connection to a provider.
+
+    `idle_until`: set and read by its owner. `served`: number of exchanges completed on it.
+    """
 
     def __init__(self, origin: str, owner: Owner | None = None) -> None:
         self.owner = owner
@@ -179,20 +182,20 @@ class ProviderConnection(asyncio.Protocol):
         self._stage = _IDLE
         self._waiter: asyncio.Future[ProviderResponse] | None = None
         self._taker: Taker | None = None  # replaces the waiter for fast path requests
-        self._response: ProviderResponse | None = None  # the answer being received, unless it goes into a sink
+        self._response: ProviderResponse | None = None  # the response being received, unless it goes into a sink
         self._sink: ResponseSink | None = None
-        self._fresh: ProviderResponse | None = None  # an answer whose head has just arrived
-        self._begun = False  # a head has just arrived
+        self._new_response: ProviderResponse | None = None  # a response whose head has just arrived
+        self._head_is_new = False  # a head has just arrived
         self._upload: RequestUpload | PushedUpload | None = None
         self._incoming = ResponseReader(self)
-        self._behind_switch = b""
+        self._bytes_after_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
         self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
 
     @property
     def peer(self) -> str | None:
-        """The provider's IP address; None if unknown."""
+        """The IP address at the other end: the provider's, or the outbound proxy's. None if unknown."""
         address = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(address[0]) if isinstance(address, tuple) else None
 
@@ -203,7 +206,7 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether the connection is idle, as far as is known without a request."""
+        """Whether the connection is open and idle, as far as is known without sending a request."""
         return self._stage == _IDLE and self._transport is not None and not self._transport.is_closing()
 
     # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -211,11 +214,12 @@ class ProviderConnection(asyncio.Protocol):
     async def ask(
         self, head: bytes, body: Body | None = None, *, method: str = "", may_switch: bool = False
     ) -> ProviderResponse:
-        """Send and wait for the answer's head. Raises ConnectionLost or EgressError.
+        """Send a request and wait for the response's head. Raises ConnectionLost or EgressError.
 
-        `head` holds the framing that fits `body`. A cancellation closes the connection.
+        `head`: the first bytes, with the framing that fits `body`; `body` None: `head` is the whole request. A
+        cancellation closes the connection.
         """
-        self._stage = _ASKED
+        self._stage = _SENT
         self._incoming.expect(without_body=method == "HEAD", may_switch=may_switch)
         waiter: asyncio.Future[ProviderResponse] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
@@ -235,12 +239,18 @@ class ProviderConnection(asyncio.Protocol):
             raise
 
     def send_nowait(self, message: bytes, taker: Taker, write_batch: WriteBatch, *, method: str) -> None:
-        """Send a whole request; `taker` receives the result. Works like `ask`, without a task or a future."""
+        """Send a whole request, together with others of `write_batch`; `taker` receives the result.
+
+        Works like `ask`, without a task or a future.
+        """
         self._expect(taker, method)
         write_batch.add(partial(self._depart, message))
 
     def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
-        """Send as `send_nowait` does, for a request with an incomplete body: write the rest to the returned upload."""
+        """Send a request whose body is incomplete, at once; write the rest to the returned upload.
+
+        Otherwise like `send_nowait`. `listener`: pauses and resumes the upload.
+        """
         self._expect(taker, method)
         upload = self._upload = PushedUpload(self, listener)
         upload.paused = self._writing_paused  # paused by the previous request: the transport does not call again
@@ -248,19 +258,18 @@ class ProviderConnection(asyncio.Protocol):
         return upload
 
     def _expect(self, taker: Taker, method: str) -> None:
-        self._stage = _DUE
+        self._stage = _QUEUED
         self._incoming.expect(without_body=method == "HEAD", may_switch=False, plain=True)
         self._taker = taker
 
     def _depart(self, head: bytes) -> None:
-        """Send, unless the connection has ended or is ending: then `connection_lost` reports that to the waiting
-        exchange."""
-        if self._stage == _DUE and not self.transport.is_closing():
-            self._stage = _ASKED
+        """Send, unless the connection has closed or is closing; then `connection_lost` reports that to the taker."""
+        if self._stage == _QUEUED and not self.transport.is_closing():
+            self._stage = _SENT
             self.transport.write(head)
 
     def abort(self) -> None:
-        """Drop the connection immediately, with all unsent bytes."""
+        """Close the connection immediately, and drop all unsent bytes."""
         self._stage = _DEAD
         if self._upload is not None:
             self._upload.stop()
@@ -268,10 +277,10 @@ class ProviderConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _reset(self) -> None:
-        """Abort, and discard even the bytes that the kernel has not sent yet.
+        """Abort, and drop even the bytes that the kernel has not sent yet.
 
-        The kernel continues to send after a socket is closed, for minutes while the network is down. An abandoned
-        request must not arrive then: its refresh token may have been sent again.
+        After a plain close the kernel keeps sending, for minutes if the network is down. An abandoned request must not
+        arrive that late: its refresh token may have been sent again meanwhile.
         """
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         if sock is not None:
@@ -279,26 +288,28 @@ class ProviderConnection(asyncio.Protocol):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.abort()
 
-    def hold_back(self) -> None:
-        """Stop reading until `may_go_on`."""
+    def pause_reading(self) -> None:
+        """Stop reading until `resume_reading`."""
         if not self._reading_paused and not self.transport.is_closing():
             self._reading_paused = True
             self.transport.pause_reading()
 
-    def may_go_on(self) -> None:
+    def resume_reading(self) -> None:
+        """Resume reading after `pause_reading`."""
         if self._reading_paused:
             self._reading_paused = False
             if self._parts is None and not self.transport.is_closing():
                 self.transport.resume_reading()
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        transport, behind = self.transport, self._behind_switch
+        """See `ProviderExchange.switch`; `response_ended` has paused reading after the 101."""
+        transport, behind = self.transport, self._bytes_after_switch
         if self._parts is not None:
             behind += self._parts.stop()
             self._parts = None
         self._stage = _DEAD
         transport.set_protocol(protocol)
-        self._gone()
+        self._report_closed()
         return transport, behind
 
     # ── what the transport calls ────────────────────────────────────────────────────────────────────────────────────
@@ -320,25 +331,25 @@ class ProviderConnection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _received(self, data: bytes) -> None:
-        if self._stage == _ASKED:
+        if self._stage == _SENT:
             try:
                 self._incoming.feed(data)
             except Malformed as fault:
                 self._fail(EgressError("protocol", f"Invalid HTTP response from {self._origin}: {fault}."))
-            if self._begun:
-                self._hand_out()
+            if self._head_is_new:
+                self._deliver()
         elif self._stage == _SWITCHED:
-            self._behind_switch += data
+            self._bytes_after_switch += data
         elif self._stage != _DEAD:
-            self.abort()  # bytes without a request: they cannot be assigned to an answer
+            self.abort()  # bytes that belong to no response
             self._refuse(ConnectionLost())  # the request is not complete yet
 
     def eof_received(self) -> bool:
         if self._parts is not None:
             parts, self._parts = self._parts, None
             self._received(parts.stop())
-        if self._stage == _ASKED and self._incoming.until_close and self._closed_cleanly():
-            self.ended(b"")
+        if self._stage == _SENT and self._incoming.until_close and self._closed_cleanly():
+            self.response_ended(b"")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (how it ended makes no difference any more)
@@ -348,11 +359,11 @@ class ProviderConnection(asyncio.Protocol):
             self._parts = None
         if self._upload is not None:
             self._upload.stop()
-        if stage == _DUE or (stage == _ASKED and not self._incoming.has_begun):
+        if stage == _QUEUED or (stage == _SENT and not self._incoming.has_begun):
             self._refuse(ConnectionLost())
         else:
-            self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its answer."))
-        self._gone()
+            self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its response."))
+        self._report_closed()
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -362,30 +373,30 @@ class ProviderConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writing_paused = False
         if self._upload is not None:
-            self._upload.go_on()
+            self._upload.resume()
 
-    # ── an answer ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── a response ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begun(self, head: ResponseHead) -> None:
+    def head_arrived(self, head: ResponseHead) -> None:
         self._keep_s = head.keep_s
         self._sink = self._taker.sink_for(head) if self._taker is not None else None
         if self._sink is None:
-            self._sink = self._response = self._fresh = ProviderResponse(head.whole(), self)
-        self._begun = True
+            self._sink = self._response = self._new_response = ProviderResponse(head.whole(), self)
+        self._head_is_new = True
 
-    def came(self, piece: bytes) -> None:
+    def body_arrived(self, piece: bytes) -> None:
         sink = self._sink
         assert sink is not None
         sink.feed(piece)
         if sink.held_bytes > HELD_HIGH_BYTES:
-            self.hold_back()
+            self.pause_reading()
 
-    def ended(self, extra: bytes) -> None:
-        """Handle the answer's end. Bytes behind it belong to nothing, unless the protocol was switched."""
+    def response_ended(self, extra: bytes) -> None:
+        """Handle the response's end. After a 101, `extra` belongs to the new protocol; otherwise it is unrequested."""
         sink, response = self._sink, self._response
         assert sink is not None
         if response is not None and response.status == 101:
-            self._stage, self._behind_switch = _SWITCHED, extra
+            self._stage, self._bytes_after_switch = _SWITCHED, extra
             self.transport.pause_reading()
             return
         sink.end()
@@ -395,10 +406,10 @@ class ProviderConnection(asyncio.Protocol):
         if self._upload is None:
             self._settle()
 
-    def _hand_out(self) -> None:
-        """Give the waiting exchange the answer, as far as it has arrived."""
-        self._begun = False
-        response, self._fresh = self._fresh, None
+    def _deliver(self) -> None:
+        """Give the response, as far as it has arrived, to the exchange that waits for it."""
+        self._head_is_new = False
+        response, self._new_response = self._new_response, None
         if self._taker is not None:
             taker, self._taker = self._taker, None
             taker.responded(response)
@@ -419,14 +430,14 @@ class ProviderConnection(asyncio.Protocol):
             self._settle()
 
     def _settle(self) -> None:
-        """Keep or close the connection, because request and answer have both ended."""
+        """Keep or close the connection, because request and response have both ended."""
         response, self._response, self._sink = self._response, None, None
         if response is not None:
             response.source = None
         self.served += 1
         if self.served == 1 and self.owner is not None:
-            self.owner.met(self)
-        self.may_go_on()
+            self.owner.first_exchange_ended(self)
+        self.resume_reading()
         if self._keep_s == 0.0 or self.owner is None or self.transport.is_closing():
             self.abort()
         else:
@@ -443,24 +454,21 @@ class ProviderConnection(asyncio.Protocol):
             self._response.source = None
 
     def _refuse(self, fault: Exception) -> None:
-        """Report the fault to the taker or the waiter.
-
-        If a head arrived with the bad bytes in `_fail`, its sink gets the fault.
-        """
-        if self._taker is not None and not self._begun:
+        """Report the fault to the taker or the waiter, unless the head has arrived; then its sink gets the fault."""
+        if self._taker is not None and not self._head_is_new:
             taker, self._taker = self._taker, None
             taker.refused(fault)
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(fault)
 
-    def _gone(self) -> None:
+    def _report_closed(self) -> None:
         owner, self.owner = self.owner, None
         if owner is not None:
-            owner.lost(self)
+            owner.connection_closed(self)
 
     def _closed_cleanly(self) -> bool:
-        """Return whether the close was clean: TLS must announce it, else an attacker could have cut the answer (RFC
-        9112 §9.8)."""
+        """Return whether the provider ended the response. TLS must announce it: an attacker may cut the TCP connection
+        (RFC 9112 §9.8)."""
         inside = self.transport.get_extra_info("ssl_object")
         return inside is None or closed_cleanly(inside)

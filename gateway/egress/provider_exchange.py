@@ -1,5 +1,5 @@
-"""A request and its answer: parsed from a connection's bytes, as their users see them, and the interfaces of a
-connection."""
+"""A request and its response: the strict parser, the form in which the proxy sees them, and a connection's
+interfaces."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from gateway.egress.provider_connection import ProviderConnection
 
 
-# ── One request and its answer, as the proxy sees them. `forward` knows nothing else of the transport below.
+# ── One request and its response, as the proxy sees them. It knows nothing else of this package's transport.
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes to send as they arrive. `length` None: sent chunked, since the sender declared no length.
+    """A request's body. `pieces`: its bytes as they arrive. `length`: the declared length; None: it is sent chunked.
 
-    `whole`: the complete body, if available; it is sent together with the head, and `pieces` is not read.
+    `whole`: the complete body, if it has arrived; it is sent together with the head, and `pieces` is not read.
     """
 
     pieces: AsyncIterator[bytes]
@@ -32,10 +32,10 @@ class Body:
 
 
 class ProviderExchange(Protocol):
-    """An answer whose head has arrived.
+    """A response whose head has arrived.
 
-    `length` is the declared Content-Length. `headers` keeps order, duplicates and case, and bytes that are not UTF-8 as
-    lone surrogates; so does `reason`.
+    `length`: the declared Content-Length. `headers` keeps order, duplicates and case. In `headers` and `reason`, bytes
+    that are not UTF-8 are lone surrogates.
     """
 
     status: int
@@ -58,10 +58,10 @@ class ProviderExchange(Protocol):
         """
 
     def close(self) -> None:
-        """Close the answer; an answer not read to its end closes its connection immediately. May be called twice."""
+        """Close the response. If it has not ended yet, its connection is closed immediately. May be called twice."""
 
 
-# ── Reads one answer after another from a connection's bytes: skips interim answers, parses heads, unframes bodies.
+# ── Reads one response after another from a connection's bytes: skips interim responses, parses heads, unframes bodies.
 
 INTERIM_RESPONSES: Final = 32
 _BODILESS: Final = frozenset({204, 304})
@@ -69,29 +69,30 @@ _HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _OVER = range(5)
 
 
 class Listener(Protocol):
-    """Receives an answer as it arrives: `begun` once, `came` for each piece of its body, and `ended` once."""
+    """Receives a response as it arrives: its head, each piece of its body, and its end."""
 
-    def begun(self, head: ResponseHead) -> None: ...
+    def head_arrived(self, head: ResponseHead) -> None: ...
 
-    def came(self, piece: bytes) -> None: ...
+    def body_arrived(self, piece: bytes) -> None: ...
 
-    def ended(self, extra: bytes) -> None:
-        """Handle the answer's end. `extra`: bytes behind it; after status 101 they belong to the new protocol."""
+    def response_ended(self, extra: bytes) -> None:
+        """Handle the response's end. `extra`: the bytes that follow it; after status 101 they belong to the new
+        protocol."""
 
 
 class ResponseReader:
-    """Reads answers.
+    """Reads responses, and reports each to `to`.
 
     `has_begun`: a byte has arrived since `expect`. `until_close`: only the connection's end ends the body.
     """
 
     __slots__ = (
-        *("_chunks", "_held", "_interim", "_left", "_may_switch", "_plain", "_stage", "_to", "_without_body"),
+        *("_chunks", "_held", "_interim", "_left", "_may_switch", "_plain", "_stage", "_listener", "_without_body"),
         "has_begun",
     )
 
     def __init__(self, to: Listener) -> None:
-        self._to = to
+        self._listener = to
         self._stage = _OVER
         self._held = b""
         self._left = self._interim = 0
@@ -103,9 +104,9 @@ class ResponseReader:
         return self._stage == _UNTIL_CLOSE
 
     def expect(self, *, without_body: bool, may_switch: bool, plain: bool = False) -> None:
-        """Prepare for the answer to a request. `without_body`: it has no body whatever its head says (RFC 9110 §9.3.2).
+        """Prepare for the response to a request. `without_body`: it has none, whatever its head says (RFC 9110 §9.3.2).
 
-        `plain`: the head's parsing may be put off if possible.
+        `may_switch`: a 101 is allowed. `plain`: parse the head only as far as `plain_head` does, if possible.
         """
         self._stage = _HEAD
         self._interim = 0
@@ -115,7 +116,7 @@ class ResponseReader:
         self.has_begun = False
 
     def feed(self, data: bytes) -> None:
-        """Take bytes of the expected answer. Raises Malformed, after which it must not be fed again."""
+        """Read bytes of the expected response. Raises Malformed; do not call it again after that."""
         stage = self._stage
         if stage == _COUNTED:
             self._counted(data)
@@ -124,10 +125,10 @@ class ResponseReader:
         elif stage == _CHUNKED:
             self._unchunked(data)
         else:
-            self._to.came(data)
+            self._listener.body_arrived(data)
 
     def _heads(self, data: bytes) -> None:
-        """Skip interim answers (RFC 9110 §15.2); begin the body after the final head."""
+        """Skip interim responses (RFC 9110 §15.2); begin the body after the final head."""
         self.has_begun = True
         if self._held:
             data, self._held = self._held + data, b""
@@ -146,10 +147,10 @@ class ResponseReader:
                 return
             self._interim += 1
             if self._interim > INTERIM_RESPONSES:
-                raise Malformed("it announces itself without end")
+                raise Malformed(f"more than {INTERIM_RESPONSES} interim responses precede it")
 
     def _hold(self, beginning: bytes) -> None:
-        """Wait for the rest of a head, unless these bytes cannot become a head."""
+        """Keep the beginning of a head for the next `feed`. Raises Malformed if these bytes cannot become a head."""
         if beginning.count(b"\n") != beginning.count(b"\r\n"):
             raise Malformed("a line of its head does not end in CR LF")
         if not b"HTTP/1.".startswith(beginning[:7]):
@@ -159,14 +160,14 @@ class ResponseReader:
     def _begin(self, head: ResponseHead, rest: bytes) -> None:
         if head.status == 101 and not self._may_switch:
             raise Malformed("it switches protocols without being asked to")
-        self._to.begun(head)
+        self._listener.head_arrived(head)
         length = head.length
         if self._without_body or head.status in _BODILESS or head.status == 101 or length == 0:
             self._end(rest)
             return
         if length is not None:
-            if length == len(rest):  # complete already, as small answers mostly are
-                self._to.came(rest)
+            if length == len(rest):  # complete already, as small responses mostly are
+                self._listener.body_arrived(rest)
                 self._end(b"")
                 return
             self._stage, self._left = _COUNTED, length
@@ -179,7 +180,7 @@ class ResponseReader:
 
     def _counted(self, data: bytes) -> None:
         left = self._left = self._left - len(data)
-        self._to.came(data if left >= 0 else data[:left])
+        self._listener.body_arrived(data if left >= 0 else data[:left])
         if left <= 0:
             self._end(data[left:] if left else b"")
 
@@ -187,26 +188,26 @@ class ResponseReader:
         chunks = self._chunks
         assert chunks is not None
         if body := chunks.feed(data):
-            self._to.came(body)
+            self._listener.body_arrived(body)
         if chunks.rest is not None:
             self._chunks = None
             self._end(chunks.rest)
 
     def _end(self, extra: bytes) -> None:
         self._stage = _OVER
-        self._to.ended(extra)
+        self._listener.response_ended(extra)
 
 
-# ── An answer being received: its unread bytes, and how it ended.
+# ── A response being received: its unread bytes, and how it ended.
 
 
 class Source(Protocol):
-    """The connection that an answer arrives on."""
+    """The connection that a response arrives on: `ProviderConnection`."""
 
     @property
     def peer(self) -> str | None: ...
 
-    def may_go_on(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
     def abort(self) -> None: ...
 
@@ -214,14 +215,14 @@ class Source(Protocol):
 
 
 class ProviderResponse:
-    """See `ProviderExchange`. `source`: its connection, or None once the connection is no longer involved.
+    """A `ProviderExchange` that keeps the bytes until they are read. `held_bytes`: number of unread bytes.
 
-    Only the connection calls `feed`, `end` and `fail`, possibly before anyone reads. `held_bytes`: number of unread
-    bytes.
+    Only the connection calls `feed`, `end` and `fail`, possibly before anyone reads. `source`: the connection; None as
+    soon as it may serve another request, or is closed.
     """
 
     __slots__ = (
-        "_came_on",
+        "_connection",
         "_ended",
         "_fault",
         "_pieces",
@@ -240,7 +241,7 @@ class ProviderResponse:
         self.headers = head.fields
         self.length = head.length
         self.source: Source | None = source
-        self._came_on = source
+        self._connection = source
         self.held_bytes = 0
         self._pieces: list[bytes] = []
         self._ended = False
@@ -249,8 +250,8 @@ class ProviderResponse:
 
     @property
     def peer(self) -> str | None:
-        """The IP address at the connection's other end."""
-        return self._came_on.peer
+        """See `ProviderExchange.peer`."""
+        return self._connection.peer
 
     async def read(self) -> bytes:
         while not self._pieces:
@@ -268,7 +269,7 @@ class ProviderResponse:
         pieces.clear()
         self.held_bytes = 0
         if self.source is not None:
-            self.source.may_go_on()
+            self.source.resume_reading()
         return piece
 
     def close(self) -> None:
@@ -280,11 +281,7 @@ class ProviderResponse:
             self.fail(EgressError("protocol", "The exchange was given up before its end."))
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """Hand the connection over to `protocol` after status 101; return the transport, reading paused, and the bytes
-        received so far.
-
-        The caller must close the transport from now on.
-        """
+        """See `ProviderExchange.switch`."""
         source, self.source = self.source, None
         if self.status != 101 or source is None:
             raise EgressError("protocol", "The exchange did not switch protocols.")
@@ -300,7 +297,7 @@ class ProviderResponse:
         self._wake()
 
     def end(self) -> None:
-        """Mark the answer as complete."""
+        """Mark the response as complete."""
         self._ended = True
         self._wake()
 
@@ -315,32 +312,32 @@ class ProviderResponse:
             self._reader.set_result(None)
 
 
-# ── The partners of a connection to a provider: its owner, the exchange that waits for an answer, and the answer's
+# ── The partners of a connection to a provider: its owner, the exchange that waits for a response, and the response's
 # sink.
 
 
 class Owner(Protocol):
-    """Keeps the connection between two requests: the pool."""
+    """Owns the connection, and keeps it between two requests: the pool."""
 
     def take_back(self, connection: "ProviderConnection", keep_s: float | None) -> None:
         """Take back a connection that is free for the next request.
 
-        `keep_s`: how long the provider keeps it open, if it said so.
+        `keep_s`: for how many seconds the provider keeps it open; None: it did not say.
         """
 
-    def met(self, connection: "ProviderConnection") -> None:
-        """Handle the end of the connection's first answer."""
+    def first_exchange_ended(self, connection: "ProviderConnection") -> None:
+        """Handle the end of the connection's first exchange."""
 
-    def lost(self, connection: "ProviderConnection") -> None:
+    def connection_closed(self, connection: "ProviderConnection") -> None:
         """Handle the close of the connection."""
 
 
 class ConnectionLost(Exception):
-    """The connection ended before the first byte of an answer."""
+    """The connection ended before the first byte of a response."""
 
 
 class UploadListener(Protocol):
-    """Writes a body to the provider piece by piece, and is notified when to pause and when to resume."""
+    """Writes a body to the provider piece by piece; these methods pause and resume it."""
 
     def pause_upload(self) -> None: ...
 
@@ -348,7 +345,10 @@ class UploadListener(Protocol):
 
 
 class ResponseSink(Protocol):
-    """Receives an answer after its head: `feed` for each piece, then `end`, or `fail` if the answer breaks off."""
+    """Receives a response after its head: `feed` for each piece, then `end`, or `fail` if the response breaks off.
+
+    `held_bytes`: bytes that it has received and not passed on yet; the connection stops reading above a limit.
+    """
 
     held_bytes: int
 
@@ -360,15 +360,16 @@ class ResponseSink(Protocol):
 
 
 class Taker(Protocol):
-    """Waits for an answer without a task.
+    """Waits for a response without a task. Either `refused` is called, or `sink_for` and then `responded`.
 
-    `sink_for` is called once; if it returns None, the connection makes a `ProviderResponse` and passes it to `responded`.
+    If `sink_for` returns None, the connection makes a `ProviderResponse` and passes it to `responded`.
     """
 
     def sink_for(self, head: ResponseHead) -> ResponseSink | None: ...
 
     def responded(self, response: ProviderResponse | None) -> None:
-        """Called when all bytes that arrived with the head have been fed. `response`: set if `sink_for` returned None."""
+        """Called when the sink has all bytes that arrived with the head. `response`: set if `sink_for` returned
+        None."""
 
     def refused(self, fault: Exception) -> None:
         """Called when no head can arrive any more. `fault`: ConnectionLost or EgressError."""

@@ -28,7 +28,8 @@ class TlsSessions:
         return self._kept.get(host or "")
 
     def keep(self, inside: ssl.SSLObject | None) -> None:
-        """Remember this connection's session for resumption; its ticket arrives with the first answer (RFC 8446 §4.6.1)."""
+        """Keep this connection's session. Call it after the first response, when the ticket is here (RFC 8446
+        §4.6.1)."""
         if inside is None or inside.session is None:
             return
         host = inside.server_hostname or ""
@@ -39,9 +40,10 @@ class TlsSessions:
 
 
 def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLContext:
-    """Return `context`, or one with the system's trust, made strict; its connections resume `sessions`.
+    """Make `context` strict and return it; None: a new one with the system's authorities. Its connections resume
+    `sessions`.
 
-    asyncio cannot pass a session, but takes the class of its TLS objects from the context.
+    asyncio has no parameter for a session, but takes the class of its TLS objects from the context.
     """
     context = context or ssl.create_default_context()
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
@@ -49,9 +51,10 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
     context.set_alpn_protocols(["http/1.1"])
 
     class Resuming(ssl.SSLObject):
-        """Reads and writes without Python's intermediate layer, which costs as much as decrypting a small record."""
+        """Resumes a session. Also reads and writes without Python's layer, which costs as much as decrypting a
+        record."""
 
-        _begun = False
+        _session_set = False
 
         @classmethod
         def _create(cls, *args: Any, **kwargs: Any) -> "Resuming":
@@ -60,8 +63,8 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
             return made
 
         def do_handshake(self) -> None:
-            if not self._begun:
-                self._begun = True
+            if not self._session_set:
+                self._session_set = True
                 if session := sessions.find_session(self.server_hostname):
                     with suppress(ValueError):  # a session of another context leads to a full handshake
                         self.session = session
@@ -72,7 +75,7 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
 
 
 def closed_cleanly(inside: ssl.SSLObject) -> bool:
-    """Return whether the peer announced the end of its data. Call it after reading all data."""
+    """Return whether the peer announced the end of its data (``close_notify``). Call it after reading all data."""
     try:
         return not inside.read(1)
     except ssl.SSLZeroReturnError:
@@ -99,7 +102,7 @@ MOST_KEPT: Final = 256
 class Identities:
     """TLS contexts with client certificates.
 
-    `trust`: provides the authorities for verifying servers; None: the system's.
+    `trust`: a context with the authorities for verifying servers; None: the system's.
     """
 
     def __init__(self, trust: ssl.SSLContext | None) -> None:
@@ -111,7 +114,7 @@ class Identities:
         found = self._kept.get(identity)
         if found is None:
             try:  # in a thread: reading the authorities and the key takes milliseconds
-                found = await asyncio.to_thread(_made, identity, self._trust)
+                found = await asyncio.to_thread(_context_with, identity, self._trust)
             except Exception as fault:
                 raise EgressError(
                     "tls",
@@ -125,23 +128,22 @@ class Identities:
         return found
 
 
-def _made(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl.SSLContext:
+def _context_with(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl.SSLContext:
     if trust is None:
         context = ssl.create_default_context()
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=b"".join(trust.get_ca_certs(binary_form=True)))
     _load(context, identity)
-    # Resume no session: one that was made with this certificate would identify us without showing it again.
+    # No session is resumed: one that was made with this certificate would identify us without showing it again.
     return prepared(context, TlsSessions())
 
 
 def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
-    """Load certificate and key from a temporary file, since `ssl` reads keys only from files; a one-time passphrase
-    encrypts it."""
-    import tempfile
+    """Load certificate and key from a temporary file, because `ssl` reads keys only from files. The key in it is
+    encrypted with a one-time passphrase."""
+    import tempfile  # both are imported here, because few workers ever use a client certificate
 
-    # both imported here, because few workers ever use a certificate
     from cryptography.hazmat.primitives import serialization
 
     key = private_key_in(identity.private_key.reveal())

@@ -1,7 +1,7 @@
 """The agent door: the Model Context Protocol on minted keys, whose rules are the tools (ADR 53).
 
     lazy_endpoint       the route handlers, which import the rest with the first message
-    mcp_endpoint        POST /mcp: reads a message and answers it
+    mcp_endpoint        POST /mcp: reads a message and returns the response
     agent_message       a message that the chain or the fast path has read and admitted
     mcp_messages        the protocol without I/O: JSON-RPC, the revisions of 2025 and 2026-07-28, results and errors
     door_request        one JSON-RPC request: its caller, policy, configuration
@@ -10,14 +10,14 @@
     path_overlap        decides whether the paths of two rules can match the same request
     tool_run            runs tools/call, from the arguments to the result
     tool_calls          builds the request of a tool call, and chooses its connection
-    list_cursor         cursors by which a model pages through a list
+    list_cursor         the cursors with which a model pages through a list
     tool_provider_call  calls the provider through /proxy, with the caller's own key
     in_process_call     makes that call without a socket: on the fast path, else through the route and the chain
-    tool_results        turns the provider's answer into a tool result, cut to a model's limit
+    tool_results        turns the provider's response into a tool result, cut to a model's limit
     refused_calls       refusals in plain text; asks the user to connect a missing connection
-    kept_responses        keeps whole answers in memory, for minutes, each for one key
-    whole_responses       resources/read: returns a whole answer, from memory or fetched again
+    kept_responses      keeps whole responses in memory, for minutes, each for one key
+    whole_responses     resources/read: returns a whole response, from memory or fetched again
 
 Always true: a tool call is decided exactly like a call of /proxy, on the bytes that leave, with the caller's own key.
-So a key can do nothing here that it could not do by HTTP. Nothing is kept between two messages except whole answers.
+So a key can do nothing here that it cannot do by HTTP. Nothing is kept between two messages except whole responses.
 """

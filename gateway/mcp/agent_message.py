@@ -20,9 +20,9 @@ _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 class AgentMessage:
     """A POST to the agent door.
 
-    `mount`: base of its calls, ``/proxy`` or the capability's address; `by_address`: it is a capability's address.
-    `protocol`: the server protocol of the connection that received the message. `trace`: trace of a sampled message.
-    `called`: a call to a provider has begun, so the message must not be answered a second time.
+    `mount`: base path of its calls, ``/proxy`` or ``/c/<capability>``. `by_capability`: the message came to a capability
+    URL. `protocol`: the server protocol of the connection that received the message. `trace`: trace of a sampled
+    message. `called`: a call to a provider has begun, so the message must not be handled a second time.
     """
 
     app: web.Application
@@ -32,7 +32,7 @@ class AgentMessage:
     headers: Mapping[str, str]
     body: bytes
     mount: str
-    by_address: bool
+    by_capability: bool
     protocol: Any
     remote: str | None
     trace: CallTrace | None = None
@@ -45,16 +45,16 @@ class AgentMessage:
 
 
 def check_origin(origin: str | None, generation: Generation) -> None:
-    """Raise Forbidden for a page of another origin; the protocol demands it against DNS rebinding."""
+    """Raise Forbidden if a page of another origin sends the message. The protocol demands it, against DNS rebinding."""
     if origin is None or f"{generation.public_url}/".startswith(f"{origin.lower()}/"):
         return
     raise Forbidden(
-        "forbidden", "The agent door is not for pages of other origins. Call it from a program, without Origin."
+        "forbidden", "Web pages of other origins may not call the agent door. Call it from a program, without Origin."
     )
 
 
 def mount_beside(door: str) -> str:
-    """Return the address of ``/proxy`` that belongs to the route `door`, including a host application's prefix."""
+    """Return the path of ``/proxy`` beside the route `door`, including a host application's prefix."""
     for ending in _DOORS:
         door = door.removesuffix(ending)
     return door + PROXY_MOUNT

@@ -1,4 +1,4 @@
-"""One JSON-RPC request at the agent door, with the facts that every part of the door needs."""
+"""One JSON-RPC request to the agent door, with the facts that every part of this package needs."""
 
 from dataclasses import dataclass
 
@@ -41,9 +41,9 @@ class DoorRequest:
 
     @property
     def shown_at(self) -> str:
-        """The beginning of links in a provider's answer that lead through the gateway."""
+        """The URL of `mount`, with which the gateway replaces the provider's base URL in response headers."""
         outer = self.outer
-        at = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_address else "proxy"
+        at = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_capability else "proxy"
         return f"{self.generation.public_url}/{at}"
 
     @property
@@ -53,11 +53,11 @@ class DoorRequest:
 
     @property
     def seals(self) -> Tokens:
-        """Sealer for texts that clients send back later: only the gateway can make and read them."""
+        """Seals texts that clients send back later: only the gateway can make and read them."""
         return Tokens(self.generation.config.store.encryption_keys, "agent door")
 
     def count(self) -> None:
-        """Count one call against the key's rate. The chain counts calls that it handles itself.
+        """Count this request against the key's rate, unless it makes a call, which is counted by ``/proxy``.
 
         Raises TooManyRequests.
         """
@@ -65,6 +65,6 @@ class DoorRequest:
 
 
 def count(caller: Caller) -> None:
-    """Count one call against the rate of the caller's key. Raises TooManyRequests."""
+    """Count one request against the rate of the caller's key. Raises TooManyRequests."""
     if caller.access is not None and caller.access.meter is not None:
         caller.access.meter.pace()

@@ -1,6 +1,6 @@
 """A proxied call that begins in this process, without a socket: on the fast path, else through the route and the chain.
 
-The request is built as the server would build it from the same bytes, and its answer is collected. So rules, pace,
+The request is built as the server would build it from the same bytes, and its response is collected. So rules, rate,
 budget, call log and refusals are those of ``/proxy``, and there is no second path to a provider (ADR 61).
 """
 
@@ -29,7 +29,10 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class CallerEnd(asyncio.Transport):
-    """The caller's connection as the chain needs it: whether it is still open, and a way to cut it."""
+    """Replaces the caller's transport for the chain: tells whether the caller is still connected, and ends the call.
+
+    `cut`: the chain has ended the call; the caller's own connection stays open.
+    """
 
     def __init__(self, outer: AgentMessage) -> None:
         super().__init__()
@@ -41,7 +44,7 @@ class CallerEnd(asyncio.Transport):
         return self.cut or transport is None or transport.is_closing()
 
     def write(self, _data: bytes | bytearray | memoryview) -> None:
-        """Drop the bytes: the answer's head is taken from the response itself."""
+        """Drop the bytes: the head is taken from the response object."""
 
     def abort(self) -> None:
         self.cut = True
@@ -51,7 +54,7 @@ class CallerEnd(asyncio.Transport):
 
 
 class CallerProtocol:
-    """Replaces the server's protocol for an in-process call."""
+    """Replaces the server's protocol for an in-process call. `handed`: see `take_handed`."""
 
     ssl_context = None
     peername = None
@@ -63,13 +66,12 @@ class CallerProtocol:
         self.handed = handed
 
     def take_handed(self) -> FastPathHandover | None:
-        """Return what the fast path handed over, and forget it: only the first attempt of a request that began there
-        uses it."""
+        """Return what the fast path handed over, and forget it: only the first attempt of that request uses it."""
         handed, self.handed = self.handed, None
         return handed
 
     def discard_handed(self) -> None:
-        """Close an unused answer after the chain has ended, perhaps before its first attempt."""
+        """Close a response that was handed over and not used, because the chain ended before its first attempt."""
         handed = self.take_handed()
         if handed is not None:
             handed.discard()
@@ -81,7 +83,10 @@ class CallerProtocol:
 
 
 class ResponseCollector(AbstractStreamWriter):
-    """Collects an answer's body up to `limit` bytes; beyond that it raises, as if the caller had left."""
+    """Collects a response's body up to `limit` bytes; beyond that, `write` raises as if the caller had left.
+
+    `room`: waits for memory for the bytes collected so far.
+    """
 
     def __init__(self, limit: int, room: Room) -> None:
         self.body = bytearray()
@@ -92,7 +97,7 @@ class ResponseCollector(AbstractStreamWriter):
     async def write(self, chunk: bytes | bytearray | memoryview) -> None:
         if len(self.body) + len(chunk) > self._limit:
             self.too_large = True
-            raise ConnectionResetError("the answer is larger than can be held")
+            raise ConnectionResetError("the response is larger than can be held")
         self.body += chunk
         self.output_size += len(chunk)
         await self._room(len(self.body))
@@ -102,16 +107,16 @@ class ResponseCollector(AbstractStreamWriter):
             await self.write(chunk)
 
     async def drain(self) -> None:
-        """Do nothing: no bytes wait to be sent."""
+        """Do nothing: no bytes wait."""
 
     def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
-        """Do nothing: no client asks for compression."""
+        """Do nothing: the body is collected uncompressed."""
 
     def enable_chunking(self) -> None:
         """Do nothing: the body is collected without framing."""
 
     async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
-        """Do nothing: the headers are taken from the response."""
+        """Do nothing: the headers are taken from the response object."""
 
 
 async def call_in_process(
@@ -125,10 +130,11 @@ async def call_in_process(
     limit_bytes: int,
     room: Room,
 ) -> CollectedResponse:
-    """Request `target`, an address of ours, on behalf of the caller of `outer`, and return the answer.
+    """Request `target`, a path of the gateway, on behalf of the caller of `outer`, and return the response.
 
-    `fields`: header fields except Host. `tool`: name of the MCP tool that made the call. If the caller leaves, the call
-    ends like any proxied call.
+    `fields`: header fields except Host and Content-Length. `tool`: name of the MCP tool that made the call.
+    `limit_bytes`: maximum size of the body. `room`: awaited as the body grows; its errors pass. If the caller leaves,
+    the call ends like any proxied call.
     """
     outer.called = True
     headers = CIMultiDict({hdrs.HOST: outer.headers.get(hdrs.HOST, "gateway"), **fields})
@@ -159,8 +165,8 @@ async def call_in_process(
     if not response.prepared:
         given = response.body if isinstance(response, web.Response) else b""
         return CollectedResponse(response.status, response.headers, given if isinstance(given, bytes) else b"")
-    whole = not getattr(response, "cut", False) and not protocol.transport.cut
-    return CollectedResponse(response.status, response.headers, bytes(collector.body), whole, collector.too_large)
+    complete = not getattr(response, "cut", False) and not protocol.transport.cut
+    return CollectedResponse(response.status, response.headers, bytes(collector.body), complete, collector.too_large)
 
 
 def _message(method: str, target: str, headers: CIMultiDict[str]) -> RawRequestMessage:
@@ -176,7 +182,7 @@ def _payload(body: bytes | None, loop: asyncio.AbstractEventLoop) -> StreamReade
     """Return a reader that already holds the whole body."""
     if not body:
         return EMPTY_PAYLOAD
-    # Beyond twice the limit the reader would pause its protocol, which has no parser.
+    # Above twice the limit the reader would pause its protocol, which has no transport.
     payload = StreamReader(BaseProtocol(loop), max(READ_LIMIT, len(body)), loop=loop)
     payload.feed_data(body)
     payload.feed_eof()
@@ -193,8 +199,7 @@ async def _on_fast_path(
     limit_bytes: int,
     room: Room,
 ) -> CollectedResponse | FastPathHandover | None:
-    """Return the answer if the server's fast path takes the call, FastPathHandover if it hands the call over, None if the chain
-    must take it."""
+    """Return the response; FastPathHandover if the chain must continue the call, None if the chain must make it."""
     call = getattr(outer.protocol, "call_in_process", None)
     if call is None or _CONTROL.search("".join((target, *headers.values()))):
         return None

@@ -1,4 +1,4 @@
-"""Whole answers whose tool results show only a part: kept for minutes, for the key that got them, in bounded memory."""
+"""Keeps whole responses of which a tool result shows only a part: for minutes, for one key, in limited memory."""
 
 import secrets
 from collections import OrderedDict
@@ -21,14 +21,14 @@ class KeptResponse:
 
 
 class KeptResponses:
-    """Keeps whole answers; drops the oldest when memory is short."""
+    """Keeps whole responses for `KEPT_S`; drops the oldest earlier if memory is short."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptResponse] = OrderedDict()
         self.size = 0
 
     def keep(self, share: str, media_type: str, body: bytes) -> str | None:
-        """Keep `body` and return the id for reading it again; None if it is larger than a key may keep."""
+        """Keep `body` and return its id for `get`; None if it is larger than a key may keep. `share`: names the key."""
         if len(body) > SHARE_BYTES:
             return None
         self._sweep()
@@ -45,7 +45,7 @@ class KeptResponses:
         return response_id
 
     def get(self, share: str, response_id: str) -> KeptResponse | None:
-        """Return the kept answer, or None if this key has no such answer."""
+        """Return the kept response, or None if this key has no such response."""
         self._sweep()
         found = self._kept.get(response_id)
         return found if found is not None and found.share == share else None

@@ -1,6 +1,6 @@
 """Finds the tools of a key and their connections: compares its rules with the current integrations and catalog."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -15,6 +15,7 @@ from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.list_cursor import is_list
 from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, tool_json, tools_of
 from gateway.records.access import ANY_INTEGRATION
+from gateway.records.integration import Integration
 from gateway.store import ListFilter
 
 MOST_CANDIDATES: Final = 50
@@ -22,9 +23,12 @@ LIST_SCOPE: Final = "environment:connections:list"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The tools of a key, by name. `integrations`: all of its environment with their catalog entries. `bases`: paths of
-    the base addresses of the integrations that it reaches."""
+class KnownTools:
+    """The tools of a key, by name.
+
+    `integrations`: all of its environment, with their catalog entries. `bases`: the path of the base URL of each
+    integration that the key reaches, None if unknown.
+    """
 
     generation: Generation
     integrations: tuple[tuple[str, str], ...]
@@ -32,33 +36,33 @@ class Known:
     tools: Mapping[str, RuleTool]
 
 
-_made: Final[WeakKeyDictionary[Policy, Known]] = WeakKeyDictionary()
+_cache: Final[WeakKeyDictionary[Policy, KnownTools]] = WeakKeyDictionary()
 
 
 class KeyTools:
     """The tools of the key that made one request."""
 
-    def __init__(self, asked: DoorRequest) -> None:
-        self._asked = asked
+    def __init__(self, request: DoorRequest) -> None:
+        self._request = request
+
+    @property
+    def _integrations(self) -> Sequence[Integration]:
+        return self._request.generation.integrations.of(self._request.environment)
 
     @cached_property
-    def known(self) -> "Known":
-        """The key's tools, computed once while its rules, the integrations that it reaches and their entries stay the
-        same."""
-        there = tuple(
-            (one.integration_id, one.provider)
-            for one in self._asked.generation.integrations.of(self._asked.environment)
-        )
-        known = _made.get(self._asked.policy)
-        if known is None or known.generation is not self._asked.generation or known.integrations != there:
-            bases = self._bases(there)
-            places = {text: self._place(found, bases) for text, found in self._asked.policy.operation_sets.items()}
-            tools = {tool.name: self._paged(tool) for tool in tools_of(self._asked.policy.rules, bases, places)}
-            known = _made[self._asked.policy] = Known(self._asked.generation, there, bases, tools)
+    def known(self) -> KnownTools:
+        """The key's tools, computed once while its rules, the integrations and their catalog entries stay the same."""
+        integrations = tuple((each.integration_id, each.provider) for each in self._integrations)
+        known = _cache.get(self._request.policy)
+        if known is None or known.generation is not self._request.generation or known.integrations != integrations:
+            bases = self._bases(integrations)
+            places = {text: self._place(each, bases) for text, each in self._request.policy.operation_sets.items()}
+            tools = {tool.name: self._paged(tool) for tool in tools_of(self._request.policy.rules, bases, places)}
+            known = _cache[self._request.policy] = KnownTools(self._request.generation, integrations, bases, tools)
         return known
 
     def _paged(self, tool: RuleTool) -> RuleTool:
-        """Return `tool`, with a cursor argument if the entry of one of its integrations says how to page its list."""
+        """Return `tool`, with a cursor argument if the catalog entry of one of its integrations can page its list."""
         if (
             tool.methods != ("GET",)
             or not tool.path
@@ -66,84 +70,89 @@ class KeyTools:
             or tool.path[-1].endswith("/")
         ):
             return tool
-        catalog, integrations = self._asked.generation.catalog, self._asked.generation.integrations
-        there = [one for one in integrations.of(self._asked.environment) if one.integration_id in tool.integrations]
-        if not any(is_list(catalog.get(one.provider), tool.shown_path, tool.details) for one in there):
+        catalog = self._request.generation.catalog
+        providers = [each.provider for each in self._integrations if each.integration_id in tool.integrations]
+        if not any(is_list(catalog.get(provider), tool.shown_path, tool.details) for provider in providers):
             return tool
-        taken = {one.name for one in tool.arguments}
-        return tool if "cursor" in taken else replace(tool, pages=True)
+        if any(argument.name == "cursor" for argument in tool.arguments):
+            return tool
+        return replace(tool, pages=True)
 
-    def _bases(self, there: Iterable[tuple[str, str]]) -> dict[str, str | None]:
-        """Return the path of each reachable integration's base address, placeholders included."""
+    def _bases(self, integrations: Iterable[tuple[str, str]]) -> dict[str, str | None]:
+        """Return the path of each base URL that the key reaches, by integration, with placeholders; None if unknown."""
         bases: dict[str, str | None] = {}
-        bound = self.named()
-        for name, entry in there:
-            if not self._asked.policy.reaches_integration(name) or (
-                bound and not any(c.startswith(f"{name}/") for c in bound)
+        named = self.named_connections()
+        for name, entry in integrations:
+            if not self._request.policy.reaches_integration(name) or (
+                named and not any(connection.startswith(f"{name}/") for connection in named)
             ):
                 continue
-            provider = self._asked.generation.catalog.get(entry)
+            provider = self._request.generation.catalog.get(entry)
             if provider is not None:
-                _, found, rest = provider.proxy.base_url.partition("://")
-                bases[name] = rest.partition("/")[2].rstrip("/") if found else None
+                _, separator, rest = provider.proxy.base_url.partition("://")
+                bases[name] = rest.partition("/")[2].rstrip("/") if separator else None
         return bases
 
-    def _place(self, found: OperationSet, reached: Collection[str]) -> OperationPlace:
-        """Return the reachable integrations that have these operations, and the catalog's details of the operations."""
-        catalog = self._asked.generation.catalog
+    def _place(self, operations: OperationSet, reached: Collection[str]) -> OperationPlace:
+        """Return the integrations in `reached` with these operations, and the catalog's details of the operations."""
+        catalog = self._request.generation.catalog
         fitting = [
-            one.integration_id
-            for one in self._asked.generation.integrations.of(self._asked.environment)
-            if one.integration_id in reached
-            and (provider := catalog.get(one.provider)) is not None
-            and host_and_path(provider) == (found.host, found.base)
+            each.integration_id
+            for each in self._integrations
+            if each.integration_id in reached
+            and (provider := catalog.get(each.provider)) is not None
+            and host_and_path(provider) == (operations.host, operations.base)
         ]
         try:
-            known = catalog.operations(found.provider)
+            known = catalog.operations(operations.provider)
         except UnreadableFile:
             known = None
-        details = {} if known is None else known_details(found.rules, known)
-        return OperationPlace(tuple(fitting), found.base, details)
+        details = {} if known is None else known_details(operations.rules, known)
+        return OperationPlace(tuple(fitting), operations.base, details)
 
     @property
     def choose(self) -> bool:
         """Whether a call must name its connection."""
-        named = self.named()
+        named = self.named_connections()
         return named is None or len(named) != 1
 
     def describe(self, tool: RuleTool) -> dict[str, Any]:
-        return tool_json(tool, self.named() or (), choose=self.choose)
+        """Return the tool as `tools/list` shows it."""
+        return tool_json(tool, self.named_connections() or (), choose=self.choose)
 
-    def listed(self) -> list[dict[str, Any]]:
+    def shown(self) -> list[dict[str, Any]]:
+        """Return the tools that `tools/list` shows."""
         tools = list(self.known.tools.values())
-        return listed(tools, self._asked.policy.rules, self.named() or (), choose=self.choose)
+        return listed(tools, self._request.policy.rules, self.named_connections() or (), choose=self.choose)
 
-    def named(self) -> list[str] | None:
-        """Return the connections that the key's limits name, for existing integrations only; None if they name none."""
-        names = next((one.connections for one in self._asked.policy.limits if one.connections), None)
+    def named_connections(self) -> list[str] | None:
+        """Return the connections that the key's limits name, of existing integrations; None if the limits name none."""
+        names = next((limits.connections for limits in self._request.policy.limits if limits.connections), None)
         if names is None:
             return None
         found: dict[str, None] = {}
         for name in names:
             integration, _, connection = name.partition("/")
-            every = [one.integration_id for one in self._asked.generation.integrations.of(self._asked.environment)]
-            for one in every if integration == ANY_INTEGRATION else [integration]:
-                if self._asked.policy.reaches(one, connection):
-                    found[f"{one}/{connection}"] = None
+            every = [each.integration_id for each in self._integrations]
+            for integration_id in every if integration == ANY_INTEGRATION else [integration]:
+                if self._request.policy.reaches(integration_id, connection):
+                    found[f"{integration_id}/{connection}"] = None
         return list(found)
 
     async def candidates(self, *, labelled: bool) -> dict[str, str] | None:
-        """Return the connections that a call may go to, in order; None if the key names none and may not list them.
+        """Return the connections that a call may use, each with a label; None if the key names none and may not list
+        them.
 
-        `labelled`: add the provider's name for each account, if the key may list connections.
+        `labelled`: look up the labels, the provider's names of the accounts, if the key may list connections; without a
+        label, the value is empty.
         """
-        named, policy = self.named(), self._asked.policy
+        named, policy = self.named_connections(), self._request.policy
         may_list = policy.allows(LIST_SCOPE)
         if named is not None and (not may_list or len(named) == 1 or not (labelled or policy.of_tags)):
             return dict.fromkeys(named, "")
         if not may_list:
             return None
         wanted = ListFilter(within=policy.limits, limit=MOST_CANDIDATES)
-        rows = await self._asked.runtime.store.connections.list(self._asked.environment, wanted)
-        found = {f"{row.ref.integration_id}/{row.ref.connection_id}": row.account.label or "" for row in rows}
-        return found if named is None or policy.of_tags else {one: found.get(one, "") for one in named}
+        rows = await self._request.runtime.store.connections.list(self._request.environment, wanted)
+        labels = {f"{row.ref.integration_id}/{row.ref.connection_id}": row.account.label or "" for row in rows}
+        return labels if named is None or policy.of_tags else {name: labels.get(name, "") for name in named}

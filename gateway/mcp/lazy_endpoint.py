@@ -1,6 +1,5 @@
-"""The handlers of the agent door.
-
-They import it with the first message, so that a worker without agents does not load it.
+"""The handlers of the agent door. They import the rest with the first message, so that a worker without agents does not
+load it.
 """
 
 from typing import Final
@@ -33,7 +32,7 @@ async def respond(request: web.Request) -> web.StreamResponse:
 
 @needs(PROXY, limits=True)
 async def respond_in_session(request: web.Request) -> web.StreamResponse:
-    """Handle ``POST /session/{session_id}/mcp``: the door, only for that session's own token. Raises NotFound."""
+    """Handle ``POST /session/{session_id}/mcp``, which only that session's own token may use. Raises NotFound."""
     query_of(request, ())
     session_id, key = request.match_info["session_id"], request[CALLER].key
     if key is None or str(key.id) != session_id or not is_session(key):
@@ -43,8 +42,7 @@ async def respond_in_session(request: web.Request) -> web.StreamResponse:
 
 @needs(PROXY, limits=True)
 async def respond_at_capability(request: web.Request) -> web.StreamResponse:
-    """Handle ``/mcp`` below a capability's address: the door, or the provider's own ``/mcp`` if it is an MCP server
-    itself."""
+    """Handle ``/mcp`` below a capability URL: the agent door, or the ``/mcp`` of a provider that is an MCP server."""
     if _speaks_mcp(request):
         return await _TO_PROVIDER(request)
     if request.method != hdrs.METH_POST:

@@ -1,7 +1,7 @@
-"""Cursors by which a model pages through a list, from the provider's entry and the previous page's answer. No I/O.
+"""The cursors with which a model pages through a list, made from the catalog entry and the previous page. No I/O.
 
-A page is an ordinary call whose target is in the cursor. So it is decided like any call, and its answer has the form of
-the first page. If a page was cut, the next one continues behind the items already shown.
+A page is an ordinary call whose target is in the cursor. So it is decided like any call, and its result has the form of
+the first page. If a page was cut, the cursor continues behind the items already shown.
 """
 
 import json
@@ -25,14 +25,14 @@ from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.vault import Tokens, VaultError
 
 KEPT_S: Final = 3600.0
-LONGEST: Final = 8192  # maximum length of a target
+LONGEST: Final = 8192  # maximum length of a target in a cursor
 
 
 @dataclass(frozen=True, slots=True)
 class NextPage:
     """The page that a cursor requests.
 
-    `target`: below the provider's base address. `skip`: items of its list already shown.
+    `target`: path and query below the provider's base URL. `skip`: number of items of its list already shown.
     """
 
     target: str
@@ -40,7 +40,7 @@ class NextPage:
 
 
 def sealed(page: NextPage, seals: Tokens, key_id: str, call: str) -> str:
-    """Return the cursor, valid only for this key and this call. `call`: digest of tool, arguments and connection."""
+    """Return the cursor, valid for this key and this call, for `KEPT_S`. `call`: digest that identifies the call."""
     ends_at = int((clock.now() + timedelta(seconds=KEPT_S)).timestamp())
     return seals.seal(json.dumps([key_id, call, ends_at, page.target, page.skip], separators=(",", ":")))
 
@@ -57,7 +57,7 @@ def opened_cursor(cursor: str, seals: Tokens, key_id: str, call: str) -> NextPag
 
 
 def is_list(provider: Provider | None, path: str, details: ApiOperation | None) -> bool:
-    """Return whether a GET of `path`, which ends in a literal segment, may be a list that the entry says how to page."""
+    """Return whether a GET of `path`, which ends in a literal segment, may be a list that the entry can page."""
     if provider is None:
         return False
     ways = [way for way in _all_ways(provider) if not way.in_body and way.type != "graphql"]
@@ -78,10 +78,11 @@ def _all_ways(provider: Provider) -> Sequence[Paginate]:
 def page_behind(
     opened: Opened, target: str, body: bytes, fields: Fields, shown_at: str
 ) -> tuple[str, str | None] | None:
-    """Return the dotted path of the list in the answer to `target`, and the next page's target, None at the end.
+    """Return the dotted path of the list in `body`, the response to `target`, and the next page's target, None at the
+    end.
 
-    Return None if the answer is not a list that can be paged. `shown_at`: beginning of links that lead through the
-    gateway.
+    Return None if the response is not a list that can be paged. `shown_at`: the gateway's URL that replaces the base
+    URL in links.
     """
     path, _, query = target.partition("?")
     proxy, base = opened.provider.proxy, opened.base

@@ -1,4 +1,4 @@
-"""``POST /mcp``, and ``POST …/mcp`` below a capability's address: reads a message, calls ``/proxy``, returns a result."""
+"""``POST /mcp``, also below a session or a capability URL: reads a message, calls ``/proxy``, returns a result."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -30,19 +30,19 @@ T = TypeVar("T")
 
 TOOLS_HOLD_MS: Final = 60_000
 INSTRUCTIONS: Final = (
-    "Each tool is a request that this key may send to a provider's API. Answers are cut to max_bytes; 'select' (JMESPath) takes "
-    "the fields you need. A refusal says which rule refused and what to do next."
+    "Each tool is a request that this key may send to a provider's API. Responses are cut to max_bytes; 'select' "
+    "(JMESPath) takes the fields you need. A refusal names the rule that refused and what to do next."
 )
 
 
 @needs(PROXY, limits=True)
 async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
-    """Answer one message of the Model Context Protocol that came through the chain. Raises the errors of `responded`."""
+    """Handle one message that came through the chain. Raises the errors of `response_to`."""
     query_of(request, ())
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
     door = "/mcp" if resource is None else resource.canonical
-    return await responded(
+    return await response_to(
         AgentMessage(
             request.app,
             generation_of(request),
@@ -59,35 +59,39 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     )
 
 
-async def responded(message: AgentMessage) -> web.Response:
-    """Return the answer to an admitted message. Raises Forbidden for a key of gateway.yaml, and for a foreign Origin."""
+async def response_to(message: AgentMessage) -> web.Response:
+    """Return the response to an admitted message.
+
+    Raises Forbidden for a key of gateway.yaml and for a foreign Origin, InvalidRequest for a client that does not
+    accept JSON, and TooManyRequests.
+    """
     check_origin(message.headers.get(hdrs.ORIGIN), message.generation)
     caller, body = message.caller, message.body
     if caller.access is None:
         raise Forbidden(
             "forbidden",
-            "A key of gateway.yaml may do everything, so it is not for agents. Give the agent a minted key with rules.",
-            payload=rule_and_fix("key", f"Make a key for the agent: {CREATE}."),
+            "A key of gateway.yaml has no limits, so agents may not use it. Give the agent an API key with rules.",
+            payload=rule_and_fix("key", f"Create a key for the agent: {CREATE}."),
         )
     if not rpc.accepts_json(message.headers.get(hdrs.ACCEPT)):
-        raise InvalidRequest("invalid_headers", "Accept must have application/json: answers of /mcp are JSON.")
-    asked: RpcRequest | RpcNotification | None = None
+        raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")
+    received: RpcRequest | RpcNotification | None = None
     try:
-        asked = await _run_off_loop_if_large(message, rpc.read_message, body, message.headers.items())
-        if isinstance(asked, RpcNotification):
+        received = await _run_off_loop_if_large(message, rpc.read_message, body, message.headers.items())
+        if isinstance(received, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
         else:
-            result, ttl_ms = await _result(DoorRequest(message, asked))
-            reply = rpc.result_reply(asked, result, _server(), ttl_ms)
+            result, ttl_ms = await _traced_result(DoorRequest(message, received))
+            reply = rpc.result_reply(received, result, _server(), ttl_ms)
     except RpcError as fault:
         count(caller)
-        request = asked if isinstance(asked, RpcRequest) else None
+        request = received if isinstance(received, RpcRequest) else None
         request_id = request.id if request is not None else await _run_off_loop_if_large(message, rpc.id_in, body)
         reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
         return web.Response(status=reply.status)
-    content = await off_loop(caller.share, _written, reply.body) if reply.is_large else _written(reply.body)
+    content = await off_loop(caller.share, _serialized, reply.body) if reply.is_large else _serialized(reply.body)
     headers = {hdrs.CACHE_CONTROL: "no-store"}
     return web.Response(
         body=content, status=reply.status, headers=headers, content_type="application/json", charset="utf-8"
@@ -95,15 +99,15 @@ async def responded(message: AgentMessage) -> web.Response:
 
 
 async def _run_off_loop_if_large(message: AgentMessage, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the result of `work` on the message; a thread does the work if the message is large."""
+    """Return ``work(*args, **kwargs)``; a thread does it if the message is large."""
     if not message.is_large:
         return work(*args, **kwargs)
     return await off_loop(message.caller.share, work, *args, **kwargs)
 
 
-def _written(body: Mapping[str, Any]) -> bytes:
+def _serialized(body: Mapping[str, Any]) -> bytes:
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")  # a provider's header field may hold bytes that are not UTF-8
+    return text.encode("utf-8", "replace")  # a value of the provider may hold a lone surrogate
 
 
 @cache
@@ -112,18 +116,26 @@ def _server() -> Mapping[str, str]:
 
 
 CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}}
+LISTS: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+"""The methods that return a list, with its name in the result."""
+OF_2025: Final = frozenset({"initialize", "ping"})
+"""The methods that 2026-07-28 no longer has."""
 
 
-async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return the result of `_responded`, and record the method and the outcome in the message's span. Raises RpcError."""
-    trace = asked.trace
+async def _traced_result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
+    """Return the result of `_result`; record method and outcome in the message's span. Raises RpcError."""
+    trace = request.trace
     if trace is None:
-        return await _responded(asked)
-    message = asked.message
+        return await _result(request)
+    message = request.message
     method = message.method if message.method in rpc.METHODS else "_OTHER"
     mcp = trace.mcp = McpTrace(method, message.revision, str(message.id))
     try:
-        result, ttl_ms = await _responded(asked)
+        result, ttl_ms = await _result(request)
     except RpcError as fault:
         mcp.error = str(fault.code)
         raise
@@ -132,40 +144,33 @@ async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
     return result, ttl_ms
 
 
-async def _responded(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return the result, and for how many milliseconds it may be cached if it is a list. Raises RpcError."""
-    method, params = asked.message.method, asked.message.params
+async def _result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
+    """Return the result, and for how many milliseconds it may be cached, None if not at all. Raises RpcError.
+
+    The request is counted against the key's rate, unless an RpcError or a call through ``/proxy`` counts it.
+    """
+    method, params = request.message.method, request.message.params
     if method == "tools/call":
-        return await ToolRun(asked).result(params), None
-    asked.count()
+        return await ToolRun(request).result(params), None
+    if method == "resources/read":
+        return await WholeResponses(request).read(params), 0
+    if method in LISTS and params.get("cursor") is not None:
+        raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")
+    if method not in LISTS and method != "server/discover" and (request.message.modern or method not in OF_2025):
+        raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
+    request.count()
+    if method == "tools/list":
+        return {"tools": KeyTools(request).shown()}, TOOLS_HOLD_MS
+    if method in LISTS:
+        return {LISTS[method]: []}, TOOLS_HOLD_MS
     if method == "server/discover":
-        about = {
+        about: dict[str, Any] = {
             "supportedVersions": list(rpc.REVISIONS),
             "capabilities": CAPABILITIES,
             "instructions": INSTRUCTIONS,
         }
         return about, TOOLS_HOLD_MS
-    if method == "tools/list":
-        _check_cursor(params)
-        return {"tools": KeyTools(asked).listed()}, TOOLS_HOLD_MS
-    if method == "resources/read":
-        return await WholeResponses(asked).read(params), 0
-    if method in ("resources/list", "resources/templates/list"):
-        _check_cursor(params)
-        return {"resources" if method == "resources/list" else "resourceTemplates": []}, TOOLS_HOLD_MS
-    if not asked.message.modern:
-        if method == "initialize":
-            return {
-                "protocolVersion": rpc.negotiated(params),
-                "capabilities": CAPABILITIES,
-                "serverInfo": _server(),
-                "instructions": INSTRUCTIONS,
-            }, None
-        if method == "ping":
-            return {}, None
-    raise RpcError(rpc.METHOD_NOT_FOUND, f"There is no method '{method}' here.")
-
-
-def _check_cursor(params: Mapping[str, Any]) -> None:
-    if params.get("cursor") is not None:
-        raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")
+    if method == "ping":
+        return {}, None
+    about = {"protocolVersion": rpc.negotiated(params), "capabilities": CAPABILITIES, "serverInfo": _server()}
+    return {**about, "instructions": INSTRUCTIONS}, None

@@ -3,9 +3,9 @@
 Two eras (https://modelcontextprotocol.io/specification):
 
     2026-07-28            each request has its revision and the client's capabilities in ``params._meta``; the headers
-                          MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat the values that routers need, and must match
-    2025-03-26 … -11-25   ``initialize`` first, then requests under MCP-Protocol-Version; answered without a session id, so
-                          that each request is independent as well
+                          MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat values for routers, and must match
+    2025-03-26 … -11-25   ``initialize`` first, then requests with MCP-Protocol-Version; the gateway sends no session id,
+                          so each request is independent as well
 
 JSON that two readers could read differently (a duplicate member, NaN, half a surrogate pair) is refused.
 """
@@ -25,7 +25,7 @@ from gateway.off_loop import INLINE_BYTES
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
 REVISIONS: Final = (MODERN, *HANDSHAKE)
-UNSAID: Final = "2025-03-26"  # the revision of a request without MCP-Protocol-Version, by the specifications of 2025
+UNSAID: Final = "2025-03-26"  # the revision of a request without MCP-Protocol-Version, per the specifications of 2025
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -63,9 +63,9 @@ METHODS: Final = frozenset(
         "tools/list",
     }
 )
-"""The methods that are answered."""
+"""The methods that the agent door supports."""
 
-# HTTP status for an error's code: by 2026-07-28 for every error, before it only for errors of the message itself.
+# HTTP status for an error's code: in 2026-07-28 for every error, before it only for errors of the message itself.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -96,7 +96,7 @@ class RpcError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RpcRequest:
-    """A message that needs an answer. `capabilities`: the client's, if its revision sends them with each request."""
+    """A message that needs a response. `capabilities`: the client's, empty if its revision does not send them."""
 
     id: int | str
     method: str
@@ -111,7 +111,7 @@ class RpcRequest:
 
 @dataclass(frozen=True, slots=True)
 class RpcNotification:
-    """A message that needs no answer: a notification, or an answer to a request that we never sent."""
+    """A message that needs no response: a notification, or a response to a request that we never sent."""
 
     method: str
 
@@ -125,14 +125,14 @@ class McpReply:
 
     @property
     def is_large(self) -> bool:
-        """Whether serializing the message would block the event loop: it holds a large answer of a provider."""
+        """Whether serializing the body would block the event loop: it holds a large response of a provider."""
         result = (self.body or {}).get("result", {})
         parts = result.get("content") or result.get("contents") or ()
         return sum(len(part.get("text") or part.get("blob") or "") for part in parts) > INLINE_BYTES
 
 
 def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest | RpcNotification:
-    """Return the message in one POST, checked against its headers. Raises RpcError; `id_in` finds the id for its answer."""
+    """Return the message in one POST, checked against its headers. Raises RpcError; then `id_in` finds the id."""
     message = _parsed(body)
     found = _routing(headers)
     if not isinstance(message, dict):
@@ -166,7 +166,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
 
 
 def id_of(message: Any) -> int | str | None:
-    """Return a message's id; None if it has no id that an answer could carry."""
+    """Return a message's id; None if it has no valid id."""
     found = message.get("id") if isinstance(message, dict) else None
     if isinstance(found, str) and len(found) <= LONGEST_ID:
         return found
@@ -187,11 +187,11 @@ def _modern(request_id: int | str, method: str, params: dict[str, Any], found: M
     if missing or not isinstance(meta, dict):
         raise RpcError(INVALID_PARAMS, f"params._meta must have {' and '.join(missing)}.")
     version, capabilities = meta[META_VERSION], meta[META_CAPABILITIES]
-    _agrees(VERSION_HEADER, found.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
-    _agrees(METHOD_HEADER, found.get(METHOD_HEADER), method, "method")
+    _check_header(VERSION_HEADER, found.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
+    _check_header(METHOD_HEADER, found.get(METHOD_HEADER), method, "method")
     named = NAMED_BY.get(method)
     if named is not None and (value := params.get(named)) is not None:
-        _agrees(NAME_HEADER, _decoded(found.get(NAME_HEADER)), value, f"params.{named}")
+        _check_header(NAME_HEADER, _decoded(found.get(NAME_HEADER)), value, f"params.{named}")
     if version != MODERN:
         _unsupported(version)
     if not isinstance(capabilities, dict):
@@ -199,14 +199,14 @@ def _modern(request_id: int | str, method: str, params: dict[str, Any], found: M
     return RpcRequest(request_id, method, params, MODERN, capabilities)
 
 
-def _agrees(header: str, said: str | None, value: Any, where: str) -> None:
-    if said is None or said != value:
-        raise RpcError(HEADER_MISMATCH, f"The header {header} must say the same as {where} in the body.")
+def _check_header(header: str, sent: str | None, value: Any, where: str) -> None:
+    if sent is None or sent != value:
+        raise RpcError(HEADER_MISMATCH, f"The header {header} must have the same value as {where} in the body.")
 
 
-def _check_revision(said: str | None) -> None:
-    if said is not None and said not in REVISIONS:
-        _unsupported(said)
+def _check_revision(sent: str | None) -> None:
+    if sent is not None and sent not in REVISIONS:
+        _unsupported(sent)
 
 
 def _unsupported(requested: Any) -> NoReturn:
@@ -224,7 +224,7 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         lower = name.lower()
         if lower in ROUTED_BY:
             if lower in found:
-                raise RpcError(HEADER_MISMATCH, f"Send the header {lower} once.")
+                raise RpcError(HEADER_MISMATCH, f"The header {lower} was sent more than once. Send it once.")
             found[lower] = value.strip()
     return found
 
@@ -247,7 +247,9 @@ def _decoded(value: str | None) -> str | None:
 def _parsed(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number, parse_float=_finite)
+        value = json.loads(
+            text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite
+        )
         if _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
@@ -265,29 +267,29 @@ class _Ambiguous(ValueError):
     pass
 
 
-def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         raise _Ambiguous("an object has a member twice")
     return made
 
 
-def _no_number(text: str) -> NoReturn:
+def _refuse_constant(text: str) -> NoReturn:
     raise _Ambiguous(f"{text} is not a JSON number")
 
 
 def _finite(text: str) -> float:
-    return number if isfinite(number := float(text)) else _no_number(text)
+    return number if isfinite(number := float(text)) else _refuse_constant(text)
 
 
-# ── Answers.
+# ── Replies.
 
 
 def negotiated(params: Mapping[str, Any]) -> str:
     """Return the revision for a client that begins with ``initialize``: its own if supported, else our newest with a
     handshake."""
-    asked = params.get("protocolVersion")
-    return asked if isinstance(asked, str) and asked in HANDSHAKE else HANDSHAKE[0]
+    wanted = params.get("protocolVersion")
+    return wanted if isinstance(wanted, str) and wanted in HANDSHAKE else HANDSHAKE[0]
 
 
 def result_reply(
@@ -311,7 +313,8 @@ def result_reply(
 def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> McpReply:
     """Return the reply for `error`.
 
-    `request` None: the message could not be read. Before 2026-07-28 a method's error has status 200.
+    `request` None: the message could not be read; then `request_id` is its id, if that could be read. Before 2026-07-28
+    a method's error has status 200.
     """
     by_code = request is None or request.modern or error.code in _OF_THE_MESSAGE
     status = _STATUS.get(error.code, 200) if by_code else 200
@@ -323,7 +326,7 @@ ACCEPTED: Final = McpReply(202, None)
 
 
 def accepts_json(accept: str | None) -> bool:
-    """Return whether the client accepts JSON, the only format of our answers."""
+    """Return whether the client accepts JSON, the only format of our responses. `accept` None: it accepts all."""
     if accept is None:
         return True
     kinds = {one.partition(";")[0].strip().lower() for one in accept.split(",")}

@@ -8,7 +8,7 @@ MOST_STEPS: Final = 20_000
 
 
 def may_overlap(one: str, other: str) -> bool:
-    """Return `overlap`, with a fast check for paths that can be compared by segments: a parent key may have hundreds."""
+    """Return `overlap`, faster for paths that can be compared by segments: a parent key may have hundreds of rules."""
     if "**" in one or "**" in other:
         return overlap(one, other)
     mine, theirs = one.split("/"), other.split("/")

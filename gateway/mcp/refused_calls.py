@@ -1,4 +1,4 @@
-"""Our refusals as tool results, and the request to the user to connect a missing connection."""
+"""Errors of the gateway as tool results, and the request to the user to connect a missing connection."""
 
 import json
 from collections.abc import Sequence
@@ -22,17 +22,23 @@ STATE_S: Final = 900.0  # time that a person has to connect
 class RefusedCalls:
     """The refused calls of one JSON-RPC request."""
 
-    def __init__(self, asked: DoorRequest) -> None:
-        self._asked = asked
+    def __init__(self, request: DoorRequest) -> None:
+        self._request = request
 
     def refused(self, response: CollectedResponse, call: ToolCall) -> dict[str, Any]:
+        """Return the result for `response`, an error of the gateway. If the user must connect, and the client can show
+        URLs, it asks for that."""
         try:
             error = json.loads(response.body)["error"]
         except (ValueError, KeyError, TypeError):
             error = {"code": response.headers[MARK], "message": "The gateway refused this call."}
         url = (error.get("payload") or {}).get("connect_url")
-        if url and self._takes_urls and self._asked.message.params.get("requestState") is None:
-            shown_to = {"mode": "url", "message": f"Connect {call.connection or 'the account'} to go on.", "url": url}
+        if url and self._takes_urls and self._request.message.params.get("requestState") is None:
+            shown_to = {
+                "mode": "url",
+                "message": f"Connect {call.connection or 'the account'} to continue.",
+                "url": url,
+            }
             return {
                 "resultType": "input_required",
                 "inputRequests": {"connect": {"method": "elicitation/create", "params": shown_to}},
@@ -42,12 +48,12 @@ class RefusedCalls:
 
     @property
     def _takes_urls(self) -> bool:
-        elicitation = self._asked.message.capabilities.get("elicitation")
+        elicitation = self._request.message.capabilities.get("elicitation")
         return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
     def declined(self, call: ToolCall) -> dict[str, Any] | None:
-        """Return the result for a retry after the user declined to connect; None: make the call. Raises RpcError."""
-        state = self._asked.message.params.get("requestState")
+        """Return the result if the user declined to connect, else None. Raises RpcError for an invalid state."""
+        state = self._request.message.params.get("requestState")
         if state is None:
             return None
         if not isinstance(state, str) or not self._is_own_state(state, call):
@@ -55,25 +61,25 @@ class RefusedCalls:
                 rpc.INVALID_PARAMS,
                 "requestState is not valid for this call, or has expired. Send the call again without it.",
             )
-        responses = self._asked.message.params.get("inputResponses")
-        said = responses.get("connect") if isinstance(responses, dict) else None
-        action = said.get("action") if isinstance(said, dict) else None
+        responses = self._request.message.params.get("inputResponses")
+        reply = responses.get("connect") if isinstance(responses, dict) else None
+        action = reply.get("action") if isinstance(reply, dict) else None
         if action in ("decline", "cancel"):
             return failure("The user did not connect the account. Ask them before you call again.")
         return None
 
     def _state(self, call: ToolCall) -> str:
-        """Return the state, sealed for this key and this call. It grants nothing: the retry is decided like any call."""
+        """Return the state, sealed for this key and this call. It grants nothing: a retry is checked like any call."""
         ends_at = (clock.now() + timedelta(seconds=STATE_S)).timestamp()
-        return self._asked.seals.seal(json.dumps([self._asked.caller.key_id, _digest(call), ends_at]))
+        return self._request.seals.seal(json.dumps([self._request.caller.key_id, _digest(call), ends_at]))
 
     def _is_own_state(self, state: str, call: ToolCall) -> bool:
         try:
-            key_id, digest, ends_at = json.loads(self._asked.seals.open(state))
+            key_id, digest, ends_at = json.loads(self._request.seals.open(state))
         except (VaultError, ValueError, TypeError):
             return False
         return bool(
-            key_id == self._asked.caller.key_id and digest == _digest(call) and clock.now().timestamp() < ends_at
+            key_id == self._request.caller.key_id and digest == _digest(call) and clock.now().timestamp() < ends_at
         )
 
 

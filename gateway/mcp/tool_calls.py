@@ -1,6 +1,6 @@
-"""Builds the request of a tool call from its arguments.
+"""Builds the request of a tool call from its arguments. No I/O.
 
-No I/O; the outgoing bytes are checked against the key's rules later.
+``/proxy`` checks the outgoing bytes against the key's rules later.
 """
 
 import json
@@ -26,15 +26,16 @@ _WITH_BODY: Final = frozenset({"body", "body_as"})
 
 
 class UnfitArguments(Exception):
-    """The arguments make no valid request; the text names the argument and the reason."""
+    """The arguments make no valid request; the text names the argument, the reason and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A request to a provider, and the wanted form of its answer.
+    """A request to a provider, and the wanted form of its response.
 
-    `target`: path and query below the provider's base address. `connection`: the name that the caller gave, None if
-    none. `integrations`: those that may serve the call, None for any.
+    `target`: path and query below the provider's base URL. `connection`: the name that the caller gave, None if none.
+    `integrations`: those that may serve the call, None for any. `select`: JMESPath expression. `max_bytes`: size to
+    which the result is cut. `cursor`: from the previous page of a list.
     """
 
     method: str
@@ -50,7 +51,7 @@ class ToolCall:
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call of a rule's tool. Raises UnfitArguments."""
-    allowed = {one.name for one in tool.arguments} | _COMMON | {"query", "method"}
+    allowed = {argument.name for argument in tool.arguments} | _COMMON | {"query", "method"}
     if tool.pages:
         allowed |= {"cursor"}
     _no_others(arguments, allowed | (_WITH_BODY if not set(tool.methods) <= BODILESS else set()))
@@ -99,7 +100,8 @@ def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tu
     target = path + ("&" if "?" in path else "?") + query if query else path
     if not _TARGET.fullmatch(target) or len(target) > LONGEST_TARGET:
         raise UnfitArguments(
-            f"The path must have at most {LONGEST_TARGET} visible ASCII characters, without '#' and '\\'; percent-encode others."
+            f"The path must have at most {LONGEST_TARGET} visible ASCII characters, without '#' and '\\'. "
+            "Percent-encode others."
         )
     body, content_type = _body(arguments)
     connection, select = arguments.get("connection"), arguments.get("select")
@@ -112,7 +114,7 @@ def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tu
         raise UnfitArguments(f"'max_bytes' must be a whole number from 100 to {MOST_BYTES}.")
     cursor = arguments.get("cursor") or None
     if cursor is not None and not isinstance(cursor, str):
-        raise UnfitArguments("'cursor' must be a text, as the page before gave it.")
+        raise UnfitArguments("'cursor' must be a text, as returned with the previous page.")
     return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes, cursor)
 
 
@@ -125,7 +127,7 @@ def _query(given: Any) -> str:
     for pair in _pairs(given):
         size += len(pair)
         if size > LONGEST_TARGET:
-            raise UnfitArguments(f"'query' makes more than {LONGEST_TARGET} characters. Send less, or a body.")
+            raise UnfitArguments(f"'query' has more than {LONGEST_TARGET} characters. Send fewer, or send a body.")
         pairs.append(pair)
     return "&".join(pairs)
 
@@ -133,12 +135,12 @@ def _query(given: Any) -> str:
 def _pairs(given: Mapping[str, Any]) -> Iterator[str]:
     for name, value in given.items():
         begins = quote(name, safe="[]")
-        for one in value if isinstance(value, list) else [value]:
-            if one is None:
+        for item in value if isinstance(value, list) else [value]:
+            if item is None:
                 continue
-            if isinstance(one, (dict, list)):
+            if isinstance(item, (dict, list)):
                 raise UnfitArguments(f"'{name[:64]}' must be a text, a number, true or false, or a list of these.")
-            text = one if isinstance(one, str) else json.dumps(one)
+            text = item if isinstance(item, str) else json.dumps(item)
             yield f"{begins}={text if text.isascii() and text.isalnum() else quote(text, safe='')}"
 
 
@@ -155,14 +157,14 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(), "application/json"
 
 
-def chosen(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
+def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
     """Return the connection of a call, ``INTEGRATION/CONNECTION``.
 
-    `candidates`: connections that the key may use, with the account of each; None if unknown. Raises UnfitArguments if
-    more than one is possible and the call names none: the connection is never guessed.
+    `candidates`: connections that the key may use, with a label of the account; None if unknown. Raises UnfitArguments
+    if the call names none and not exactly one is possible: the connection is never guessed.
     """
     fitting = [
-        one for one in candidates or () if call.integrations is None or one.partition("/")[0] in call.integrations
+        name for name in candidates or () if call.integrations is None or name.partition("/")[0] in call.integrations
     ]
     if call.connection is not None:
         integration, slash, connection = call.connection.partition("/")
@@ -173,12 +175,13 @@ def chosen(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
         return fitting[0]
     if fitting:
         named = [
-            f"{one} ({candidates[one][:LONGEST_LABEL]})" if candidates and candidates[one] else one for one in fitting
+            f"{name} ({candidates[name][:LONGEST_LABEL]})" if candidates and candidates[name] else name
+            for name in fitting
         ]
-        raise UnfitArguments(f"Say which 'connection': {', '.join(named[:50])}.")
+        raise UnfitArguments(f"Set 'connection' to one of {', '.join(named[:50])}.")
     if candidates is None:
         raise UnfitArguments(
-            "Say which 'connection': INTEGRATION/CONNECTION. This key names none, and may not list them: that takes the scope "
-            "environment:connections:list."
+            "Set 'connection' to INTEGRATION/CONNECTION. This key names none, and may not list them: that needs the "
+            "scope environment:connections:list."
         )
-    raise UnfitArguments("There is no connection that this key may use for this call.")
+    raise UnfitArguments("This key has no connection for this call.")

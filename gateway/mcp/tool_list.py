@@ -1,8 +1,8 @@
 """Turns a key's rules into tools: their listing in `tools/list`, and the path arguments of each. No I/O.
 
 Each rule is a tool. A rule that names operations of the catalog gives one tool per operation, named by its id. The open
-parts of a path are arguments: ``{issue}`` under that name, ``*`` and ``**`` under the name of the segment before. The
-part of the path that the provider's base address already contains is not an argument.
+parts of a path are arguments: ``{issue}`` has that name, ``*`` and ``**`` have the name of the segment before. The part
+of the path that is already in the provider's base URL is not an argument.
 """
 
 import json
@@ -20,7 +20,7 @@ from gateway.text import counted
 
 MOST_LISTED: Final = 12
 MOST_PINNED: Final = 9  # named rules that stay in the list if it is too long
-MOST_CHARS: Final = 3900  # maximum size of a list with starters: each one goes into a model's context
+MOST_CHARS: Final = 3900  # maximum size of a list with starters, since all of it goes into a model's context
 MOST_FOUND: Final = 10
 LONGEST_QUERY: Final = 512  # maximum length of a query for find_tools: each word is searched in each tool
 MOST_CONNECTIONS: Final = 20  # a list names each connection up to this number of connections
@@ -48,10 +48,10 @@ class PathArgument:
 class RuleTool:
     """A tool made from a rule.
 
-    `path`: below the provider's base address, texts and arguments in order. `methods`: at least one. `integrations`:
-    those whose base address fits the rule. `details`: the catalog's details of an operation, None for a rule with a
-    written path. `pages`: the tool is a list that the provider's entry says how to page. An operation's path may begin
-    with ``${settings}`` of the connection.
+    `path`: below the provider's base URL, texts and arguments in order; an operation's path may begin with
+    ``${settings}`` of the connection. `methods`: at least one. `integrations`: those whose base URL fits the rule.
+    `details`: the catalog's details of an operation, None for a rule with a written path. `pages`: it is a list that
+    the catalog entry can page.
     """
 
     name: str
@@ -91,8 +91,11 @@ class RuleTool:
 
 @dataclass(frozen=True, slots=True)
 class OperationPlace:
-    """The place of one rule's operations: the integrations with their base address, that address's path, and the
-    catalog's details by operation id."""
+    """The place of one rule's operations.
+
+    `integrations`: those with the operations' base URL. `base`: the path of that URL. `details`: of the catalog, by
+    operation id.
+    """
 
     integrations: tuple[str, ...]
     base: str
@@ -106,11 +109,11 @@ def tools_of(
 ) -> list[RuleTool]:
     """Return the tools of a key with these rules (`Policy.rules`).
 
-    `bases`: path of the base address of each integration that the key reaches, placeholders included; None if unknown
+    `bases`: path of the base URL of each integration that the key reaches, placeholders included; None if it is unknown
     before a connection is opened. `places`: place of each rule that names operations, by the rule's text.
 
-    A rule is not a tool if no integration's base address fits it, if a parent key forbids it altogether, or if it is
-    about tools of a provider's own MCP server, which lists them itself.
+    A rule gives no tool if no integration's base URL fits it, if a parent key forbids it altogether, or if it is about
+    the tools of a provider's own MCP server, which lists them itself.
     """
     if not rules:
         return []
@@ -153,7 +156,7 @@ def _operation_tool(rule: OperationRule, place: OperationPlace, taken: set[str])
 
 @lru_cache(maxsize=4096)
 def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
-    """Return the part of the rule's path below `base`, with its arguments; None if the rule is for another address."""
+    """Return the part of the rule's path below `base`, with its arguments; None if the rule is for another path."""
     parts = _parts(rule.written)
     if not base:
         return parts
@@ -163,7 +166,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
             return None
         segment = segments[0]
         if any(isinstance(part, PathArgument) and part.deep for part in segment):
-            break  # it matches any number of segments, including those of the base address
+            break  # it matches any number of segments, including those of the base URL
         if not _may_be(segment, text):
             return None
         segments.pop(0)
@@ -235,7 +238,7 @@ def _joined(segments: Iterable[Sequence[str | PathArgument]]) -> tuple[str | Pat
 
 
 def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
-    """Return whether a rule's segment may match a base address's segment, in which ``${…}`` is any text."""
+    """Return whether a rule's segment may match a segment of the base URL, in which ``${…}`` is any text."""
     if "${" in text:
         return True
     return overlap("".join(part if isinstance(part, str) else "*" for part in segment), text)
@@ -244,7 +247,7 @@ def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
 def _methods(rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | OperationRule]]) -> tuple[str, ...]:
     """Return the methods that a tool offers: methods of the rule that every parent key may allow on such a path.
 
-    HEAD and OPTIONS are offered only if there are no others, because an agent cannot use their answers.
+    HEAD and OPTIONS are offered only if there are no others, because their responses are of little use to an agent.
     """
     named = set(USUAL) if rule.methods is None else set(rule.methods) - _NEVER
     for rules in above:
@@ -273,7 +276,7 @@ def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken
 def annotations(methods: Iterable[str]) -> dict[str, bool]:
     """Return the annotations that hold for all of these methods.
 
-    Only a safe method is sure to change nothing.
+    Only a safe method changes nothing for certain.
     """
     sent = set(methods)
     read_only = sent <= SAFE
@@ -290,9 +293,9 @@ OF_THE_LIST: Final = {"readOnlyHint": True, "destructiveHint": False, "idempoten
 # ── Schemas. Each character goes into a model's context, so they are as short as possible.
 
 _TEXT: Final = {"type": "string"}
-_SELECT: Final = {"type": "string", "description": "JMESPath: only this of a JSON answer"}
-_MAX_BYTES: Final = {"type": "integer", "description": "answer's limit; usual 20000"}
-_CURSOR: Final = {"type": "string", "description": "of the page before"}
+_SELECT: Final = {"type": "string", "description": "JMESPath on a JSON response"}
+_MAX_BYTES: Final = {"type": "integer", "description": "response limit; default 20000"}
+_CURSOR: Final = {"type": "string", "description": "from the previous page"}
 _QUERY: Final = {"type": "object", "description": "URL parameters"}
 _BODY: Final[dict[str, Any]] = {
     "body": {"type": ["object", "array"], "description": "JSON body"},
@@ -344,8 +347,7 @@ def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> di
 def _shown_operation(
     tool: RuleTool, rule: OperationRule, connections: Sequence[str], *, choose: bool
 ) -> dict[str, Any]:
-    """Return an operation for the list: its path arguments and the names of its parameters, without a client's default
-    assumptions."""
+    """Return an operation for `tools/list`, as short as possible: what a client assumes by default is left out."""
     properties: dict[str, Any] = {one.name: _TEXT for one in tool.arguments}
     required = [one.name for one in tool.arguments]
     names = () if tool.details is None else tool.details.query
@@ -405,7 +407,7 @@ def call_api(
 
 
 def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
-    """Return the three tools that replace a list too long for a model."""
+    """Return the three tools that replace a list that is too long for a model."""
     methods = {"GET"} if all(tool.only_reads for tool in tools) else {one for tool in tools for one in tool.methods}
     name = {"name": _TEXT}
     return [
@@ -437,10 +439,10 @@ def listed(
     *,
     choose: bool,
 ) -> list[dict[str, Any]]:
-    """Return the tools that `tools/list` shows, at most twelve.
+    """Return the tools that `tools/list` shows, at most `MOST_LISTED`.
 
-    `call_api` is listed only for a key without rules; for other keys the tools show everything they may do. Every key
-    can call it.
+    `call_api` is listed only for a key without rules: the tools of other keys show everything that these may do. Every
+    key can call it.
     """
     if not rules:
         return [call_api(rules, connections, choose=choose)]
@@ -460,7 +462,7 @@ def listed(
 
 
 def matching_tools(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
-    """Return the tools that contain the most of the query's words, best first."""
+    """Return up to `MOST_FOUND` tools that contain words of the query, those with the most of them first."""
     words = {word.lower() for word in _WORD.findall(query)}
 
     def score(tool: RuleTool) -> int:

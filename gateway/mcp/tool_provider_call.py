@@ -14,8 +14,8 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.collected_response import CollectedResponse
 from gateway.runtime import RUNTIME
 
-MOST_RESPONSE: Final = 8 << 20  # maximum size of a provider's answer that is held
-FORMS: Final = 3  # an answer is held three times: as received, as values, and as the text to send
+MOST_RESPONSE: Final = 8 << 20  # maximum size of a provider's response, decoded
+FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
 LONGEST_S: Final = 120.0  # maximum time that an agent waits; it also ends an endless stream
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _PASSED_ON: Final = (hdrs.AUTHORIZATION, hdrs.USER_AGENT, "traceparent", "tracestate")
@@ -32,14 +32,14 @@ class Sent:
 
 
 class ResponseMemory:
-    """The part of the shared page memory that one answer takes."""
+    """The part of the shared page memory that one response takes."""
 
     def __init__(self, outer: AgentMessage) -> None:
         self._outer = outer
         self._reserved: Reservation | None = None
 
     async def room(self, size: int) -> None:
-        """Reserve memory for an answer that has grown to `size` bytes. Raises NoPageMemory."""
+        """Reserve memory once a response has grown to a `size` above `INLINE_BYTES`. Raises NoPageMemory."""
         if size > INLINE_BYTES and self._reserved is None:
             outer = self._outer
             wait_s = outer.generation.config.egress.limits.wait_s
@@ -52,19 +52,19 @@ class ResponseMemory:
 
 
 async def proxied(
-    asked: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
+    request: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
 ) -> CollectedResponse:
-    """Make the call, through the chain of ``/proxy`` or of the capability's address, with the caller's own key."""
-    outer = asked.outer
+    """Make the call through ``/proxy`` or the capability URL, with the caller's own key. Raises NoPageMemory."""
+    outer = request.outer
     fields = {name: outer.headers[name] for name in _PASSED_ON if name in outer.headers}
     if outer.trace is not None:
         fields["traceparent"] = outer.trace.traceparent()  # the call belongs to the message's trace
-    meta = asked.message.params.get("_meta")
+    meta = request.message.params.get("_meta")
     trace = meta.get("traceparent") if isinstance(meta, dict) else None
     if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
         fields["traceparent"] = trace
     integration, _, connection_id = sent.connection.partition("/")
-    if outer.by_address:
+    if outer.by_capability:
         fields.pop(hdrs.AUTHORIZATION, None)
     fields |= {"Provider-Config-Key": integration, "Connection-Id": connection_id, "Decompress": "true"}
     if content_type is not None:

@@ -1,4 +1,4 @@
-"""A provider's answer as a tool's result: small enough for a model, and never with half a JSON value. No I/O."""
+"""Turns a provider's response into a tool's result: small enough for a model, never with half a JSON value. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from gateway.text import counted
 
 LONGEST_MESSAGE: Final = 4000
 CALL_AGAIN: Final = "Then call again."
-SELECT_UNUSED: Final = "'select' was not applied, since the answer is not JSON, or has too many values."
+SELECT_UNUSED: Final = "'select' was not applied, since the response is not JSON, or has too many values."
 
 
 @dataclass(frozen=True, slots=True)
 class ShapedResult:
-    """A result of `tools/call`. `keep`: it shows only a part of the answer, so the whole should be kept and linked."""
+    """A result of `tools/call`. `keep`: it shows only a part of the response, so the whole is to be kept and linked."""
 
     result: dict[str, Any]
     keep: bool = False
@@ -25,14 +25,18 @@ class ShapedResult:
 def provider_result(
     status: int, reason: str, media_type: str, body: bytes, select: ParsedResult | None, max_bytes: int
 ) -> ShapedResult:
-    """Return the result for a provider's answer with any status. From 400 on it is a tool error, with status and body."""
+    """Return the result for a provider's response with any status. From 400 on it is a tool error, with status and
+    body.
+
+    `reason`: phrase for the status, empty if unknown. `select`: expression to apply, None for none.
+    """
     failed = status >= 400
     shaped = shaped_body(media_type, body, None if failed else select, max_bytes)
     note = note_of(shaped, media_type, len(body), max_bytes)
     has_value = shaped.of_json and (shaped.whole or shaped.value is not None)
     content = []
     if failed or not body:
-        content.append(text_block(f"The provider answered {status} {reason}.".replace(" .", ".")))
+        content.append(text_block(f"The provider returned {status} {reason}.".replace(" .", ".")))
     if shaped.text:
         content.append(text_block(shaped.text))
     if note:
@@ -46,9 +50,9 @@ def provider_result(
 
 
 def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> str:
-    """Return a note for the model about an incomplete answer; empty if the answer is complete."""
+    """Return a note for the model about an incomplete result; empty if the result is complete."""
     if shaped.fault:
-        return f"{shaped.fault} The link has the whole answer."
+        return f"{shaped.fault} The link has the whole response."
     unselected = f"{SELECT_UNUSED} " if shaped.unselected else ""
     if shaped.whole:
         return unselected.strip()
@@ -57,15 +61,14 @@ def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> s
         return f"{counted(size, 'byte')} of {kind or 'no named type'}, behind the link."
     if shaped.of_json:
         return (
-            f"Cut to {shaped.cut_to}: the answer has {counted(size, 'byte')}, and max_bytes is {max_bytes}. Call again with "
-            "'select' (JMESPath) for the fields you need, with fewer per page, or read the link."
+            f"Cut to {shaped.cut_to}: the response has {counted(size, 'byte')}, and max_bytes is {max_bytes}. Call "
+            "again with 'select' (JMESPath) for the fields you need, with fewer items per page, or read the link."
         )
     return f"{unselected}The {shaped.cut_to} of {counted(size, 'byte')}; the link has all."
 
 
 def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
-    """Return the result for an error of the gateway's own: the rule, who can change it, the next step, and any link to
-    open."""
+    """Return the result for an error of the gateway: message, rule, who can change the rule, and a link or the fix."""
     payload = error.get("payload") or {}
     lines = [str(error.get("message", "")).strip()]
     if "rule" in payload:
@@ -85,7 +88,7 @@ def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
 
 
 def failure(message: str) -> dict[str, Any]:
-    """Return a failed result: nothing was sent, or the answer cannot be shown."""
+    """Return a failed result: nothing was sent, or the response cannot be shown."""
     return {"content": [text_block(message[:LONGEST_MESSAGE])], "isError": True}
 
 
@@ -94,4 +97,4 @@ def text_block(text: str) -> dict[str, Any]:
 
 
 def link_block(uri: str, media_type: str, size: int) -> dict[str, Any]:
-    return {"type": "resource_link", "uri": uri, "name": "whole answer", "mimeType": media_type, "size": size}
+    return {"type": "resource_link", "uri": uri, "name": "whole response", "mimeType": media_type, "size": size}

@@ -1,4 +1,4 @@
-"""``tools/call``: finds the tool and its connection, calls the provider, and turns the answer into the tool's result."""
+"""``tools/call``: finds the tool and its connection, calls the provider, and returns the tool's result."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.list_cursor import NextPage, items_at, opened_cursor, page_behind, sealed, without_shown
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
-from gateway.mcp.tool_calls import ToolCall, UnfitArguments, call_of_api, call_of_rule, chosen
+from gateway.mcp.tool_calls import ToolCall, UnfitArguments, call_of_api, call_of_rule, chosen_connection
 from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_tools
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_RESPONSE, ResponseMemory, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
@@ -41,13 +41,14 @@ ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
 class ToolRun:
     """Runs one ``tools/call``."""
 
-    def __init__(self, asked: DoorRequest) -> None:
-        self._asked = asked
-        self._tools = KeyTools(asked)
-        self._refusals = RefusedCalls(asked)
-        self._wholes = WholeResponses(asked)
+    def __init__(self, request: DoorRequest) -> None:
+        self._request = request
+        self._tools = KeyTools(request)
+        self._refusals = RefusedCalls(request)
+        self._wholes = WholeResponses(request)
 
     async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of the call, also if it fails. Raises RpcError for invalid `params` or an unknown tool."""
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
@@ -55,21 +56,21 @@ class ToolRun:
         by_call_tool = name in ABOUT_TOOLS
         if by_call_tool:
             if (result := self._response_about_tools(name, arguments, tools)) is not None:
-                self._asked.count()
+                self._request.count()
                 return result
             name, arguments = arguments["name"], arguments["arguments"]
         try:
             tool = _tool_named(name, tools, by_call_tool=by_call_tool)
-            if self._asked.trace is not None and self._asked.trace.mcp is not None:
-                self._asked.trace.mcp.tool = name
+            if self._request.trace is not None and self._request.trace.mcp is not None:
+                self._request.trace.mcp.tool = name
             call = await self._call(tool, arguments)
             select = None if call.select is None else parsed(call.select)
-            connection = chosen(call, await self._tools.candidates(labelled=call.connection is None))
+            connection = chosen_connection(call, await self._tools.candidates(labelled=call.connection is None))
             if tool is not None:
                 call = await self._placed(tool, call, arguments, connection)
             call, lists = self._at_page(call, name, connection, pages=tool is not None and tool.pages)
         except (UnfitArguments, UnfitExpression) as fault:
-            self._asked.count()
+            self._request.count()
             return failure(str(fault))
         return await self._run_call(call, Sent(call.method, call.target, connection, name), select, lists)
 
@@ -78,30 +79,30 @@ class ToolRun:
         of_page = _page_of(call, name, connection)
         if call.cursor is None:
             return call, _Lists(NextPage(call.target), pages, of_page)
-        page = opened_cursor(call.cursor, self._asked.seals, self._asked.caller.key_id, of_page)
+        page = opened_cursor(call.cursor, self._request.seals, self._request.caller.key_id, of_page)
         if page is None:
             raise UnfitArguments(
-                "This cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
+                "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
             )
         return replace(call, target=page.target), _Lists(page, pages, of_page)
 
     def _response_about_tools(
         self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
     ) -> dict[str, Any] | None:
-        """Return the result of a tool about tools; None if it calls another tool."""
+        """Return the result of `find_tools`, `describe_tool` or an invalid `call_tool`; None: call the inner tool."""
         if name == "find_tools":
             query = arguments.get("query", "")
             if not isinstance(query, str) or len(query) > LONGEST_QUERY:
                 return failure(f"'query' must be a text of at most {LONGEST_QUERY} characters.")
-            lines = [f"{one.name}: {one.summary}" for one in matching_tools(list(tools.values()), query)]
+            lines = [f"{tool.name}: {tool.summary}" for tool in matching_tools(list(tools.values()), query)]
             return {"content": [text_block("\n".join(lines) or "No tool fits.")], "isError": False}
-        one = arguments.get("name")
-        if not isinstance(one, str):
+        tool_name = arguments.get("name")
+        if not isinstance(tool_name, str):
             return failure("'name' must be the name of a tool.")
         if name == "describe_tool":
-            if one not in tools:
-                return failure(f"There is no tool '{one[:64]}'. find_tools searches those that there are.")
-            about = self._tools.describe(tools[one])
+            if tool_name not in tools:
+                return failure(f"Unknown tool '{tool_name[:64]}'. Use find_tools to search this key's tools.")
+            about = self._tools.describe(tools[tool_name])
             return {"content": [text_block(json.dumps(about))], "structuredContent": about, "isError": False}
         inner = arguments.get("arguments", {})
         return (
@@ -109,23 +110,24 @@ class ToolRun:
         )
 
     async def _placed(self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str) -> ToolCall:
-        """Return `call` with its path below the connection's actual base address, if the entry does not fix that address.
+        """Return `call` with its path below the connection's actual base URL, if the catalog entry does not fix that
+        URL.
 
         Raises UnfitArguments.
         """
         integration, _, connection_id = connection.partition("/")
-        ref = ConnectionRef(self._asked.environment, integration, connection_id)
-        opened = self._asked.runtime.live.peek(ref)
+        ref = ConnectionRef(self._request.environment, integration, connection_id)
+        opened = self._request.runtime.live.peek(ref)
         of_operation = isinstance(tool.rule, OperationRule)
         if of_operation and "${" not in call.target:
             return call
         if (
             opened is None
             and (of_operation or self._tools.known.bases.get(integration) is None)
-            and self._asked.policy.reaches(integration, connection_id)
+            and self._request.policy.reaches(integration, connection_id)
         ):
             try:
-                opened = await self._asked.runtime.live.opened(*ref)
+                opened = await self._request.runtime.live.opened(*ref)
             except GatewayError:
                 return call  # the chain reports the reason
         if of_operation:
@@ -135,30 +137,31 @@ class ToolRun:
         path = below_base(tool.rule, opened.base.path.strip("/")) if opened is not None else tool.path
         if path is None or path == tool.path:
             return call
-        named = {one.name for one in tool.arguments} - {one.name for one in path if not isinstance(one, str)}
+        named = {argument.name for argument in tool.arguments}
+        named -= {part.name for part in path if not isinstance(part, str)}
         rest = {name: value for name, value in arguments.items() if name not in named}
         return await self._call(replace(tool, path=path), rest)
 
     async def _call(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
         """Return the call of a tool of the key, or of `call_api`. Raises UnfitArguments."""
-        outer = self._asked.outer
+        outer = self._request.outer
         work = call_of_api if tool is None else partial(call_of_rule, tool)
         return await off_loop(outer.caller.share, work, arguments) if outer.is_large else work(arguments)
 
     async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists") -> dict[str, Any]:
         declined = self._refusals.declined(call)
         if declined is not None:
-            self._asked.count()
+            self._request.count()
             return declined
-        memory = ResponseMemory(self._asked.outer)
+        memory = ResponseMemory(self._request.outer)
         try:
             async with asyncio.timeout(LONGEST_S):
-                response = await proxied(self._asked, sent, call.body, call.content_type, memory)
+                response = await proxied(self._request, sent, call.body, call.content_type, memory)
             return await self._shaped(sent, response, select, call, lists)
         except TimeoutError:
-            return failure(f"The answer was not complete within {LONGEST_S:.0f} s.")
+            return failure(f"The response was not complete within {LONGEST_S:.0f} s.")
         except NoPageMemory:
-            return failure("The gateway has no memory for another large answer now. Call again in some seconds.")
+            return failure("The gateway has no memory for another large response now. Call again in a few seconds.")
         finally:
             memory.release()
 
@@ -169,17 +172,18 @@ class ToolRun:
             return self._refusals.refused(response, call)
         if response.too_large:
             return failure(
-                f"The answer has more than {MOST_RESPONSE >> 20} MiB. Ask for less by the query, or fetch it by HTTP from /proxy."
+                f"The response has more than {MOST_RESPONSE >> 20} MiB. Request less with 'query', or fetch it by HTTP "
+                "from /proxy."
             )
-        if not response.whole:
-            return failure("The provider's answer broke off. Nothing of it is shown.")
+        if not response.complete:
+            return failure("The provider's response broke off. Nothing of it is shown.")
         media_type = response.headers.get(hdrs.CONTENT_TYPE, "")
         reason = _reason(response.status)
-        share, dear = self._asked.caller.share, needs_thread(response.body, select)
+        share, dear = self._request.caller.share, needs_thread(response.body, select)
         body, behind = response.body, None
         if lists.pages and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
             fields = [(name, value) for name, value in response.headers.items()]
-            of_page = opened, sent.target, response.body, fields, self._asked.shown_at
+            of_page = opened, sent.target, response.body, fields, self._request.shown_at
             behind = await off_loop(share, page_behind, *of_page) if dear else page_behind(*of_page)
         if behind is not None and lists.page.skip:
             of_body = body, behind[0], lists.page.skip
@@ -189,7 +193,9 @@ class ToolRun:
         if behind is not None:
             self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
         if (link := response.headers.get(CONNECT_URL_FIELD)) is not None:
-            shaped.result["content"].append(text_block(f"It lacks scopes. Ask the user to open {link} {CALL_AGAIN}"))
+            shaped.result["content"].append(
+                text_block(f"The token lacks scopes. Ask the user to open {link} {CALL_AGAIN}")
+            )
         if shaped.keep:
             uri = self._wholes.kept_at(sent, media_type, response.body)
             shaped.result["content"].append(
@@ -201,7 +207,7 @@ class ToolRun:
 
     def _opened(self, connection: str) -> Opened | None:
         integration, _, connection_id = connection.partition("/")
-        return self._asked.runtime.live.peek(ConnectionRef(self._asked.environment, integration, connection_id))
+        return self._request.runtime.live.peek(ConnectionRef(self._request.environment, integration, connection_id))
 
     def _record_next(
         self, shaped: ShapedResult, sent: Sent, behind: tuple[str, str | None], *, selected: bool, lists: "_Lists"
@@ -213,7 +219,7 @@ class ToolRun:
             items = None if selected else items_at(shaped.result.get("structuredContent"), at)
             following = NextPage(sent.target, lists.page.skip + len(items)) if items else None
         if following is not None:
-            cursor = sealed(following, self._asked.seals, self._asked.caller.key_id, lists.call)
+            cursor = sealed(following, self._request.seals, self._request.caller.key_id, lists.call)
             shaped.result["content"].append(
                 text_block(f"More follows: call again with the same arguments and cursor: {cursor}")
             )
@@ -239,7 +245,7 @@ def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool)
     tool = tools.get(name)
     if tool is None and name != "call_api":
         if by_call_tool:
-            raise UnfitArguments(f"There is no tool '{name[:64]}'. find_tools searches those that there are.")
+            raise UnfitArguments(f"Unknown tool '{name[:64]}'. Use find_tools to search this key's tools.")
         raise RpcError(rpc.INVALID_PARAMS, f"Unknown tool: {name[:64]}")
     return tool
 
@@ -254,7 +260,7 @@ def _with_settings(target: str, begins: str, opened: Opened) -> str:
     try:
         filled = render_url(at + begins, opened.connection.config, opened.provider.connection_config)
     except (Unresolved, BadValue) as fault:
-        raise UnfitArguments(f"The connection lacks the setting {fault}: have the user connect again.") from None
+        raise UnfitArguments(f"The connection lacks the setting {fault}. Ask the user to connect again.") from None
     return filled.removeprefix(at) + target.removeprefix(begins)
 
 

@@ -1,4 +1,4 @@
-"""Whole answers behind links: kept for minutes in this worker, or fetched again by another worker."""
+"""The whole responses behind links: kept for minutes in this worker, or fetched again by another worker."""
 
 import asyncio
 import base64
@@ -27,60 +27,62 @@ _kept: Final[WeakKeyDictionary[web.Application, KeptResponses]] = WeakKeyDiction
 
 
 class WholeResponses:
-    """The whole answers of one request: keeps an answer whose result shows only a part, and reads kept answers."""
+    """Keeps a response of which the result shows only a part, and returns kept responses, for one JSON-RPC request."""
 
-    def __init__(self, asked: DoorRequest) -> None:
-        self._asked = asked
+    def __init__(self, request: DoorRequest) -> None:
+        self._request = request
 
     def kept_at(self, sent: Sent, media_type: str, body: bytes) -> str:
-        """Keep the whole answer for minutes, and return its address; for a GET it lets another worker fetch the answer
+        """Keep the whole response for `KEPT_S`, and return its URI. With that of a GET, any worker can fetch it
         again."""
-        response_id = _responses(self._asked.outer.app).keep(self._asked.caller.share, media_type, body)
+        response_id = _responses(self._request.outer.app).keep(self._request.caller.share, media_type, body)
         ends_at = (clock.now() + timedelta(seconds=KEPT_S)).timestamp()
         again = [sent.target, sent.connection] if sent.method == "GET" else None
-        return SCHEME + self._asked.seals.seal(json.dumps([response_id, self._asked.caller.key_id, ends_at, again]))
+        return SCHEME + self._request.seals.seal(json.dumps([response_id, self._request.caller.key_id, ends_at, again]))
 
     async def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of ``resources/read``, and count a read from memory. Raises RpcError, TooManyRequests."""
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise RpcError(rpc.INVALID_PARAMS, "params.uri must be a text.")
         try:
-            response_id, key_id, ends_at, again = json.loads(self._asked.seals.open(uri.removeprefix(SCHEME)))
+            response_id, key_id, ends_at, again = json.loads(self._request.seals.open(uri.removeprefix(SCHEME)))
         except (VaultError, ValueError, TypeError):
             raise self._no_resource(uri) from None
-        if not uri.startswith(SCHEME) or key_id != self._asked.caller.key_id or ends_at <= clock.now().timestamp():
+        if not uri.startswith(SCHEME) or key_id != self._request.caller.key_id or ends_at <= clock.now().timestamp():
             raise self._no_resource(uri)
-        kept = _responses(self._asked.outer.app).get(self._asked.caller.share, response_id or "")
+        kept = _responses(self._request.outer.app).get(self._request.caller.share, response_id or "")
         if kept is not None:
+            self._request.count()
             return {"contents": [contents(uri, kept.media_type, kept.body)]}
         if again is None:
             raise self._no_resource(uri)
         return await self._fetch_again(uri, Sent("GET", *again))
 
     async def _fetch_again(self, uri: str, sent: Sent) -> dict[str, Any]:
-        memory = ResponseMemory(self._asked.outer)
+        memory = ResponseMemory(self._request.outer)
         try:
             async with asyncio.timeout(LONGEST_S):
-                response = await proxied(self._asked, sent, None, None, memory)
+                response = await proxied(self._request, sent, None, None, memory)
         except (TimeoutError, NoPageMemory):
             raise RpcError(
-                rpc.INTERNAL_ERROR, "The whole answer could not be fetched again. Call the tool again."
+                rpc.INTERNAL_ERROR, "The whole response could not be fetched again. Call the tool again."
             ) from None
         finally:
             memory.release()
-        if MARK in response.headers or not response.whole or response.status >= 300:
-            raise RpcError(rpc.INTERNAL_ERROR, "The whole answer could not be fetched again. Call the tool again.")
+        if MARK in response.headers or not response.complete or response.status >= 300:
+            raise RpcError(rpc.INTERNAL_ERROR, "The whole response could not be fetched again. Call the tool again.")
         return {"contents": [contents(uri, response.headers.get(hdrs.CONTENT_TYPE, ""), response.body)]}
 
     def _no_resource(self, uri: str) -> RpcError:
-        code = rpc.INVALID_PARAMS if self._asked.message.modern else NOT_FOUND_2025
+        code = rpc.INVALID_PARAMS if self._request.message.modern else NOT_FOUND_2025
         return RpcError(
-            code, "No such resource for this key, or it has ended. Call the tool again.", {"uri": uri[:2048]}
+            code, "This key has no such resource, or it has expired. Call the tool again.", {"uri": uri[:2048]}
         )
 
 
 def contents(uri: str, media_type: str, body: bytes) -> dict[str, Any]:
-    """Return a resource's content, as text if it is valid UTF-8."""
+    """Return a resource's content: text if it is valid UTF-8, else base64."""
     shown = {"uri": uri, "mimeType": media_type or "application/octet-stream"}
     try:
         return {**shown, "text": body.decode()}

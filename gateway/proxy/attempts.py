@@ -1,7 +1,7 @@
-"""The attempts of one exchange, each signed: sends the request until there is an answer to pass on.
+"""The attempts of one exchange: sends the request, signed if the auth mode signs, until there is a response to pass on.
 
-It makes one attempt unless the call asks for retries. Exception: after a 401 to a refreshable token it tries the new
-token once. `http.retry` decides what may be repeated and when; this module does it, within the provider's budget.
+It makes one attempt unless the call asks for retries. Exception: after a 401 it refreshes the token and tries the new
+one once. `http.retry` decides what may be repeated and when; this module repeats it, within the retry budget.
 """
 
 import asyncio
@@ -41,11 +41,12 @@ FirstOutcome: TypeAlias = ProviderExchange | EgressError | ExchangeTimeout | Con
 class FastPathHandover(NamedTuple):
     """The state that the fast path hands over.
 
-    `spent_s`: seconds spent so far. `opened`: the connection that the request was sent with. `generation`: the
-    generation that it began with. `kept`: the chain gets every byte of the body received so far; otherwise none of the
-    `received` bytes. `by_caller`: the caller's next bytes were awaited. `pace`: rate limit of the key, in which this
-    call is counted. `record_end`: records the call with this status and error code if its caller leaves before the
-    chain begins. `trace`: trace of a sampled call, with its first attempt.
+    `outcome`: the first attempt's response or fault. `spent_s`: seconds spent so far. `opened`: the connection that the
+    request was sent with. `generation`: the generation that it began with. `kept`: the chain gets every byte of the
+    body received so far; otherwise none of the `received` bytes. `by_caller`: the caller's next bytes were awaited.
+    `pace`: rate limit of the key, in which this call is counted already. `record_end`: records the call with a status
+    and an error code, if its caller leaves before the chain begins. `trace`: trace of a sampled call, with its first
+    attempt.
     """
 
     outcome: FirstOutcome
@@ -60,13 +61,15 @@ class FastPathHandover(NamedTuple):
     trace: CallTrace | None = None
 
     def record_unbegun(self, *, stopped: bool) -> None:
-        """Record the call if the caller leaves after the fast path has sent the request, and before the chain, which
-        would record it."""
+        """Record the call: the caller left after the fast path sent the request, and before the chain began.
+
+        `stopped`: we cut the caller off ourselves, because the gateway stops.
+        """
         if self.record_end is not None:
             self.record_end(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
 
     def discard(self) -> None:
-        """Close the provider's answer, which nobody uses."""
+        """Close the provider's response, if there is one, because nobody will read it."""
         if isinstance(self.outcome, ProviderResponse):
             self.outcome.close()
 
@@ -77,19 +80,19 @@ HELD_BYTES: Final = 16 * 1024 * 1024  # the largest body that services accept if
 
 
 async def gather(request: web.Request, upload: CallerBody) -> None:
-    """Read the whole body if the signature covers it or the entry adds members to it. Raises BodyTooLarge."""
+    """Read the whole body if the signature covers it or the catalog entry adds members to it. Raises BodyTooLarge."""
     placement, upstream = request[CONNECTION].placement, request[UPSTREAM]
     kind, coding = (upstream.headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
     members = placement.body if placement.body and placement.body.can_add_to(request.method, kind, coding) else None
     signed = placement.signer is not None and placement.signer.wants_body(upstream)
     if not request.body_exists or not (signed or members):
         return
-    body = await upload.gathered(HELD_BYTES)
+    body = await upload.read_whole(HELD_BYTES)
     if body is None:
         raise BodyTooLarge(
             "body_too_large",
-            f"The body exceeds {HELD_BYTES >> 20} MiB, the limit for providers that need the credential in the body or a "
-            "signature over it. For AWS, send the body's SHA-256 in hex as X-Amz-Content-Sha256; then it is streamed.",
+            f"The body exceeds {HELD_BYTES >> 20} MiB, the limit for providers that need the credential in the body or "
+            "a signature over it. For AWS, send the body's SHA-256 in hex as X-Amz-Content-Sha256: then it is streamed.",
             close=True,
         )
     if members is not None:
@@ -100,14 +103,14 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
 
 
 async def sign(request: web.Request, upload: CallerBody) -> None:
-    """Sign the request that is about to be sent, with its own nonce and time. `gather` must have been awaited."""
+    """Sign the request for one attempt, with its own nonce and time. Await `gather` first."""
     signer = request[CONNECTION].placement.signer
     if signer is None:
         return
     upstream = request[UPSTREAM]
     body: bytes | None = b""
     if request.body_exists:
-        body = await upload.gathered(HELD_BYTES) if signer.wants_body(upstream) else None
+        body = await upload.read_whole(HELD_BYTES) if signer.wants_body(upstream) else None
     if body is not None and len(body) > INLINE_BYTES:
         await off_loop(request[CALLER].share, signer.sign, upstream, body)
     else:
@@ -115,22 +118,24 @@ async def sign(request: web.Request, upload: CallerBody) -> None:
 
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
-SWALLOWED_BYTES: Final = 16 * 1024  # maximum that is read of an answer that is not passed on, to keep its connection
+# A response that is not passed on is read to its end, if it is at most this large, so that its connection can be
+# reused.
+SWALLOWED_BYTES: Final = 16 * 1024
 SWALLOWED_S: Final = 1.0
 REFUSING: Final = frozenset({401, 403})
 _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
 
 
 class Attempts:
-    """Sends a request until there is an answer to pass on.
+    """Sends a request until there is a response to pass on.
 
     `count`: how often it has been sent so far. `upgrade`: the protocol to switch to, if the caller requests an upgrade.
     """
 
     __slots__ = (
-        "_gate",
         "_generation",
-        "_judged",
+        "_origin_limits",
+        "_recorded",
         "_refreshed",
         "_request",
         "_retried",
@@ -157,19 +162,19 @@ class Attempts:
         self._timing = request[TIMING]
         self._trace = request.get(TRACE)
         upstream = request[UPSTREAM]
-        self._gate = self._runtime.egress_limits.for_origin((upstream.scheme, upstream.host, upstream.port))
+        self._origin_limits = self._runtime.egress_limits.for_origin((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
         self._waited_s = 0.0
         self._refreshed = False
-        self._judged = False
+        self._recorded = False
         self._sent_with: Opened | None = None  # the connection of the first attempt, if the fast path made it
 
     async def response(self) -> ProviderExchange:
-        """Return the answer to pass on, with its head.
+        """Return the response to pass on; its head has arrived.
 
-        Raises EgressError, ExchangeTimeout, and the errors of `ConnectionCache.opened`.
+        Raises EgressError, ExchangeTimeout, BodyTooLarge, and the errors of `ConnectionCache.opened`.
         """
-        self._gate.budget.requests += 1
+        self._origin_limits.budget.requests += 1
         await gather(self._request, self._upload)
         with self._timing.waiting_for_upstream():
             return await self._response()
@@ -182,18 +187,23 @@ class Attempts:
                 if not await self._after_fault(fault):
                     raise
                 continue
-            more = may_lead_to_more(exchange.status, retries=self._retries_left)
-            if not more or not await self._after_response(exchange):
+            try:
+                more = may_lead_to_more(exchange.status, retries=self._retries_left)
+                again = more and await self._after_response(exchange)
+            except BaseException:  # an error while waiting for a newer token, a time limit, or the caller has left
+                exchange.close()
+                raise
+            if not again:
                 if refused_scopes(exchange.status, exchange.headers) is None:  # otherwise the credential is valid
-                    self._judge(exchange.status)
+                    self._record_outcome(exchange.status)
                 return exchange
 
     async def _send(self) -> ProviderExchange:
         before = self._outcome_of_fast_path()
         if before is not None and not isinstance(before, ConnectionLost):
             return self._adopt_fast_path_attempt(before)
-        gate = self._gate
-        probe = False if gate.try_acquire() else await gate.acquire()
+        origin_limits = self._origin_limits
+        probe = False if origin_limits.try_acquire() else await origin_limits.acquire()
         outcome: Outcome = "unknown"
         self.count += 1
         attempt = None if self._trace is None else self._trace_attempt(self._trace, again=before is not None)
@@ -202,7 +212,7 @@ class Attempts:
             exchange = await self._generation.egress.send(
                 self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=before is not None
             )
-            outcome = "answered"
+            outcome = "responded"
             if attempt is not None:
                 attempt.end(status=exchange.status, peer=exchange.peer)
         except EgressError as fault:
@@ -222,11 +232,11 @@ class Attempts:
                 outcome = "failed"
             raise silence from None
         finally:
-            gate.release(outcome, probe=probe)
+            origin_limits.release(outcome, probe=probe)
         return exchange
 
     def _adopt_fast_path_attempt(self, before: ProviderExchange | Exception) -> ProviderExchange:
-        """Return the first attempt's exchange, which the fast path has made. Raise the fault if it failed."""
+        """Return the response to the first attempt, which the fast path has made. Raise the fault if it failed."""
         self.count += 1
         first = self._trace.attempts[-1] if self._trace is not None and self._trace.attempts else None
         if isinstance(before, Exception):
@@ -250,7 +260,7 @@ class Attempts:
         return attempt
 
     def _outcome_of_fast_path(self) -> FirstOutcome | None:
-        """Return the outcome of the first attempt if the fast path made it, else None."""
+        """Return the outcome of the first attempt, if the fast path made it, and take over its times; else None."""
         take = getattr(self._request.protocol, "take_handed", None)
         handed: FastPathHandover | None = take() if take is not None and self.count == 0 else None
         if handed is None:
@@ -262,12 +272,12 @@ class Attempts:
             self._upload.kept = False
             self._request.content.total_bytes = handed.received
         self._upload.waiting = handed.by_caller
-        moved = handed.opened.base != self._request[CONNECTION].base  # changed by a reload, or by other settings
+        moved = handed.opened.base != self._request[CONNECTION].base  # the base URL was changed meanwhile
         if moved and self._may_repeat(sent=getattr(handed.outcome, "sent", True)):
             close = getattr(handed.outcome, "close", None)
             if close is not None:
                 close()
-            return None  # the request goes to the new address
+            return None  # send the request to the new URL
         self._sent_with = handed.opened
         return handed.outcome
 
@@ -280,7 +290,7 @@ class Attempts:
         return repeats and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
 
     async def _after_response(self, exchange: ProviderExchange) -> bool:
-        """Return whether to send the request again instead of passing this answer on; close the answer if so."""
+        """Return whether to send the request again instead of passing this response on; close the response if so."""
         if exchange.status == 401 and not self._refreshed:
             self._refreshed = True
             if await self._newer_credential():
@@ -295,12 +305,15 @@ class Attempts:
         return await self._wait_for_retry(requested_wait_s, exchange)
 
     async def _newer_credential(self) -> bool:
-        """Refresh the token after a 401; return whether the request now has a newer token and may be sent again."""
+        """Refresh the token after a 401. Return whether the request now carries a newer one and may be sent again.
+
+        If it may not be sent again, start the refresh for the next request.
+        """
         refusals, sent = self._runtime.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
-            self._judged = True
-            refusals.start(sent).add_done_callback(partial(self._judge_later, sent))  # for the next request
+            self._recorded = True
+            refusals.start(sent).add_done_callback(partial(self._record_refusal_later, sent))  # for the next request
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
             return True  # refreshed while the fast path waited: the request carries the newer one already
@@ -311,11 +324,11 @@ class Attempts:
         self._place(newer)
         return True
 
-    def _judge(self, status: int) -> None:
-        """Record whether the API accepts the credential, from an answer that is passed on."""
+    def _record_outcome(self, status: int) -> None:
+        """Record whether the API accepts the credential, by the `status` of a response that is passed on."""
         rejections = self._runtime.live.rejections
         if status in REFUSING:
-            if not self._judged and self.at_home:
+            if not self._recorded and self.at_own_api:
                 path = self._request[UPSTREAM].target.partition("?")[0]
                 rejections.record_refusal(self._request[CONNECTION], status, path)
         elif rejections.suspected and (200 <= status < 300 or status == 101):
@@ -323,9 +336,9 @@ class Attempts:
             if ref in rejections.suspected:
                 rejections.record_acceptance(ref)
 
-    def _judge_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
-        """Record a 401 as a refusal if the refresh that it started produced no newer token."""
-        if refresh.cancelled() or refresh.exception() is not None or not self.at_home:
+    def _record_refusal_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
+        """Record a 401 as a refusal, if the refresh that it started produced no newer token."""
+        if refresh.cancelled() or refresh.exception() is not None or not self.at_own_api:
             return
         newer = refresh.result()
         if newer is None or newer.connection.version <= sent.connection.version:
@@ -333,17 +346,21 @@ class Attempts:
             self._runtime.live.rejections.record_refusal(sent, 401, path)
 
     @property
-    def at_home(self) -> bool:
-        """Whether the request goes to the connection's own API: another origin may not know its credential."""
+    def at_own_api(self) -> bool:
+        """Whether the request goes to the connection's own API. Another origin says nothing about the credential."""
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
 
     async def _wait_for_retry(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
-        """Wait for a due retry and renew the credential; return whether to retry."""
+        """Wait until the retry is due, and place the current credential. Return False if there is no retry.
+
+        `requested_wait_s`: the provider's wish. `exchange`: the response that is not passed on; it is closed. Raises
+        the errors of `ConnectionCache.opened`.
+        """
         if not self._retries_left:
             return False
         wait = self._wait_s(requested_wait_s)
-        if wait is None or wait >= self._watch.left_s or not self._gate.budget.take(clock.monotonic()):
+        if wait is None or wait >= self._watch.left_s or not self._origin_limits.budget.take(clock.monotonic()):
             return False
         if not await self._key_spends():
             return False
@@ -360,14 +377,14 @@ class Attempts:
         return True
 
     async def _key_spends(self) -> bool:
-        """Spend one call of the caller's key on a retry; return whether its budget had one."""
+        """Count a retry against the rate and the budget of the caller's key; return whether they allow it."""
         access = self._request[CALLER].access
         if access is None or access.meter is None:
             return True
         try:
             await access.meter.spend()
         except GatewayError:
-            return False  # the result so far is passed on
+            return False  # pass on what the last attempt returned
         return True
 
     def _wait_s(self, requested_wait_s: float | None) -> float | None:
@@ -402,7 +419,7 @@ class Attempts:
 
 
 def error_type(fault: Exception) -> str:
-    """Return the name that a span gives to a fault on the way to the provider."""
+    """Return the name of `fault` in a span."""
     if isinstance(fault, EgressError):
         return fault.kind
     return (
@@ -415,7 +432,7 @@ def error_type(fault: Exception) -> str:
 
 
 async def _read_and_close(exchange: ProviderExchange) -> None:
-    """Close an answer that is not passed on, and keep its connection if little of it is left."""
+    """Close a response that is not passed on; read a short one to its end first, so that its connection is reused."""
     try:
         if exchange.length is not None and exchange.length <= SWALLOWED_BYTES:
             async with asyncio.timeout(SWALLOWED_S):

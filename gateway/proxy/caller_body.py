@@ -1,6 +1,6 @@
-"""The caller's body on its way to the provider: read piece by piece, as fast as the provider takes the pieces.
+"""Reads the caller's body piece by piece, as fast as the provider takes the pieces.
 
-The pieces are kept while the body is small, so that a short body can be sent a second time.
+A small body is kept, so that it can be sent again.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ _inflating: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 class CallerBody:
-    """The body that the caller sends, and its progress.
+    """The body that the caller sends.
 
-    `fault`: the error that broke its arrival, if any. `waiting`: the caller's next bytes are awaited. `exchange`: the
+    `fault`: the error that ended it early, if any. `waiting`: the caller's next bytes are awaited. `exchange`: the
     exchange that sends the body; it is closed if the body breaks, so that the provider does not wait for the rest.
-    `kept`: every piece read so far is kept, so the body can be sent again. `keep_bytes`: maximum number of bytes to
-    keep.
+    `inflated`: the runner has decompressed it. `kept`: every piece read so far is kept, so it can be sent again.
+    `keep_bytes`: maximum number of bytes to keep.
     """
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
@@ -57,8 +57,7 @@ class CallerBody:
         self._waited_s = 0.0  # seconds waiting for the caller's bytes; the provider's reading time does not count
 
     def body(self) -> Body | None:
-        """Return the body, with its declared length if that still holds; None if there is no body
-        and its length need not be declared."""
+        """Return the body, with its declared length if that still holds; None if the request has no body to declare."""
         request = self._request
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
@@ -66,9 +65,8 @@ class CallerBody:
         length = self._length if self._length is not None else None if self.inflated else request.content_length
         return Body(self._pieces(), length, self._whole())
 
-    async def gathered(self, limit_bytes: int) -> bytes | None:
-        """Read the whole body before any of it is sent, and return it; None if it exceeds `limit_bytes`, and is then no
-        longer kept."""
+    async def read_whole(self, limit_bytes: int) -> bytes | None:
+        """Read the whole body and return it; None if it exceeds `limit_bytes`. Call it before any of it is sent."""
         self.keep_bytes = limit_bytes
         if (self._request.content_length or 0) > limit_bytes:
             return None
@@ -81,12 +79,12 @@ class CallerBody:
         return b"".join(self._kept_pieces)
 
     def replace(self, body: bytes) -> None:
-        """Send `body` instead of the `gathered` one."""
+        """Send `body` instead of the body that `read_whole` returned."""
         self._kept_pieces = [body] if body else []
         self._length = len(body)
 
     def _whole(self) -> bytes | None:
-        """Return the whole body if it has arrived and is kept; None if it is incomplete."""
+        """Return the whole body if all of it has arrived and is kept, else None."""
         content = self._request.content
         held_up = self._turn is not None and self._turn.locked()
         if not self.kept or held_up or not content.is_eof() or content.exception() is not None:
@@ -96,8 +94,6 @@ class CallerBody:
         return whole
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        # aiohttp holds the head back until the first piece; a provider may answer before the body begins.
-        yield b""
         for at in count():
             piece = await self._piece(at)
             if not piece:
@@ -107,7 +103,7 @@ class CallerBody:
             self._watch.moved()
 
     async def _piece(self, at: int) -> bytes:
-        """Return piece `at` of the body, read from the caller only once even if it is sent again; empty at the end."""
+        """Return piece number `at` of the body, empty at its end. Each piece is read from the caller once."""
         if at < len(self._kept_pieces):
             return self._kept_pieces[at]
         if self._turn is None:
@@ -148,14 +144,14 @@ class CallerBody:
             self._watch.caller_idle_s = None
 
     def _check_pace(self) -> None:
-        """Raise InvalidRequest for a caller that sends a few bytes now and then, to keep everything waiting."""
+        """Raise InvalidRequest if the caller sends too few bytes per second."""
         fault = too_slow(self._limits, self._received, self._waited_s)
         if fault is not None:
             raise fault
 
 
 def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> GatewayError | None:
-    """Return the refusal of a body that arrives too slowly, or None.
+    """Return the error for a body that arrives too slowly, else None.
 
     `waited_s`: seconds spent waiting for the `received` bytes.
     """
@@ -166,10 +162,9 @@ def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> Gate
 
 
 def arrives_inflated(request: web.Request) -> bool:
-    """Return whether the runner has decompressed the body although Content-Encoding still names the coding.
+    """Return whether the runner has decompressed the body, although Content-Encoding still names the coding.
 
-    A runner's options decide that, and no request shows it; so this feeds a test message to a parser of the same
-    runner.
+    A host's runner may do that, and a request does not show it. So a parser of that runner parses a test message.
     """
     if not request.body_exists or request.headers.get(hdrs.CONTENT_ENCODING, "").lower() not in _INFLATED_CODINGS:
         return False

@@ -1,7 +1,7 @@
-"""Watches one exchange: ends it if no byte moves for too long, if the caller has left, or if its key is no longer valid.
+"""Watches one exchange: ends it if no byte moves for too long, the caller has left, or its key is no longer valid.
 
-Each exchange has one timer, which checks about once a second; code that moves bytes only stores the time. The watch
-also detects that the caller has left, because a foreign runner may be set not to cancel handlers (aiohttp's
+Each exchange has one timer, which checks at least once a second; code that moves bytes only stores the time. The watch
+also detects that the caller has left, because a host's runner may not cancel handlers (aiohttp's
 ``handler_cancellation``).
 """
 
@@ -21,11 +21,11 @@ from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import CALLER
 from gateway.runtime import RUNTIME
 
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 
 
 class ExchangeTimeout(Exception):
-    """No byte moved for `limit_s`; with `total`, the whole exchange exceeded its time limit."""
+    """No byte moved for `limit_s` seconds. `total`: the whole exchange took longer than `limit_s`."""
 
     def __init__(self, limit_s: float, *, total: bool = False) -> None:
         super().__init__(f"not finished within {limit_s:g} s" if total else f"nothing moved for {limit_s:g} s")
@@ -34,15 +34,15 @@ class ExchangeTimeout(Exception):
 
 
 def first_byte_s(options: ProxyOptions, timeouts: Timeouts) -> float:
-    """Return how long the provider may stay silent: the caller's timeout, up to the operator's maximum."""
-    asked_s = options.timeout_s
-    return timeouts.first_byte_s if asked_s is None else min(asked_s, timeouts.max_first_byte_s)
+    """Return how many seconds the provider may stay silent: the caller's timeout, up to the operator's maximum."""
+    wanted_s = options.timeout_s
+    return timeouts.first_byte_s if wanted_s is None else min(wanted_s, timeouts.max_first_byte_s)
 
 
 class ExchangeWatch:
-    """Watches the task that enters it, and may cancel that task. On exit it turns its own cancellation into ExchangeTimeout.
+    """Watches the task that enters it, and cancels that task. On exit, its own cancellation becomes ExchangeTimeout.
 
-    `limit_s`: how long no byte may move. `total_s`: maximum duration of the whole exchange, None for no limit.
+    `limit_s`: how many seconds no byte may move. `total_s`: maximum duration of the whole exchange, None for no limit.
     `caller_idle_s`: replaces `limit_s` while the caller's next bytes are awaited, else None.
     """
 
@@ -60,15 +60,12 @@ class ExchangeWatch:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the time limit of the whole exchange."""
+        """Seconds until the time limit of the whole exchange; infinite without a limit."""
         return inf if self._total_s is None else self._began_at + self._total_s - clock.monotonic()
 
     @contextmanager
     def suspend_silence_limit(self) -> Iterator[None]:
-        """Lift the limit on silence while no bytes are expected.
-
-        A caller's leaving and the total time limit still end the exchange.
-        """
+        """Lift the limit on silence while no bytes are expected. The other limits still hold."""
         limit_s, self.limit_s = self.limit_s, inf
         try:
             yield
@@ -85,20 +82,20 @@ class ExchangeWatch:
         """Count `spent_s` seconds as already used of the total time limit."""
         self._began_at -= spent_s
         self._timer.cancel()
-        self._plan()
+        self._schedule_check()
 
     def timeout_behind_cancellation(self, *, total: bool = False) -> ExchangeTimeout | None:
-        """Return the timeout behind a CancelledError if this watch caused it; the task then continues, and is watched
-        again.
+        """Return the timeout if it caused the CancelledError just caught, else None. The task may then continue,
+        watched.
 
-        `total`: also return the timeout of the whole exchange.
+        `total`: also return the timeout of the whole exchange, and restart that limit.
         """
         fault = self._fault
         if fault is None or (fault.total and not total) or self._task.uncancel() > self._cancellations:
             return None
         self._fault = None
         self.begin_again() if fault.total else self.moved()
-        self._plan()
+        self._schedule_check()
         return fault
 
     def __enter__(self) -> Self:
@@ -107,7 +104,7 @@ class ExchangeWatch:
         self._task = task
         self._cancellations = task.cancelling()
         self._loop = asyncio.get_running_loop()
-        self._plan()
+        self._schedule_check()
         return self
 
     def __exit__(
@@ -117,8 +114,8 @@ class ExchangeWatch:
         if self._fault is not None and self._task.uncancel() <= self._cancellations and fault is not None:
             raise self._fault from fault
 
-    def _plan(self) -> None:
-        look_in_s = min(_LOOK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
+    def _schedule_check(self) -> None:
+        look_in_s = min(_CHECK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
         self._timer = self._loop.call_later(look_in_s, self._check_limits)
 
     @property
@@ -132,14 +129,14 @@ class ExchangeWatch:
             self._task.cancel("the caller has left")
         elif self._key_is_over():
             abort_connection(transport)
-            self._plan()
+            self._schedule_check()
         elif self._total_s is not None and self.left_s <= 0:
             self._end(ExchangeTimeout(self._total_s, total=True))
         elif clock.monotonic() - self._moved_at >= (limit_s := self._limit_now_s):
             self._end(ExchangeTimeout(limit_s))
         else:
             self._report_broken_framing()
-            self._plan()
+            self._schedule_check()
 
     def _key_is_over(self) -> bool:
         """Return whether the caller's key was revoked or has expired since the request was admitted."""
@@ -153,9 +150,9 @@ class ExchangeWatch:
         self._task.cancel(str(fault))
 
     def _report_broken_framing(self) -> None:
-        """Report a bad chunk to the body's reader: aiohttp's server only queues its 400, and leaves the reader waiting.
+        """Report a bad chunk to the body's reader: the server of a host only queues a 400, and the reader keeps waiting.
 
-        The queue can hold nothing else while a body is unfinished.
+        While a body is unfinished, that queue can hold nothing else.
         """
         content = self._request.content
         queued = getattr(self._request.protocol, "_messages", ())

@@ -45,9 +45,9 @@ from gateway.runtime import RUNTIME, generation_of
 
 @needs(PROXY, limits=True)
 async def forward(request: web.Request) -> web.StreamResponse:
-    """Send UPSTREAM with the caller's body and pass the answer on, whatever its status.
+    """Send UPSTREAM with the caller's body, and pass the response on, whatever its status.
 
-    Before the answer begins, raises InvalidRequest, UpstreamFailed, UpstreamTimeout or Unavailable.
+    Raises a GatewayError if there is no response to pass on. A later failure cuts the caller's connection.
     """
     timeouts = generation_of(request).egress.timeouts
     watch = ExchangeWatch(request, first_byte_s(request[ASKED], timeouts), timeouts.total_s)
@@ -64,7 +64,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upload.exchange = exchange = await attempts.response()
             watch.moved()
             watch.limit_s = timeouts.idle_s
-            await _record_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
+            await _record_refused_scopes(request, exchange, watch, at_own_api=attempts.at_own_api)
             if upgrade is not None and exchange.status == 101:
                 response = with_gateway_fields(switched(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, response, request, watch)
@@ -94,7 +94,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             error.close |= upgrade is not None
             raise error from fault
         response.abort()
-    except ConnectionError:  # the caller left while the answer was being written
+    except ConnectionError:  # the caller left while the response was being written
         if response is None:
             raise
         response.abort()
@@ -107,7 +107,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
 async def _relay(
     exchange: ProviderExchange, response: PassedResponse, request: web.Request, watch: ExchangeWatch
 ) -> None:
-    """Relay both sides of a connection that has switched protocols; it may stay silent without limit."""
+    """Relay bytes between both sides after a 101. Either may stay silent without limit."""
     await response.prepare(request)
     tunnel = Tunnel(request)
     try:
@@ -118,7 +118,7 @@ async def _relay(
 
 
 def _head(request: web.Request, exchange: ProviderExchange, body: ResponseBody, attempts: int) -> PassedResponse:
-    """Return the head of an answer that is passed on. Raises MalformedResponse."""
+    """Return the head of the response for the caller. Raises MalformedResponse."""
     if is_filtered(request, exchange):
         return filtered_head(request, exchange, body, attempts)
     return with_gateway_fields(response_of(request, exchange, decoded=body.decoder is not None), request, attempts)
@@ -127,7 +127,7 @@ def _head(request: web.Request, exchange: ProviderExchange, body: ResponseBody, 
 async def _pass_on(
     exchange: ProviderExchange, body: ResponseBody, response: PassedResponse, request: web.Request, watch: ExchangeWatch
 ) -> None:
-    """Pass the body on, piece by piece; remove from a list of tools those that the key does not allow."""
+    """Pass the body on piece by piece. From a list of tools, first remove those that the key does not allow."""
     if not is_filtered(request, exchange):
         await _write_parts(body, response, request, watch)
         return
@@ -156,20 +156,20 @@ async def _write_parts(
     await response.write_eof()
 
 
-# ── A 403 because the token lacks scopes: it is recorded, and a link for the end user to grant the scopes is added.
+# ── A 403 because the token lacks scopes: record it, and add a link at which the end user grants the scopes.
 #
-# The provider's answer passes unchanged; the link is in a header field of ours.
+# The provider's response passes unchanged; the link is in the header field Gateway-Connect-Url.
 
 
 async def _record_refused_scopes(
-    request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_home: bool
+    request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_own_api: bool
 ) -> None:
-    """Record the scopes that a 403 names as missing, and set the link by which the end user grants them.
+    """Record the scopes that a 403 names as missing, and set CONNECT_URL, the link at which the end user grants them.
 
-    `at_home`: the answer comes from the connection's own API; only its statement about scopes counts.
+    `at_own_api`: the response comes from the connection's own API; a 403 from another origin is not recorded.
     """
     scopes = refused_scopes(exchange.status, exchange.headers)
-    if scopes is None or not at_home:
+    if scopes is None or not at_own_api:
         return
     runtime, caller, opened = request.app[RUNTIME], request[CALLER], request[CONNECTION]
     with watch.suspend_silence_limit():

@@ -1,4 +1,4 @@
-"""Makes the caller's error if there is no answer to pass on."""
+"""Makes the caller's error if there is no response to pass on."""
 
 from datetime import timedelta
 from typing import Final
@@ -25,9 +25,9 @@ _CODES: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
 
 
 def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody) -> GatewayError:
-    """Return `fault` as an error of ours.
+    """Return the caller's error for `fault`.
 
-    It closes a connection that still holds unread body, which must not be read as a request.
+    If a part of the request's body is unread, the error closes the connection: the rest must not be read as a request.
     """
     close = not request.content.is_eof()
     if isinstance(upload.fault, GatewayError):
@@ -35,9 +35,9 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
     if upload.fault is not None:
         return broken_body()
     if isinstance(fault, ExchangeTimeout):
-        return _too_late(fault, request, upload, close=close)
+        return _timed_out(fault, request, upload, close=close)
     if isinstance(fault, CallNotAttempted):
-        return _turned_away(fault, close=close)
+        return _not_attempted(fault, close=close)
     if isinstance(fault, EgressError):
         kind, code = _CODES[fault.kind]
         return kind(code, fault.message, close=close)
@@ -46,7 +46,7 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
     )
 
 
-def _too_late(fault: ExchangeTimeout, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:
+def _timed_out(fault: ExchangeTimeout, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:
     origin = request[UPSTREAM].origin
     if fault.total:
         return UpstreamTimeout(
@@ -58,10 +58,10 @@ def _too_late(fault: ExchangeTimeout, request: web.Request, upload: CallerBody, 
         return InvalidRequest(
             "invalid_body", f"The request body stalled: no byte arrived for {fault.limit_s:g} s.", close=True
         )
-    return UpstreamTimeout("upstream_timeout", f"{origin} did not answer within {fault.limit_s:g} s.", close=close)
+    return UpstreamTimeout("upstream_timeout", f"{origin} did not respond within {fault.limit_s:g} s.", close=close)
 
 
-def _turned_away(fault: CallNotAttempted, *, close: bool) -> GatewayError:
+def _not_attempted(fault: CallNotAttempted, *, close: bool) -> GatewayError:
     retry_at = clock.now() + timedelta(seconds=fault.retry_after_s)
     payload = {"reason": fault.reason, "retry_at": retry_at.isoformat(timespec="milliseconds")}
     return Unavailable("busy", fault.message, payload=payload, retry_after_s=fault.retry_after_s, close=close)

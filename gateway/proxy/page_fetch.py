@@ -1,4 +1,4 @@
-"""Fetches one page: requests it, retries it when the provider says so, reads it within bounds, and decodes it."""
+"""Fetches one page: requests it, retries it when the provider says so, reads it within limits, and decodes it."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from gateway.proxy.exchange_watch import ExchangeTimeout, ExchangeWatch
 from gateway.proxy.passed_response import values
 from gateway.runtime import RUNTIME, generation_of
 
-# ── The attempts for one page. If an answer says when to retry, the page is requested again at that time, even if the
+# ── The attempts for one page. If a response says when to retry, the page is requested again at that time, even if the
 # caller asked for no retries.
 
 RETRIES: Final = 5  # retries of each page, if the caller does not say
@@ -33,7 +33,7 @@ HEADER: Final = "Retries"
 
 
 class PageAttempts(Attempts):
-    """The attempts for one page. `later`: the caller's answer has begun, so a failure can only break it off."""
+    """The attempts for one page. `later`: the response to the caller has begun, so its status can report no failure."""
 
     __slots__ = ("_later", "_most")
 
@@ -55,7 +55,7 @@ class PageAttempts(Attempts):
         return self._retried < self._most
 
     def _may_repeat(self, *, sent: bool) -> bool:
-        """Allow repeating a list requested by POST: the catalog entry or the caller has declared that the POST only
+        """Allow repeating a POST that requests a list: the catalog entry or the caller has declared that it only
         reads."""
         if self._request[PAGING].lists_by_post:
             return self._upload.fault is None and self._upload.kept
@@ -66,7 +66,8 @@ class PageAttempts(Attempts):
         return self._rules().requested_wait_s(exchange.status, exchange.headers, clock.now())
 
     async def _wait_for_retry(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
-        """Wait as for any attempt. A failed first page is passed on, unless the provider says when to retry."""
+        """Wait as for any attempt. A failed first page is retried more often than the caller asked for only if the
+        provider says when."""
         if requested_wait_s is None and not self._later and self._retried >= self._request[ASKED].retries:
             return False
         return await super()._wait_for_retry(requested_wait_s, exchange)
@@ -89,13 +90,13 @@ def retries_of(request: web.Request) -> int:
 
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
-FORMS: Final = 2  # a page is held twice: as received, and as the text that is parsed
-TOLD_BYTES: Final = 2048  # maximum that is passed on of a provider's refusal
+FORMS: Final = 2  # a page is in memory twice: as received, and as the text that is parsed
+SHOWN_BYTES: Final = 2048  # maximum that is passed on of a provider's error
 BROKEN: Final = (EgressError, CodingError, ExchangeTimeout)
 
 
 class PageReader:
-    """Reads pages. `attempts`: requests sent so far. `first_byte_s`: how long an answer may take to begin."""
+    """Reads pages. `attempts`: requests sent so far. `first_byte_s`: how long a response may take to begin."""
 
     def __init__(
         self, request: web.Request, upload: CallerBody, watch: ExchangeWatch, first_byte_s: float, attempts: int
@@ -115,14 +116,14 @@ class PageReader:
     async def page(self, exchange: ProviderExchange | None = None) -> tuple[bytearray | None, Fields]:
         """Return the page that UPSTREAM requests, decoded (None for a 204), and the fields of its head.
 
-        `exchange`: the page's answer, if it has already begun. An answer that breaks off is requested again. Raises
-        EgressError, CodingError, ExchangeTimeout, GatewayError.
+        `exchange`: the page's response, if it has already begun. If a response breaks off, the page is requested again.
+        Raises EgressError, CodingError, ExchangeTimeout, GatewayError.
         """
         broken = 0
         while True:
             self.holds(0)
             if exchange is None:
-                exchange = await self._asked()
+                exchange = await self._request_page()
             try:
                 content = await self._content(exchange)
                 break
@@ -137,8 +138,8 @@ class PageReader:
                 await clock.sleep(wait_s(None, broken, random.random(), waited_s=0.0) or 0.0)  # noqa: S311 (spread)
         return None if exchange.status == 204 else content, exchange.headers
 
-    async def _asked(self) -> ProviderExchange:
-        """Return the answer if its status is 2xx. Raises UpstreamFailed ``page_failed`` for any other."""
+    async def _request_page(self) -> ProviderExchange:
+        """Request the page and return the response. Raises UpstreamFailed ``page_failed`` if its status is not 2xx."""
         watch = self._watch
         watch.limit_s = self._first_byte_s
         watch.begin_again()
@@ -157,7 +158,7 @@ class PageReader:
             exchange.close()
 
     async def _content(self, exchange: ProviderExchange) -> bytearray:
-        """Return the whole body. Raises UpstreamFailed if it is too large or its coding is not supported."""
+        """Return the whole body, decoded. Raises UpstreamFailed if it is too large or its coding is not supported."""
         try:
             return await self._read(exchange, PAGE_BYTES)
         except asyncio.CancelledError:
@@ -170,7 +171,7 @@ class PageReader:
         coding = ",".join(values(exchange.headers, "content-encoding"))
         if codings_of(coding) is None:
             raise UpstreamFailed(
-                "page_unreadable", f"The provider's answer has the unsupported Content-Encoding {coding}."
+                "page_unreadable", f"The provider's response has the unsupported Content-Encoding {coding}."
             )
         decoder = Decoder()
         coded = decoder.start(coding)
@@ -183,8 +184,8 @@ class PageReader:
                 if len(content) > limit_bytes:
                     raise UpstreamFailed(
                         "page_too_large",
-                        f"One page of the provider has more than {limit_bytes} bytes. Ask for smaller pages, by its own "
-                        "parameter or by 'Gateway-Paginate: all; limit=…'.",
+                        f"One page of the provider has more than {limit_bytes} bytes. Request smaller pages, with its "
+                        "own parameter or with 'Gateway-Paginate: all; limit=…'.",
                     )
                 if len(content) > INLINE_BYTES and not counted:
                     counted = True
@@ -195,7 +196,7 @@ class PageReader:
         return content
 
     async def _reserve(self, size: int) -> None:
-        """Wait for memory for a page of `size` bytes; the provider has to wait as well. Raises Unavailable ``busy``."""
+        """Wait for memory for a page of `size` bytes; nothing is read meanwhile. Raises Unavailable ``busy``."""
         runtime, generation, caller = self._request.app[RUNTIME], generation_of(self._request), self._request[CALLER]
         wait_s = generation.config.egress.limits.wait_s
         try:
@@ -205,16 +206,16 @@ class PageReader:
             raise no_page_memory() from None
 
     async def _refusal(self, exchange: ProviderExchange, attempts: PageAttempts) -> UpstreamFailed:
-        """Return the error for a refused page, with the beginning of the provider's own text."""
+        """Return the error for a page whose status is not 2xx, with the beginning of the provider's body."""
         refusal: dict[str, Any] = {"status": exchange.status}
         wait = attempts.requested_wait_s(exchange)
         if wait is not None:
             refusal["retry_at"] = (clock.now() + timedelta(seconds=wait)).isoformat(timespec="milliseconds")
         try:
-            body = await self._read(exchange, 16 * TOLD_BYTES)
+            body = await self._read(exchange, 16 * SHOWN_BYTES)
         except (*BROKEN, UpstreamFailed):
             body = bytearray()
         if body:
-            refusal["body"] = body[:TOLD_BYTES].decode("utf-8", "replace")
+            refusal["body"] = body[:SHOWN_BYTES].decode("utf-8", "replace")
         origin = self._request[UPSTREAM].origin
-        return UpstreamFailed("page_failed", f"{origin} answered a later page with {exchange.status}.", payload=refusal)
+        return UpstreamFailed("page_failed", f"{origin} returned {exchange.status} for a later page.", payload=refusal)

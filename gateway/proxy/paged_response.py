@@ -1,5 +1,4 @@
-"""A whole list for one call: page after page, with the records as one stream of lines and a trailer that reports the
-outcome."""
+"""A whole list for one call: page after page, the records as one stream of lines, then a trailer with the outcome."""
 
 import asyncio
 import json
@@ -35,8 +34,8 @@ from gateway.runtime import RUNTIME, generation_of
 
 # ── The lines of a list: records as received, and lines of our own, which cannot be mistaken for records.
 #
-# A line of ours begins with exactly the bytes ``{"gateway_``. A record that begins so gets a space behind its brace,
-# which JSON ignores. The trailer is always the last line; a stream without a trailer was cut.
+# A line of ours begins with exactly the bytes ``{"gateway_``. A record that begins with them gets a space behind its
+# brace, which JSON ignores. The trailer is always the last line; a stream without a trailer was cut.
 
 OURS: Final = b'{"gateway_'
 TRAILER: Final = "gateway_trailer"
@@ -45,7 +44,7 @@ BATCH_BYTES: Final = 64 * 1024
 
 
 def page_stream() -> PassedResponse:
-    """Return the head of the answer, before the paging type is known."""
+    """Return the head of the response, before the paging type is known."""
     fields = [
         ("Content-Type", "application/x-ndjson"),
         ("Cache-Control", "no-store"),
@@ -69,12 +68,12 @@ def batches(records: Records) -> Iterator[bytes]:
 
 
 def line_of(name: str, fields: Mapping[str, Any]) -> bytes:
-    """Return a line of our own, ASCII throughout."""
+    """Return a line of our own, in ASCII."""
     return json.dumps({name: fields}, separators=(",", ":")).encode() + b"\n"
 
 
 def error_of(fault: GatewayError) -> dict[str, Any]:
-    """Return the error in the form of an error response's body, with the status that the response would have had."""
+    """Return the error as in the body of an error response, with the status that such a response would have."""
     return {"status": fault.status, **fault.as_json()}
 
 
@@ -94,9 +93,9 @@ async def pass_pages(
     first_byte_s: float,
     listed: PostedList | None = None,
 ) -> None:
-    """Read on from `first`, a 2xx answer, and write `response` to its end.
+    """Read page after page, beginning with `first`, a 2xx response, and write `response` to its end.
 
-    Raises a fault that occurs before the first record is sent; the trailer reports a later fault.
+    Raises the GatewayError for a fault of the first page; the trailer reports a later fault.
     """
     reader = PageReader(request, upload, watch, first_byte_s, int(response.headers[ATTEMPTS]))
     try:
@@ -115,7 +114,7 @@ async def _pass_pages(
     listed: PostedList | None,
 ) -> None:
     run = _PagedCall(request, reader, upload, listed)
-    asked_first = request[UPSTREAM]
+    first_request = request[UPSTREAM]
     try:
         page = await run.first(first)
     except (GatewayError, *BROKEN) as fault:
@@ -129,7 +128,7 @@ async def _pass_pages(
         for batch in batches(page.records):
             await response.write(batch)
             watch.moved()
-            await clock.give_way()  # a write that need not wait gives other tasks no turn
+            await clock.give_way()  # a write that does not have to wait lets no other task run
         run.passed(page)
         following = page.next
         if following is None or run.enough:
@@ -142,14 +141,14 @@ async def _pass_pages(
         except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
             run.fault = _caller_error(fault, request, upload, watch)
             break
-    request[UPSTREAM] = asked_first  # the log shows the first page's request
+    request[UPSTREAM] = first_request  # the log shows the first page's request
     await response.write(line_of(TRAILER, run.trailer(following)))
     await response.write_eof()
     response.broke_off = None if run.fault is None else run.fault.code
 
 
 def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
-    """Return `fault` as an error of ours. Raise it if the caller has left."""
+    """Return the caller's error for `fault`. Raise CancelledError again if the watch did not cause it."""
     if isinstance(fault, asyncio.CancelledError):
         silence = watch.timeout_behind_cancellation(total=True)
         if silence is None:
@@ -162,7 +161,7 @@ def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody
 
 
 class _PagedCall:
-    """The progress of one paged call: `pages` answers read, `records` written. `fault`: why it stops early."""
+    """The progress of one paged call: `pages` read, `records` written. `fault`: why it stops early."""
 
     def __init__(self, request: web.Request, reader: PageReader, upload: CallerBody, listed: PostedList | None) -> None:
         self.reader = reader
@@ -175,9 +174,9 @@ class _PagedCall:
         self._request = request
         self._paging = request[PAGING]
         self._base_path = request[UPSTREAM].base_path
-        self._circle = CycleDetector()
+        self._cycles = CycleDetector()
         if self._paging.start is not None:
-            self._circle.detect_repeat(self._paging.start.at)
+            self._cycles.detect_repeat(self._paging.start.at)
 
     @property
     def enough(self) -> bool:
@@ -229,8 +228,8 @@ class _PagedCall:
         fields = {"complete": complete, **self.progress(following), "attempts": self.reader.attempts}
         if complete and self.pages and not self._cursor_seen:
             fields["note"] = (
-                f"No page had a cursor at '{self._unseen_at}' (cursor_path_in_response). If that path is right, the list is "
-                "complete: some providers omit the cursor on the last page."
+                f"No page had a cursor at '{self._unseen_at}' (cursor_path_in_response). If that path is right, the list "
+                "is complete: some providers omit the cursor on the last page."
             )
         return fields if self.fault is None else {**fields, "error": error_of(self.fault)}
 
@@ -256,18 +255,18 @@ class _PagedCall:
         return self._checked(page, digest)
 
     def _checked(self, page: PageResult, digest: str) -> PageResult:
-        """Return `page` without a next page that must not be requested: one that came before, or a forbidden address."""
+        """Return `page`, with an error instead of a next page that was read before or is at a forbidden origin."""
         if page.way.type == "offset":
-            if digest and self._circle.detect_repeat(digest):
+            if digest and self._cycles.detect_repeat(digest):
                 return PageResult(
-                    NO_RECORDS, page.way, None, _circling(f"it ignores '{page.way.offset_name_in_request}'")
+                    NO_RECORDS, page.way, None, _repeated_page(f"it ignores '{page.way.offset_name_in_request}'")
                 )
             return page
         if page.next is None:
             misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
             return replace(page, refused=_misnamed(page)) if misnamed and page.unseen else page
-        if self._circle.detect_repeat(page.next.at):
-            return replace(page, next=None, refused=_circling("its next page is one that was read before"))
+        if self._cycles.detect_repeat(page.next.at):
+            return replace(page, next=None, refused=_repeated_page("its next page is one that was read before"))
         opened = self._request[CONNECTION]
         if page.way.type == "link":
             origin = place_of(page.next.at).origin
@@ -280,21 +279,23 @@ def _misnamed(page: PageResult) -> UpstreamFailed:
     return UpstreamFailed(
         "page_unreadable",
         f"The provider's page has nothing at '{page.way.cursor_path_in_response}' (cursor_path_in_response), but has "
-        f"{', '.join(list(page.unseen or ())[:5])}. Say which of them is the cursor.",
+        f"{', '.join(list(page.unseen or ())[:5])}. Set cursor_path_in_response to the one that is the cursor.",
     )
 
 
 async def _check(caller: Caller, upstream: UpstreamRequest) -> None:
-    """Check a page like any other call, and count it for the key. Raises Forbidden."""
+    """Check a later page like any other call, and count it against the key's limits. Raises Forbidden,
+    TooManyRequests."""
     check(caller, upstream)
     if caller.access is not None and caller.access.meter is not None:
         await caller.access.meter.spend()
 
 
-def _circling(why: str) -> UpstreamFailed:
+def _repeated_page(why: str) -> UpstreamFailed:
     return UpstreamFailed(
         "next_page_refused",
-        f"The provider returned the same page again: {why}. Check how this list is paged, and set that in Gateway-Paginate.",
+        f"The provider returned the same page again: {why}. Check how this list is paged, and set that in "
+        "Gateway-Paginate.",
     )
 
 

@@ -1,4 +1,4 @@
-"""A provider's answer on its way to the caller: framing, head, body as received or decoded."""
+"""Passes a provider's response on to the caller: framing, head, body as received or decoded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,16 +32,16 @@ from gateway.middleware.response_shape import REQUEST_ID_FIELD, add_cors_headers
 from gateway.middleware.who_calls import REFERRER_POLICY, unreferred
 from gateway.runtime import generation_of
 
-# ── The client's half of a proxied answer: the head as the provider wrote it, in our own framing.
+# ── The response that the caller gets: the head as the provider wrote it, with the gateway's framing.
 #
 # `StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8; a proxy may do neither.
 
 
 class PassedResponse(web.StreamResponse):
-    """A provider's answer, passed on. `length`: the body's length, if known.
+    """A provider's response, passed on. `length`: the body's length, None if unknown.
 
-    `cut`: set if the answer could not be passed on to its end. `broke_off`: the error code that its last line reports,
-    because the status had already been sent.
+    `cut`: the response could not be passed on to its end. `broke_off`: the error code in the trailer of a paged
+    response, whose status had already been sent.
     """
 
     cut = False
@@ -80,7 +80,7 @@ class PassedResponse(web.StreamResponse):
         writer.output_size += len(head)
 
     def length_of(self, body: bytes) -> None:
-        """Set the framing for this body, which replaces the provider's."""
+        """Set the length for `body`, which replaces the provider's body."""
         self._length = len(body)
 
     def count(self, sent_bytes: int) -> None:
@@ -91,7 +91,7 @@ class PassedResponse(web.StreamResponse):
     def abort(self) -> None:
         """Cut the client's connection: the client must not see a clean end.
 
-        An HTTP/1.0 client takes even a closed connection for a clean end, so the connection is reset.
+        Without a length or chunks, a client takes even a closed connection for a clean end, so it is reset.
         """
         self.cut = True
         framed = hdrs.CONTENT_LENGTH in self.headers or hdrs.TRANSFER_ENCODING in self.headers
@@ -99,7 +99,7 @@ class PassedResponse(web.StreamResponse):
 
 
 class SwitchedResponse(PassedResponse):
-    """A 101 answer: the connection speaks `protocol` from now on."""
+    """A 101: the connection speaks `protocol` from now on."""
 
     def __init__(self, reason: str, fields: Fields, protocol: str) -> None:
         super().__init__(101, reason, fields, None)
@@ -111,7 +111,7 @@ class SwitchedResponse(PassedResponse):
         self.headers[hdrs.UPGRADE] = self._protocol
 
 
-# ── An answer's body on its way to the caller: as received, or decoded.
+# ── The response's body for the caller: as received, or decoded.
 
 _LIVE: Final = frozenset(
     {"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq"}
@@ -121,7 +121,7 @@ BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a ran
 
 @dataclass(slots=True)
 class ResponseBody:
-    """An answer's body; its first piece has already been read if it is decoded."""
+    """A response's body. `first`: the parts of its first piece, if that has been read to check the coding."""
 
     exchange: ProviderExchange
     decoder: Decoder | None
@@ -138,9 +138,9 @@ class ResponseBody:
 
 
 async def body_of(request: web.Request, exchange: ProviderExchange) -> ResponseBody:
-    """Return the body, decoded if that is requested and possible.
+    """Return the body, decoded if that is requested and its coding is supported.
 
-    A body that does not match its coding still leads to a 502 here.
+    Raises CodingError if the first piece does not match the coding: here, that can still become a 502.
     """
     decoder = request.get(DECODER)
     coding = ",".join(values(exchange.headers, "content-encoding"))
@@ -164,21 +164,21 @@ def values(fields: Fields, name: str) -> list[str]:
 
 
 def is_live(fields: Fields) -> bool:
-    """Return whether an answer is a live stream: events, or JSON line by line."""
+    """Return whether a response is a live stream: server-sent events, or JSON line by line."""
     for name, value in fields:
         if len(name) == 12 and name.lower() == "content-type" and value.partition(";")[0].strip().lower() in _LIVE:
             return True
     return False
 
 
-# ── An answer's head on its way to the caller.
+# ── The response's head for the caller.
 
 UNBUFFERED: Final = ("X-Accel-Buffering", "no")
 """Added to a live stream: otherwise nginx in front of us would hold events back."""
 
 
 def response_of(request: web.Request, exchange: ProviderExchange, *, decoded: bool) -> PassedResponse:
-    """Return the head of the answer. Raises MalformedResponse."""
+    """Return the head of the response. `decoded`: the body is passed on decoded. Raises MalformedResponse."""
     fields = _fields(request, exchange)
     if decoded:
         fields = decoded_fields(fields)
@@ -197,7 +197,7 @@ def switched(request: web.Request, exchange: ProviderExchange, protocol: str) ->
 
 
 def with_gateway_fields(response: PassedResponse, request: web.Request, attempts: int) -> PassedResponse:
-    """Add the fields that the gateway adds to every answer of a provider."""
+    """Add the fields that the gateway adds to every response of a provider, and return `response`."""
     add_cors_headers(request, response.headers)
     add_pace_headers(response, request)
     unreferred(response, request)
@@ -225,15 +225,14 @@ def _shown_at(request: web.Request) -> str:
 
 
 def unreferred_fields(fields: Fields) -> Fields:
-    """Return `fields` with our Referrer-Policy in place of the provider's, because the capability address is a secret."""
+    """Return `fields` with our Referrer-Policy in place of the provider's, because the capability URL is a secret."""
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 
 def passed_fields(received: Fields, base: Address, opened: Opened, shown_at: str) -> Fields:
-    """Return the fields of an answer that are passed on to the caller.
+    """Return the fields of a response that are passed on to the caller. Raises MalformedResponse.
 
-    `base`: the provider's address; `shown_at`: the gateway's address that stands for it in rewritten URLs. Raises
-    MalformedResponse.
+    `base`: the provider's base URL. `shown_at`: the gateway's URL, which replaces it in the fields' values.
     """
 
     def rewrite(name: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""A list that is requested by POST: the caller's body is read whole, and changed for each page to request that page."""
+"""A list that is requested by POST: reads the caller's whole body, and changes it for each page."""
 
 from dataclasses import replace
 from typing import Final
@@ -19,7 +19,8 @@ MOST_BYTES: Final = INLINE_BYTES
 class PostedList:
     """A list that is requested by POST.
 
-    `digest`: digest of the body as the caller sent it; a resume cursor is valid only for it.
+    `digest`: digest of the body as the caller sent it; a resume cursor is valid only for it. `now`: the body that
+    requests the current page.
     """
 
     def __init__(self, body: bytes, first: bytes) -> None:
@@ -33,18 +34,18 @@ class PostedList:
 
 
 async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | None:
-    """Make `upload` request the first page that PAGING asks for; return None for a list that is not requested by POST.
+    """Change the body of `upload` to request the first page that PAGING asks for; return None for a list without POST.
 
-    Raises BodyTooLarge, InvalidRequest ``invalid_headers``.
+    Raises BodyTooLarge, and InvalidRequest ``invalid_headers`` for a body or a resume cursor that does not fit.
     """
     paging = request[PAGING]
     if not paging.lists_by_post:
         return None
-    body = await upload.gathered(MOST_BYTES)
+    body = await upload.read_whole(MOST_BYTES)
     if body is None:
         raise BodyTooLarge(
             "body_too_large",
-            f"A POST that is paged has a body of at most {MOST_BYTES >> 10} KiB, since it is sent once a page.",
+            f"The body of a paged POST may have at most {MOST_BYTES >> 10} KiB, because it is sent for each page.",
             close=True,
         )
     kind, coding = (request[UPSTREAM].headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))

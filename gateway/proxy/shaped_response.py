@@ -1,7 +1,7 @@
-"""Passes on a part of an answer: the caller's selection, or the tools in a list of tools that its key allows.
+"""Passes on a part of a response: the caller's selection, or the tools in a list of tools that its key allows.
 
-The answer is read within bounds, selected from and cut, and sent as JSON or text; an event stream is filtered event by
-event.
+For a selection, the response is read within limits, cut, and sent as JSON or text. A list of tools is read within
+limits and filtered; in an event stream, each event is filtered when it is complete.
 """
 
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 CUT: Final = "Gateway-Cut"
-MOST_RESPONSE: Final = 8 << 20  # maximum size of an answer that is held
-FORMS: Final = 3  # an answer is held three times: as received, as values, and as the text to send
+MOST_RESPONSE: Final = 8 << 20  # maximum size of a response, decoded
+FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
 OF_THE_WHOLE: Final = (
     "ETag",
     "Content-MD5",
@@ -45,7 +45,7 @@ OF_THE_WHOLE: Final = (
 
 
 def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Return whether a part of this answer is requested. Errors, redirects and answers without a body pass unchanged."""
+    """Return whether a part of this response is requested. Errors, redirects and ranges pass unchanged."""
     ok = 200 <= exchange.status < 300 and exchange.status not in BODY_AS_IT_IS
     return ok and SHAPE in request and request.method != hdrs.METH_HEAD
 
@@ -53,9 +53,9 @@ def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
 async def shaped_response(
     request: web.Request, exchange: ProviderExchange, body: ResponseBody, watch: ExchangeWatch, attempts: int
 ) -> tuple[PassedResponse, bytes]:
-    """Return the answer and its whole body.
+    """Return the response for the caller, and its body.
 
-    Raises UpstreamFailed ``answer_not_shaped``, and Unavailable ``busy`` if memory is short.
+    Raises UpstreamFailed ``answer_not_shaped``, Unavailable ``busy`` if memory is short, and the errors of `body.next`.
     """
     from gateway.http.shaped_body import needs_thread, shaped_body  # imported with the first such call
 
@@ -108,11 +108,13 @@ async def filtered(request: web.Request, whole: bytes) -> bytes:
 
 def _unfit(what: str, reason: str) -> UpstreamFailed:
     payload: dict[str, Any] = {"reason": reason}
-    return UpstreamFailed("answer_not_shaped", f"The provider's answer {what}. The request was sent.", payload=payload)
+    return UpstreamFailed(
+        "answer_not_shaped", f"The provider's response {what}. The request was sent.", payload=payload
+    )
 
 
 class HeldResponse:
-    """A whole body in memory, reserved from the budget that paged and shaped calls share (`egress.page_memory_bytes`)."""
+    """A whole body, in memory reserved from the budget of paged and shaped calls (`egress.page_memory_bytes`)."""
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
         self._request = request
@@ -120,14 +122,15 @@ class HeldResponse:
         self._reserved: Reservation | None = None
 
     async def read(self, body: ResponseBody) -> bytes:
-        """Return the whole body, decoded, at most `MOST_RESPONSE` bytes. Raises UpstreamFailed, Unavailable ``busy``."""
+        """Return the whole body, decoded, at most `MOST_RESPONSE` bytes. Raises UpstreamFailed, Unavailable
+        ``busy``."""
         content = bytearray()
         parts = body.first
         while parts is not None:
             for part in parts:
                 content += part
                 if len(content) > MOST_RESPONSE:
-                    raise _unfit(f"has more than {MOST_RESPONSE >> 20} MiB; ask for less of it", "too_large")
+                    raise _unfit(f"has more than {MOST_RESPONSE >> 20} MiB; request less of it", "too_large")
             if len(content) > INLINE_BYTES and self._reserved is None:
                 await self._reserve()
             following = await body.next()
@@ -151,13 +154,13 @@ class HeldResponse:
             raise no_page_memory() from None
 
 
-# ── The answer of an MCP server to ``tools/list``, without the tools that the caller's key does not allow.
+# ── The response of an MCP server to ``tools/list``, without the tools that the caller's key does not allow.
 
 EVENTS: Final = "text/event-stream"
 
 
 def is_filtered(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Return whether this answer may be a list of tools that must be filtered. Errors pass unchanged."""
+    """Return whether this response may be a list of tools that must be filtered. Errors pass unchanged."""
     return LISTED_TOOLS in request and 200 <= exchange.status < 300
 
 
@@ -166,7 +169,7 @@ def is_event_stream(exchange: ProviderExchange) -> bool:
 
 
 class FilteredEvents:
-    """Replaces `ResponseBody` for an event stream: passes each event on when it is complete."""
+    """Replaces `ResponseBody` for an event stream: filters each event, and passes it on when it is complete."""
 
     def __init__(self, request: web.Request, body: ResponseBody) -> None:
         self._body = body
@@ -192,7 +195,7 @@ class FilteredEvents:
 def filtered_head(
     request: web.Request, exchange: ProviderExchange, body: ResponseBody, attempts: int
 ) -> PassedResponse:
-    """Return the head of the answer. Raises MalformedResponse if the body's coding is not supported."""
+    """Return the head of a filtered list. Raises MalformedResponse, also if the body's coding is not supported."""
     coding = ",".join(values(exchange.headers, "content-encoding")).strip().lower()
     if coding not in ("", "identity") and body.decoder is None:
         raise MalformedResponse("its list of tools has a content coding that the gateway cannot decode")

@@ -15,7 +15,7 @@ LINGER_S: Final = 2.0  # time to deliver the last bytes of a side that has left
 
 
 class Tunnel(asyncio.Protocol):
-    """The provider's end is this protocol; the caller's end is aiohttp's, which passes its bytes to `feed_data`.
+    """Relays bytes. The provider's transport calls this as its protocol; aiohttp's protocol calls `feed_data`.
 
     Call `run` after the 101 has been written to the caller. `bytes_in`, `bytes_out`: bytes from and to the caller.
     """
@@ -23,31 +23,31 @@ class Tunnel(asyncio.Protocol):
     def __init__(self, request: web.Request) -> None:
         assert request.transport is not None
         self.bytes_in = self.bytes_out = 0
-        self._ends = request.protocol
+        self._caller_protocol = request.protocol
         self._caller: asyncio.Transport = request.transport
         self._provider: asyncio.Transport | None = None
-        self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._over = False
+        self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended = False
         self._fault: Exception | None = None
 
     async def run(self, exchange: ProviderExchange) -> None:
-        """Relay until the provider ends the connection; the caller's leaving cancels.
+        """Relay until the provider closes the connection; the task is cancelled if the caller leaves.
 
-        Raises ConnectionError after a disorderly end.
+        Raises EgressError if `exchange` has not switched, and ConnectionError if the provider resets the connection.
         """
         provider, held = exchange.switch(self)
         self._provider = provider
         try:
             if held:
                 self.data_received(held)
-            self._ends.set_parser(self)  # type: ignore[arg-type]  # it uses no parser method that we lack
+            self._caller_protocol.set_parser(self)  # type: ignore[arg-type]  # it uses no parser method that we lack
             if not provider.is_closing():
                 provider.resume_reading()
-            while not self._over:
-                await self._news
-                self._news = asyncio.get_running_loop().create_future()
-                await self._ends._drain_helper()
-                if not self._over:
+            while not self._ended:
+                await self._woken
+                self._woken = asyncio.get_running_loop().create_future()
+                await self._caller_protocol._drain_helper()
+                if not self._ended:
                     provider.resume_reading()
         finally:
             _close(provider)
@@ -61,13 +61,13 @@ class Tunnel(asyncio.Protocol):
             return
         self._caller.write(data)
         self.bytes_out += len(data)
-        if self._ends.writing_paused and self._provider is not None:
+        if self._caller_protocol.writing_paused and self._provider is not None:
             self._provider.pause_reading()
-            self._tell()
+            self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._over, self._fault = True, exc
-        self._tell()
+        self._ended, self._fault = True, exc
+        self._wake()
 
     def pause_writing(self) -> None:
         if not self._caller.is_closing():
@@ -91,13 +91,13 @@ class Tunnel(asyncio.Protocol):
     def set_exception(self, *_: object) -> None:
         """Do nothing, for the same reason as `feed_eof`."""
 
-    def _tell(self) -> None:
-        if not self._news.done():
-            self._news.set_result(None)
+    def _wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
 
 
 def _close(transport: asyncio.Transport) -> None:
-    """Close the transport after the last bytes have been sent, or after `LINGER_S`."""
+    """Close the transport once the last bytes have been sent, or after `LINGER_S`."""
     transport.close()
     if transport.get_write_buffer_size():
         asyncio.get_running_loop().call_later(LINGER_S, transport.abort)

@@ -1,6 +1,7 @@
-"""A client connection: checks request heads strictly, sends refusals in our format, and closes in an orderly way.
+"""A client connection: checks request heads strictly, sends errors in our format, and closes in an orderly way.
 
-Ordinary proxied requests go to the fast path (`FastPath.take`); all others go to aiohttp's parser and handler.
+Ordinary proxied requests go to the fast path (`FastPath.take`), messages to the agent door to `AgentDoor.take`; all
+others go to aiohttp's parser and handler.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ from gateway.server.strict_framing import ChunkWatch, complaint, too_large
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
-# ── What comes from a client: strict heads, one message after another, and a watch on chunked bodies.
+# ── From the client: strict heads, one message after another, and a watch on chunked bodies.
 #
 # bytes ▸ _read   cuts the bytes after each head, so that a fault affects only its own message
 #       ▸ _feed   aiohttp's parser; its output for a chunked body is watched
@@ -46,20 +47,20 @@ if TYPE_CHECKING:
 
 HEAD_END: Final = b"\r\n\r\n"
 ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
-CUTS: Final = 64  # maximum number of pieces cut from one read; a body full of empty lines deserves no more
+CUTS: Final = 64  # maximum number of pieces cut from one read, so that a body full of empty lines costs little
 
 log = structlog.get_logger(__name__)
 
 
-# ── What goes to a client: refusals in our format, and an orderly close of the connection.
+# ── To the client: errors in our format, and an orderly close of the connection.
 #
-# Parser errors never reach a middleware; aiohttp would answer them as HTTP/1.0 text that echoes bytes of the request.
+# Parser errors never reach a middleware; aiohttp would send them as HTTP/1.0 text that repeats bytes of the request.
 
-LINGER_S: Final = 2.0  # how long a client may take to read a last answer while it still sends (RFC 9112 §9.6)
+LINGER_S: Final = 2.0  # how long a client may take to read a last response while it still sends (RFC 9112 §9.6)
 
 
 def connections_full_response() -> bytes:
-    """Return the answer to a connection beyond server.limits.connections. Its request is not read."""
+    """Return the response to a connection beyond server.limits.connections. Its request is not read."""
     fault = Unavailable("busy", "Too many open connections (server.limits.connections). Try again.")
     body = json.dumps({"error": fault.as_json()}).encode()
     lines = (
@@ -77,34 +78,40 @@ def connections_full_response() -> bytes:
 
 
 HELD_BYTES: Final = 64 * 1024
-DUE_BYTES: Final = 64 * 1024  # maximum that is joined; beyond it the bytes are sent immediately
-MOST_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get an answer; any more are closed silently
+QUEUED_BYTES: Final = 64 * 1024  # maximum that is joined; beyond it the bytes are sent immediately
+MOST_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; any more are closed silently
 
 
 class ClientProtocol(RequestHandler):
-    """A client's connection. `stopped`: we cut it ourselves, because the server stops and cannot wait any longer."""
+    """A client's connection. `head_since`: the loop's time since which a head is awaited; 0.0 if none is.
+
+    A head is awaited from the connection's start; a later one from its first byte, and after a response in a drain.
+
+    `handed`: see `take_handed`. `stopped`: we cut the connection ourselves, because the server stops and cannot wait
+    any longer.
+    """
 
     __slots__ = (
         "_at_boundary",
-        "_awaited",
         "_body",
+        "_body_left",
         "_chunks",
+        "_client_closed",
         "_deaf",
-        "_due",
         "_fast_exchange",
-        "_gone",
         "_head_bytes",
         "_held",
         "_held_back",
         "_line",
         "_odd_line",
+        "_parser_unused",
         "_parts",
+        "_queued",
         "_server",
         "_tail",
         "_turned_away",
         "_unread",
         "_unread_since",
-        "_untouched",
         "_upload_paused",
         "handed",
         "head_since",
@@ -120,38 +127,36 @@ class ClientProtocol(RequestHandler):
         self._body: StreamReader = EMPTY_PAYLOAD  # the body of the newest message
         self._chunks: ChunkWatch | None = None  # the watch on that body, if it is chunked
         self._at_boundary = False
-        self._awaited = 0  # bytes of that body, if its length was declared
+        self._body_left = 0  # bytes of that body still to come, if its length was declared
         self._tail = b""  # last three bytes received of a head or of chunks: an empty line may be cut in two
         self._head_bytes = 0
         self._line: bytes | None = b""  # the request line as far as it has arrived; None once it is complete
         self._odd_line = False
         self._held = b""  # bytes received while too many requests waited already, or while one is on the fast path
-        self._untouched = True  # aiohttp has received nothing yet, and may not even wait for it yet
+        self._parser_unused = True  # aiohttp has received nothing yet, and may not even wait for it yet
         self._deaf = False  # nothing more is read as HTTP on this connection
         self.head_since = 0.0
-        self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
-        self._due = b""  # bytes of an answer on the fast path that are sent before the loop's turn is over
+        self._client_closed: asyncio.Future[None] | None = None  # set while the client is given time to read
+        self._queued = b""  # bytes of a fast path response that leave at the end of this event loop iteration
         self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
         self._held_back = False  # reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
         self.handed: FastPathHandover | None = None  # state of a request that the chain takes over from the fast path
         self._upload_paused = False  # reading is paused, because the provider takes no more bytes
         self._turned_away = False
-        self._unread = (
-            0  # bytes of answers that the client had not taken at the last check, and since when it takes none
-        )
-        self._unread_since = 0.0
+        self._unread = 0  # bytes of responses that the client had not read at the last check
+        self._unread_since = 0.0  # since when it has read none of them
         self.stopped = False
 
     @property
     def idle(self) -> bool:
         """Whether the connection is between two requests, or before the first."""
         waits = self._waiter is not None and not self._messages
-        return waits and self._gone is None and not self.on_fast_path
+        return waits and self._client_closed is None and not self.on_fast_path
 
     @property
     def held_bytes(self) -> int:
-        """Bytes from the client that wait until an earlier request is answered."""
+        """Number of bytes from the client that wait until the response to an earlier request has left."""
         return len(self._held)
 
     @property
@@ -176,8 +181,8 @@ class ClientProtocol(RequestHandler):
             self._fast_exchange = None
         self._record_unbegun()
         self._discard_handed()
-        if self._gone is not None and not self._gone.done():
-            self._gone.set_result(None)
+        if self._client_closed is not None and not self._client_closed.done():
+            self._client_closed.set_result(None)
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
@@ -198,7 +203,7 @@ class ClientProtocol(RequestHandler):
             self._fast_exchange.resume()
 
     def announce_end(self) -> None:
-        """Send ``Connection: close`` in answers whose heads have not left yet; they are the last."""
+        """Send ``Connection: close`` in a response whose head has not left yet; it is the last."""
         if self._fast_exchange is not None:
             self._fast_exchange.announce_end()
         current = self._current_request
@@ -208,7 +213,7 @@ class ClientProtocol(RequestHandler):
     def enforce_time_limits(self, now: float, *, begun_by: float) -> None:
         """Close the connection if it takes too long. Called about once a second.
 
-        `now`: the loop's time. A head must have begun after `begun_by`.
+        `now`: the loop's time. A head that has been awaited since before `begun_by` is late.
         """
         if self._fast_exchange is not None:
             self._fast_exchange.enforce_time_limits(now)
@@ -218,7 +223,7 @@ class ClientProtocol(RequestHandler):
             self.force_close()
 
     def _cut_if_unread(self, now: float) -> None:
-        """Cut a client that leaves an answer unread. For a proxied answer the exchange's own time limits hold."""
+        """Cut a client that leaves a response unread. For a proxied response the exchange's own time limits hold."""
         assert self.transport is not None
         unread = unread_bytes(self.transport)
         current = self._current_request
@@ -228,7 +233,7 @@ class ClientProtocol(RequestHandler):
             abort_connection(self.transport)
 
     def _turn_away(self) -> None:
-        """Refuse a connection above `server.limits.connections`: send the refusal and close, without reading anything."""
+        """Refuse a connection above `server.limits.connections`: send an error and close, without reading anything."""
         server = self._server
         server.count_turned_away()
         if server.turned_away >= MOST_REFUSAL_RESPONSES:
@@ -266,28 +271,28 @@ class ClientProtocol(RequestHandler):
         if exchange is not None:
             if exchange.waits_for_caller:
                 data = exchange.feed_request(data)
-                if self._fast_exchange is None and data:  # the answer had left before the end of the request's body
+                if self._fast_exchange is None and data:  # the response had left before the end of the request's body
                     self._received(data)
                     return
             if data:
                 self._hold(data)
             return
-        if self._due:
+        if self._queued:
             self.send_queued()  # before anything that this data triggers
         fast_path = self._server.fast_path
-        waits = self._waiter is not None or self._untouched
-        if fast_path is not None and waits and not self._messages and self._unoccupied and data:
-            taken = fast_path.take(self, data) or fast_path.agent_door.take(self, data)
-            if taken is not None:
-                self._fast_exchange, self.head_since = taken[0], 0.0
-                taken[0].depart(taken[1])
-                if taken[2]:
-                    self._hold(taken[2])
+        waits = self._waiter is not None or self._parser_unused
+        if fast_path is not None and waits and not self._messages and self._between_messages and data:
+            started = fast_path.take(self, data) or fast_path.agent_door.take(self, data)
+            if started is not None:
+                self._fast_exchange, self.head_since = started[0], 0.0
+                started[0].depart(started[1])
+                if started[2]:
+                    self._hold(started[2])
                 return
         self._read(data)
 
     @property
-    def _unoccupied(self) -> bool:
+    def _between_messages(self) -> bool:
         """Whether the connection is between two messages, with nothing begun, held or announced."""
         return not (
             self._held
@@ -304,19 +309,19 @@ class ClientProtocol(RequestHandler):
     # ── the fast path ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
-        """Queue part of a response. All queued parts of all connections are sent at the end of this event loop iteration, or
-        earlier if this connection has more than `DUE_BYTES`."""
-        if self._due:
-            self._due += piece
-            if len(self._due) > DUE_BYTES:
+        """Queue part of a response. All queued parts of all connections are sent at the end of this event loop
+        iteration, or earlier if this connection has more than `QUEUED_BYTES`."""
+        if self._queued:
+            self._queued += piece
+            if len(self._queued) > QUEUED_BYTES:
                 self.send_queued()
         else:
-            self._due = piece
+            self._queued = piece
             write_batch.add(self.send_queued)
 
     def send_queued(self) -> None:
-        """Send the queued bytes, before anything can close the connection or answer behind them."""
-        due, self._due = self._due, b""
+        """Send the queued bytes. Call it before anything closes the connection or sends more bytes."""
+        due, self._queued = self._queued, b""
         if due and self.transport is not None and not self.transport.is_closing():
             self.transport.write(due)
 
@@ -336,13 +341,13 @@ class ClientProtocol(RequestHandler):
             if not self._held_back:
                 self._resume_transport_reading()
 
-    def response_sent(self, *, last: bool, asked: bool = False) -> None:
-        """Clean up after the answer of the fast path request has left; see `FastClient`."""
+    def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
+        """Continue with the connection, because the response to the fast path request has left; see `FastClient`."""
         self._fast_exchange = None
         self.resume_upload()
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if last:
-            if asked and not self._held:
+            if close_requested and not self._held:
                 self.force_close()  # nothing is unread or on its way that would reset the connection (RFC 9112 §9.6)
             else:
                 self._end_orderly()
@@ -353,13 +358,13 @@ class ClientProtocol(RequestHandler):
             self._unhold()
 
     def response_broken(self) -> None:
-        """Cut the connection after a broken answer of the fast path: the caller must not see a clean end."""
+        """Cut the connection after a fast path response broke off: the caller must not see a clean end."""
         self._fast_exchange = None
         self.send_queued()
-        abort_connection(self.transport, reset=False)  # the framing shows that the answer is incomplete
+        abort_connection(self.transport, reset=False)  # the framing shows that the response is incomplete
 
     def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
-        """Let the chain continue with the fast path request, from the bytes received so far."""
+        """Let the chain continue with the fast path request; see `FastClient`."""
         self._fast_exchange = None
         self.handed = handed
         if self._server.fast_path is not None:
@@ -374,7 +379,7 @@ class ClientProtocol(RequestHandler):
             self._deaf = True  # the parser cannot assign the rest of the body to a message
 
     def hand_back(self, data: bytes) -> None:
-        """Let the chain answer a message that the fast path had begun to read."""
+        """Let the chain handle a message that the fast path had begun to read; see `MessageClient`."""
         self._fast_exchange = None
         held, self._held = self._held, b""
         self._resume_held()
@@ -399,13 +404,12 @@ class ClientProtocol(RequestHandler):
         )
 
     def take_handed(self) -> FastPathHandover | None:
-        """Return what the fast path handed over, and forget it: only the first attempt of the taken-over request uses
-        it."""
+        """Return what the fast path handed over, and forget it: only the first attempt of that request uses it."""
         handed, self.handed = self.handed, None
         return handed
 
     def _record_unbegun(self) -> None:
-        """Record a request that was handed over if the caller leaves before the chain, which would record it, has begun."""
+        """Record a request that was handed over, if the caller leaves before the chain has begun."""
         current = self._current_request
         if self.handed is not None and (current is None or TIMING not in current):
             self.handed.record_unbegun(stopped=self.stopped)
@@ -416,8 +420,7 @@ class ClientProtocol(RequestHandler):
             handed.discard()
 
     def _hold(self, data: bytes) -> None:
-        """Keep bytes that arrive behind a request on the fast path until its answer has left; pause reading beyond
-        `HELD_BYTES`."""
+        """Keep bytes that follow a fast path request until its response has left; pause reading beyond `HELD_BYTES`."""
         self._held += data
         if self.held_bytes > HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()
@@ -437,14 +440,14 @@ class ClientProtocol(RequestHandler):
             self._resume_transport_reading()
 
     def _end_orderly(self) -> None:
-        """Half-close the connection as `_half_close` does, without waiting."""
+        """Half-close the connection as `_half_close` does, without a task that waits."""
         self.send_queued()
         self._deaf = True
         self._held = b""
         self._resume_held()
         if self.transport is not None and self.transport.can_write_eof():
             self.transport.write_eof()
-            self._gone = self._loop.create_future()
+            self._client_closed = self._loop.create_future()
             self._loop.call_later(LINGER_S, self.force_close)
         else:
             self.force_close()
@@ -465,8 +468,7 @@ class ClientProtocol(RequestHandler):
     async def _finish_last(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Decide whether this answer is the connection's last: the server stops, or a part of the request's body is
-        unread."""
+        """Finish a response that may be the last: the server stops, or a part of the request's body is unread."""
         if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
             if resp.prepared and resp.keep_alive and not self._deaf:
                 self.head_since = self._loop.time()  # its head left before the stop: another request may be on its way
@@ -480,17 +482,17 @@ class ClientProtocol(RequestHandler):
         return resp, reset
 
     async def _half_close(self) -> None:
-        """Send EOF and give the client time to read the answer: closing with unread bytes would reset the connection."""
+        """Send EOF, and give the client time to read the response: a close with unread bytes resets the connection."""
         self._deaf = True
-        self._lingering_time = 0.0  # aiohttp would otherwise wait for the body and not answer
+        self._lingering_time = 0.0  # otherwise aiohttp would wait for the rest of the body
         transport = self.transport
         if transport is None or not transport.can_write_eof():
             return
         transport.write_eof()
         self._reading_paused = self._buffer_paused = False
         self._resume_transport_reading()
-        self._gone = self._loop.create_future()
-        await asyncio.wait([self._gone], timeout=LINGER_S)
+        self._client_closed = self._loop.create_future()
+        await asyncio.wait([self._client_closed], timeout=LINGER_S)
 
     def handle_error(
         self,
@@ -499,8 +501,10 @@ class ClientProtocol(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 (the parser's own words, which quote the request)
     ) -> web.StreamResponse:
-        """Answer with a refusal, or with an exception that escaped the chain, in our format; cut an answer that has
-        begun."""
+        """Return the response in our format for a refusal or for an exception that escaped the chain.
+
+        If a response has begun to leave, cut the connection instead, and raise ConnectionError.
+        """
         if REQUEST_ID not in request:
             request[REQUEST_ID] = new_id()
         fault = exc if isinstance(exc, GatewayError) else unhandled(request[REQUEST_ID])
@@ -510,7 +514,7 @@ class ClientProtocol(RequestHandler):
             log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
         if request.writer.output_size > 0:
             abort_connection(self.transport)
-            raise ConnectionError("an answer has begun to leave")
+            raise ConnectionError("a response has begun to leave")
         response = error_response(request, fault)
         response.force_close()
         if fault is exc:
@@ -518,9 +522,9 @@ class ClientProtocol(RequestHandler):
         return response
 
     def _record_refusal(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
-        """Record the refusal in the call log and the metrics, since no chain has seen it.
+        """Record the refusal in the call log and the metrics, since the chain has not seen the request.
 
-        An unreadable request has no method and no path.
+        The method and the path of an unreadable request are empty.
         """
         runtime = self._server.app.get(RUNTIME)
         if runtime is None:  # a host's application, with ours mounted below it
@@ -552,12 +556,12 @@ class ClientProtocol(RequestHandler):
         return handler
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Skip errors of a broken body: the body's reader has reported them."""
+        """Log, except errors of a broken body, which its reader has reported."""
         if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
             super().log_exception(*args, **kw)
 
     def _read(self, data: bytes) -> None:
-        self._untouched = False
+        self._parser_unused = False
         if self._held:
             data, self._held = self._held + data, b""
         at, cuts, size = 0, 0, len(data)
@@ -570,9 +574,9 @@ class ClientProtocol(RequestHandler):
                 self._held = data[at:]  # aiohttp has stopped reading; it calls again with b"" once the queue is shorter
                 return
             end = size
-            if self._awaited:
-                end = min(size, at + self._awaited)
-                self._awaited -= end - at
+            if self._body_left:
+                end = min(size, at + self._body_left)
+                self._body_left -= end - at
             elif cuts < CUTS and (between or self._chunks is not None):
                 end = self._empty_line(data, at)
             cuts += 1
@@ -582,8 +586,7 @@ class ClientProtocol(RequestHandler):
                 return
 
     def _empty_line(self, data: bytes, at: int) -> int:
-        """Return where the first empty line after `at` ends, or the data's length; the line may have begun in the piece
-        before."""
+        """Return where the first empty line ends after `at`, or the data's length. It may begin in earlier data."""
         if self._tail:
             found = (self._tail + data[at : at + 3]).find(HEAD_END)
             if found >= 0:
@@ -604,7 +607,7 @@ class ClientProtocol(RequestHandler):
                 self._admit(new, piece)
             elif piece:
                 self._tail = (self._tail + piece[-3:])[-3:]
-                self._head_goes_on()
+                self._head_continues()
             return
         if chunks is not None:
             if piece:
@@ -621,15 +624,14 @@ class ClientProtocol(RequestHandler):
         elif new:
             self._admit(new, piece)
 
-    def _watch_line(self, begun: bytes) -> None:
-        """Watch for double spaces in the request line: the parser accepts them, while other servers read an empty
-        target there."""
-        line, end, _ = begun.lstrip(b"\r\n").partition(b"\n")
+    def _watch_line(self, received: bytes) -> None:
+        """Watch for double spaces in the request line: the parser accepts them, other servers read an empty target."""
+        line, end, _ = received.lstrip(b"\r\n").partition(b"\n")
         self._odd_line = self._odd_line or b"  " in line
         self._line = None if end else line
 
     def _admit(self, new: int, piece: bytes) -> None:
-        """Check the `new` messages before they are handled; the first refused message is the last."""
+        """Check the last `new` messages before they are handled. Nothing is read after the first refused message."""
         for at in range(len(self._messages) - new, len(self._messages)):
             message, payload = self._messages[at]
             try:
@@ -638,7 +640,7 @@ class ClientProtocol(RequestHandler):
                 if self._odd_line:
                     raise InvalidRequest("bad_framing", ODD_LINE, close=True)
                 if self._head_bytes > self._server.head_bytes or len(piece) > self._server.head_bytes:
-                    self._weigh(message)
+                    self._check_size(message)
                 target = check_head(message.method, message.path, message.version, message.headers)
             except GatewayError as refusal:
                 self._refuse(at, refusal)
@@ -650,9 +652,9 @@ class ClientProtocol(RequestHandler):
                 message = message._replace(should_close=True)
             self._messages[at] = (message, payload)
             self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None
-            self._awaited, self._tail = 0, b""
+            self._body_left, self._tail = 0, b""
             if not payload.is_eof() and self._chunks is None and not message.upgrade:
-                self._awaited = int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) - payload.total_bytes
+                self._body_left = int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) - payload.total_bytes
             if self._chunks is not None and payload.is_eof():
                 self._at_boundary = piece.endswith(HEAD_END)
                 self._chunked_body_ended(len(self._messages) - at - 1)
@@ -660,13 +662,13 @@ class ClientProtocol(RequestHandler):
         self._head_bytes, self.head_since = 0, 0.0
         self._line, self._odd_line = b"", False
 
-    def _weigh(self, message: RawRequestMessage) -> None:
-        """Raise HeadersTooLarge if the head exceeds the limit. Count four bytes a line for what the parser has stripped."""
+    def _check_size(self, message: RawRequestMessage) -> None:
+        """Raise HeadersTooLarge if the head is too large. Four bytes a line stand for what the parser stripped."""
         size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
         if size > self._server.head_bytes:
             raise too_large()
 
-    def _head_goes_on(self) -> None:
+    def _head_continues(self) -> None:
         if self.head_since == 0.0:
             self.head_since = self._loop.time()
         if self._head_bytes > self._server.head_bytes:
@@ -677,9 +679,10 @@ class ClientProtocol(RequestHandler):
                 self._waiter.set_result(None)
 
     def _chunked_body_ended(self, followers: int) -> None:
-        """Give the next message a new parser, because the parser passes the last trailer field on to the next message.
+        """Give the next message a new parser, because the old one passes the last trailer field on to the next message.
 
-        That works only if nothing of the next message has been read; else drop what was read, and close the connection.
+        If a part of the next message has been read already, that cannot work: drop it, and close the connection.
+        `followers`: number of messages that were read behind the body.
         """
         for _ in range(followers):
             self._messages.pop()
@@ -692,13 +695,13 @@ class ClientProtocol(RequestHandler):
                 self.force_close()
 
     def _break_body(self, why: str) -> None:
-        """Pass the fault to the body's reader, which answers; nothing on the connection can be trusted from here on."""
+        """Raise a fault in the body's reader, which sends the error; read nothing more on this connection."""
         log.info("body_refused", why=why)
         self._deaf = True
         self._body.set_exception(web.RequestPayloadError(why))
 
     def _refuse(self, at: int, refusal: GatewayError) -> None:
-        """Answer `refusal` in place of message `at`, after the answers to earlier messages; answer nothing after it."""
+        """Send `refusal` in place of message `at`, after the responses to earlier messages; read nothing after it."""
         while len(self._messages) > at:
             self._messages.pop()
         self._messages.append((_ErrInfo(refusal.status, refusal, ""), EMPTY_PAYLOAD))

@@ -1,13 +1,13 @@
-"""A request on the fast path, and its answer: bytes from the provider's connection to the caller's, as they arrive.
+"""A request on the fast path and its response: passes the provider's bytes on to the caller as they arrive.
 
-It hands everything else to the chain: a fault, or an answer that needs more than passing on.
+It hands everything else over to the chain: a fault, or a response that needs more than passing on.
 """
 
 from typing import ClassVar, Final, Protocol
 
 from gateway import clock
 from gateway.config import ClientLimitsConfig
-from gateway.egress.client import replaceable, unanswered
+from gateway.egress.client import closed_without_response, replaceable
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
 from gateway.egress.provider_connection import ProviderConnection, PushedUpload
@@ -32,7 +32,7 @@ from gateway.server.fast_response_head import response_head
 from gateway.server.response_decoding import ResponseDecoding
 from gateway.server.strict_framing import RequestBody
 
-LINGER_S: Final = 2.0  # wait for the rest of a body whose answer has left already
+LINGER_S: Final = 2.0  # wait for the rest of a request's body, when the response has left already
 LINGER_BYTES: Final = 256 * 1024
 
 
@@ -42,19 +42,19 @@ class FastClient(Protocol):
     exchange_type: "ClassVar[type[FastExchange]]"
 
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
-        """Send a piece of the answer."""
+        """Send a piece of the response."""
 
-    def response_sent(self, *, last: bool, asked: bool = False) -> None:
-        """Called when the answer has left; `last`: its head announced that the connection closes.
+    def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
+        """Called when the response has left. `last`: its head announced that the connection closes.
 
-        `asked`: the request, which arrived complete, had asked for the close already, so nothing follows it.
+        `close_requested`: the request itself had announced the close, and all of it has arrived, so nothing follows it.
         """
 
     def response_broken(self) -> None:
-        """Called when the answer broke off: the caller must not see a clean end."""
+        """Called when the response broke off: the caller must not see a clean end."""
 
     def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
-        """Let the chain continue with the request, from the bytes received so far."""
+        """Let the chain continue with the request. `data`: its bytes so far; only its head without `handed.kept`."""
 
     def pause_upload(self) -> None:
         """Send nothing more of the body for now."""
@@ -64,36 +64,38 @@ class FastClient(Protocol):
 
 
 class FastExchange:
-    """A request in flight. `moved_at`: when a byte last moved in either direction. `last`: the connection closes after it.
+    """A request in flight. `moved_at`: when a byte last moved in either direction (monotonic seconds).
 
-    It is the connection's `Taker` until the head has arrived, its `ResponseSink` afterwards, and its `UploadListener`. It
-    keeps the request's bytes while they are few, so that the chain can restart the request from its beginning.
+    `last`: the caller's connection closes after it; `close_requested`: the request announced that.
+
+    For the provider's connection it is the `Taker` until the head has arrived, the `ResponseSink` afterwards, and the
+    `UploadListener`. It keeps the request's bytes while they are few, so that the chain can start the request again.
     """
 
     __slots__ = (
-        "_came",
         "_chunked",
         "_client",
         "_connection",
         "_decoding",
-        "_gate",
         "_head_at",
         "_kept_bytes",
-        "_left",
+        "_limit_released",
         "_lingers",
-        "_out",
+        "_origin_limits",
         "_over",
         "_plan",
         "_request",
         "_responded",
         "_responded_at",
+        "_response_complete",
         "_sent_at",
         "_sent_bytes",
         "_status",
+        "_unsent",
         "_upload",
         "_waited_s",
         "_write_batch",
-        "asked_last",
+        "close_requested",
         "held_bytes",
         "last",
         "moved_at",
@@ -113,29 +115,29 @@ class FastExchange:
         self._request: list[bytes] = [head, body] if body else [head]
         self._kept_bytes = len(body)
         self._plan = plan
-        self._gate = plan.route.gate
+        self._origin_limits = plan.route.origin_limits
         self._connection = connection
         self._write_batch = write_batch
         self._upload: PushedUpload | None = None
         self._decoding: ResponseDecoding | None = None
-        self._out: list[bytes] | None = []  # bytes that leave together with the head; None once the head has left
-        self._status = 0  # status of the answer, once we know that we pass the answer on
+        self._unsent: list[bytes] | None = []  # bytes that leave together with the head; None once the head has left
+        self._status = 0  # status of the response, once it is certain that the fast path passes it on
         self._sent_bytes = 0
         self._chunked = False
-        self._came = False  # the whole answer has arrived
+        self._response_complete = False  # the whole response has arrived
         self._responded = False  # every byte that arrived with the head has been fed
         self._over = False
-        self._left = False
-        self._lingers = False  # the answer has left, and the rest of the request's body is awaited
-        self._responded_at = 0  # bytes of the request's body received when the answer left
+        self._limit_released = False  # the concurrency limit has been released
+        self._lingers = False  # the response has left, and the rest of the request's body is awaited
+        self._responded_at = 0  # bytes of the request's body received when the response left
         self._waited_s = 0.0  # seconds spent waiting for the caller's bytes
         self.held_bytes = 0  # coded bytes that wait to be decoded
-        self.last = self.asked_last = False
+        self.last = self.close_requested = False
         self.moved_at = self._sent_at = clock.monotonic()
         self._head_at = 0.0
 
     def depart(self, message: bytes) -> None:
-        """Send the bytes of the request received so far."""
+        """Send `message`, the bytes of the request received so far as the provider gets them."""
         plan = self._plan
         method = plan.method
         if plan.body is not None and not plan.body.ended:
@@ -207,7 +209,7 @@ class FastExchange:
         self._client.resume_upload()
 
     def _break_body(self) -> None:
-        """Give up a body with broken framing: the provider must not take the received part for the whole."""
+        """End the request because its body's framing is broken: the provider must not take the part for the whole."""
         if self._lingers:
             self._end_lingering()
         else:
@@ -216,7 +218,7 @@ class FastExchange:
 
     def _give_up(self, fault: GatewayError) -> None:
         """End the request because of a fault of the caller."""
-        if self._status and self._out is None:
+        if self._status and self._unsent is None:
             self._cut_response()
         else:
             if not self._status:
@@ -224,15 +226,15 @@ class FastExchange:
             self._hand_over(fault)
         self._abort()
 
-    def _linger_on(self, body: RequestBody, came: int) -> None:
-        """Wait for the rest of the body, unless much of it is missing.
+    def _linger_on(self, body: RequestBody, received: int) -> None:
+        """Wait for the rest of the request's body, unless more than `LINGER_BYTES` are missing.
 
-        `came`: bytes of the body received since the answer left.
+        `received`: bytes of the body received since the response left.
         """
         if body.ended:
             self._lingers = False
-            self._client.response_sent(last=self.last, asked=self.asked_last)
-        elif came + (body.left or 0) > LINGER_BYTES:
+            self._client.response_sent(last=self.last, close_requested=self.close_requested)
+        elif received + (body.left or 0) > LINGER_BYTES:
             self._end_lingering()
 
     def _end_lingering(self) -> None:
@@ -240,10 +242,10 @@ class FastExchange:
         self._abort()
         self._client.response_sent(last=True)
 
-    # ── the answer's head ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── the response's head ─────────────────────────────────────────────────────────────────────────────────────────
 
     def sink_for(self, head: ResponseHead) -> "FastExchange | None":
-        """Return this exchange if it can pass the answer on itself, or None if the chain must."""
+        """Return this exchange if it can pass the response on itself, or None if the chain must."""
         status, plan = head.status, self._plan
         if status >= 400:
             if may_lead_to_more(status, retries=plan.options.retries > 0):
@@ -264,21 +266,21 @@ class FastExchange:
             self._decoding = ResponseDecoding(decoder, self, self._connection, live=is_live(head.whole().fields))
         self._head_at = self.moved_at = now
         self._status = status
-        self._out = [passed]
+        self._unsent = [passed]
         return self
 
     def _release_limit(self, outcome: Outcome) -> None:
         """Release the concurrency limit, exactly once."""
-        if not self._left:
-            self._left = True
-            self._gate.release(outcome, probe=False)
+        if not self._limit_released:
+            self._limit_released = True
+            self._origin_limits.release(outcome, probe=False)
 
     def responded(self, response: ProviderResponse | None) -> None:
-        self._release_limit("answered")
+        self._release_limit("responded")
         self._responded = True
         if response is not None:
             self._hand_over(response)
-        elif self._out is not None and not self._over and (self._decoding is None or self._decoding.may_begin):
+        elif self._unsent is not None and not self._over and (self._decoding is None or self._decoding.may_begin):
             self._flush()
 
     def refused(self, fault: Exception) -> None:
@@ -286,7 +288,7 @@ class FastExchange:
             return
         plan = self._plan
         if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.declares_body):
-            fault = unanswered(plan.route.pool.origin)
+            fault = closed_without_response(plan.route.pool.origin)
         down = isinstance(fault, EgressError) and fault.kind in ("unreachable", "timeout")
         self._release_limit("failed" if down else "unknown")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
@@ -303,43 +305,43 @@ class FastExchange:
         """Pass on a piece of the body in the form that the caller receives."""
         if self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-        if self._out is not None:  # it arrived together with the head
-            self._out.append(piece)
+        if self._unsent is not None:  # it arrived together with the head
+            self._unsent.append(piece)
         else:
             self.moved_at = clock.monotonic()
             self._sent_bytes += len(piece)
             self._client.queue_piece(piece, self._write_batch)
 
-    def decoded(self) -> None:
+    def caught_up(self) -> None:
         """Send the head now: all bytes received so far are decoded, so the head need not wait for more."""
-        if self._responded and self._out is not None and not self._over:
+        if self._responded and self._unsent is not None and not self._over:
             self._flush()
 
     def end(self) -> None:
         if self._over:
             return
-        self._came = True
+        self._response_complete = True
         if self._decoding is not None:
             self._decoding.end()
         else:
-            self.whole()
+            self.end_response()
 
-    def whole(self) -> None:
-        """End the answer, all of which has been passed on."""
+    def end_response(self) -> None:
+        """End the response, all of which has been passed on."""
         if self._over:
             return
         end = b"0\r\n\r\n" if self._chunked else b""
         body = self._plan.body
         waits = body is not None and not body.ended
-        if self._out is not None:
-            self._out.append(end)
+        if self._unsent is not None:
+            self._unsent.append(end)
             self._flush()
         elif end:
             self._sent_bytes += len(end)
             self._client.queue_piece(end, self._write_batch)
         self._finish(self._status, None)
         if not waits:
-            self._client.response_sent(last=self.last, asked=self.asked_last)
+            self._client.response_sent(last=self.last, close_requested=self.close_requested)
             return
         self._lingers = True
         self.moved_at = clock.monotonic()
@@ -348,17 +350,16 @@ class FastExchange:
         self._linger_on(self._plan.body, 0)
 
     def fail(self, fault: Exception) -> None:
-        """Handle a provider that broke off: the chain reports it if the caller has seen nothing yet, else the caller is
-        cut off."""
+        """Handle a response that broke off: hand over to the chain if nothing has been sent, else cut the caller off."""
         if self._over:
             return
-        if self._out is not None:
+        if self._unsent is not None:
             self._hand_over(fault if isinstance(fault, EgressError | CodingError) else ConnectionLost())
         else:
             self._cut_response()
 
     def _flush(self) -> None:
-        out, self._out = self._out, None
+        out, self._unsent = self._unsent, None
         assert out is not None
         data = out[0] if len(out) == 1 else b"".join(out)
         self._sent_bytes = len(data)
@@ -369,8 +370,8 @@ class FastExchange:
     def pause(self) -> None:
         """Pause the provider, because the caller reads more slowly than the provider writes."""
         if not self._over:
-            if not self._came:
-                self._connection.hold_back()
+            if not self._response_complete:
+                self._connection.pause_reading()
             if self._decoding is not None:
                 self._decoding.paused = True
 
@@ -379,11 +380,11 @@ class FastExchange:
             self.moved_at = clock.monotonic()
             if self._decoding is not None:
                 self._decoding.resume()
-            elif not self._came:
-                self._connection.may_go_on()
+            elif not self._response_complete:
+                self._connection.resume_reading()
 
     def announce_end(self) -> None:
-        """Close the connection after this answer, unless its head is composed already."""
+        """Close the connection after this response, unless its head is composed already."""
         if not self._status:
             self.last = True
 
@@ -400,7 +401,7 @@ class FastExchange:
         self._abort()
 
     def enforce_time_limits(self, now: float) -> None:
-        """End an exchange that has been idle for too long, or has exceeded its total time limit."""
+        """End the exchange if it has been idle for too long, took too long, or if its key is no longer valid."""
         plan, route = self._plan, self._plan.route
         timeouts, began = route.generation.egress.timeouts, plan.began
         if self._lingers:
@@ -414,12 +415,12 @@ class FastExchange:
         if timeouts.total_s is not None and now - began >= timeouts.total_s:
             self._time_out(ExchangeTimeout(timeouts.total_s, total=True))
         elif plan.access is not None and route.runtime.minted.has_ended(plan.access):
-            self._time_out(ExchangeTimeout(now - began, total=True))  # the chain, if it takes over, reports the reason
+            self._time_out(ExchangeTimeout(now - began, total=True))  # the chain checks the key, and reports the reason
         elif now - self.moved_at >= limit_s:
             self._time_out(ExchangeTimeout(limit_s), by_caller=by_caller)
 
     def _time_out(self, fault: ExchangeTimeout, *, by_caller: bool = False) -> None:
-        if self._status and self._out is None:
+        if self._status and self._unsent is None:
             self._cut_response()
         else:
             if not self._status:
@@ -436,7 +437,7 @@ class FastExchange:
         self._abort()
 
     def _hand_over(self, outcome: FirstOutcome, *, by_caller: bool = False) -> None:
-        self._ended()
+        self._mark_ended()
         plan = self._plan
         if self._upload is not None:
             self._upload.leave()
@@ -460,13 +461,13 @@ class FastExchange:
         self._plan.record(status, error, 0, self._sent_at, self._head_at)
 
     def _finish(self, status: int, error: str | None) -> None:
-        self._ended()
+        self._mark_ended()
         trace = self._plan.trace
         if trace is not None:
             trace.attempts[0].end(status=self._status or None, peer=self._connection.peer)
         self._plan.record(status, error, self._sent_bytes, self._sent_at, self._head_at)
 
-    def _ended(self) -> None:
+    def _mark_ended(self) -> None:
         if not self._over:
             self._over = True
             self._write_batch.in_flight -= 1
@@ -474,6 +475,6 @@ class FastExchange:
                 self._decoding.stop()
 
     def _abort(self) -> None:
-        """Drop the provider's connection, unless it may already serve another request."""
-        if not self._came or self._upload is not None:
+        """Close the provider's connection, unless it may already serve another request."""
+        if not self._response_complete or self._upload is not None:
             self._connection.abort()

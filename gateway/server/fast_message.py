@@ -1,11 +1,11 @@
-"""A message to the agent door on the fast path: read, admitted and answered without aiohttp's request and its middlewares.
+"""A message to the agent door on the fast path: handled without aiohttp's request object and the middlewares.
 
-    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and the part of its body received so far
-          ▸ admitted key, scope, content type, size: as the links of `surfaces.AGENT` decide, and in their order
-          ▸ answered by `gateway.mcp.mcp_endpoint`, as for the chain; the answer's head as aiohttp would write it
+    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and its body so far
+          ▸ admit    key, scope, content type, size: decided as by the links of `surfaces.AGENT`, in their order
+          ▸ respond  `gateway.mcp.mcp_endpoint` makes the response, as for the chain; its head is as aiohttp writes it
 
-The fast path refuses nothing before a call has been made. It hands unusual messages, and those to be refused, to the
-chain with the same bytes.
+Before a call to a provider, the fast path sends no error of its own: it hands unusual messages, and those to be
+refused, to the chain with the same bytes.
 """
 
 import asyncio
@@ -55,19 +55,19 @@ class MessageClient(Protocol):
     def peername(self) -> Any: ...
 
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
-        """Send the answer."""
+        """Send the response."""
 
     def response_sent(self, *, last: bool) -> None:
-        """Called when the answer has left; `last`: its head announced that the connection closes."""
+        """Called when the response has left. `last`: its head announced that the connection closes."""
 
     def hand_back(self, data: bytes) -> None:
-        """Let the chain answer the message; `data`: the bytes of it received so far."""
+        """Let the chain handle the message. `data`: its bytes received so far."""
 
 
 class AgentDoor:
     """The agent door (``/mcp``) of a server, beside its `FastPath`.
 
-    `taken` counts the messages, `handed_back` those among them that the chain answered.
+    `taken` counts the messages, `handed_back` those among them that went back to the chain.
     """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
@@ -106,22 +106,21 @@ class AgentDoor:
         return FastMessage(self, client, head, lines, caller, mount), body, data[end:]
 
     def _caller(self, lines: MessageLines, mount: str) -> Caller | None:
-        """Return the caller if its key is known and allowed here, else None: the chain decides, or reports the reason."""
+        """Return the caller if its key is in memory and allowed here, else None: the chain decides."""
         generation = self._runtime.current.generation
-        by_address = mount != PROXY_MOUNT
-        if by_address is bool(lines.key):
+        by_capability = mount != PROXY_MOUNT
+        if by_capability is bool(lines.key):
             return None
-        caller = generation.keys.known(digest(mount.rpartition("/")[2] if by_address else lines.key))
+        caller = generation.keys.known(digest(mount.rpartition("/")[2] if by_capability else lines.key))
         access = None if caller is None else caller.access
         if access is None or caller is None or not access.policy.allows(PROXY):
             return None
-        if (access.key.kind == "capability") is not by_address or (by_address and self._speaks_mcp(access)):
+        if (access.key.kind == "capability") is not by_capability or (by_capability and self._speaks_mcp(access)):
             return None
         return caller
 
     def _speaks_mcp(self, access: Access) -> bool:
-        """Return whether the provider itself serves ``/mcp`` below this address, or the connection's provider is
-        unknown."""
+        """Return whether the provider itself serves ``/mcp`` below this capability URL, or the provider is unknown."""
         generation, bound_to = self._runtime.current.generation, access.bound_to
         if bound_to is None:
             return True
@@ -129,25 +128,25 @@ class AgentDoor:
         provider = generation.catalog.get(integration.provider) if integration is not None else None
         return provider is None or provider.auth_mode.startswith(MCP_MODES)
 
-    def message(self, begun: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
-        """Return the message in the form that `responded` takes."""
+    def message(self, fast_message: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
+        """Return the message in the form that `mcp_endpoint` takes."""
         return AgentMessage(
             self._app,
-            begun.generation,
-            begun.caller,
-            begun.request_id,
-            begun.lines.fields,
+            fast_message.generation,
+            fast_message.caller,
+            fast_message.request_id,
+            fast_message.lines.fields,
             body,
-            begun.mount,
-            begun.mount != PROXY_MOUNT,
-            begun.client,
-            begun.remote,
+            fast_message.mount,
+            fast_message.mount != PROXY_MOUNT,
+            fast_message.client,
+            fast_message.remote,
             trace,
         )
 
 
 class FastMessage:
-    """A message to the agent door. It is its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
+    """A message to the agent door. Its client uses it like a `FastExchange`."""
 
     def __init__(
         self, door: AgentDoor, client: MessageClient, head: bytes, lines: MessageLines, caller: Caller, mount: str
@@ -155,7 +154,7 @@ class FastMessage:
         self._door = door
         self._runtime = door._runtime
         self._head = head
-        self._came: list[bytes] = []
+        self._received: list[bytes] = []
         self._awaited = lines.length
         self._began = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
@@ -172,12 +171,12 @@ class FastMessage:
         self.last = False
 
     def depart(self, body: bytes) -> None:
-        """Take the body's bytes received so far, and start the answer once the body is complete."""
+        """Take the bytes of the body in `body`; once the body is complete, start the task that responds."""
         if body:
-            self._came.append(body)
+            self._received.append(body)
             self._awaited -= len(body)
         if not self._awaited:
-            self._task = asyncio.get_running_loop().create_task(self._response(b"".join(self._came)))
+            self._task = asyncio.get_running_loop().create_task(self._respond(b"".join(self._received)))
 
     # ── what the caller's connection calls; see `FastExchange`.
 
@@ -192,16 +191,16 @@ class FastMessage:
         return behind
 
     def pause(self) -> None:
-        """Do nothing: the answer leaves as a whole."""
+        """Do nothing: the response is sent in one piece."""
 
     def resume(self) -> None:
-        """Do nothing: the answer leaves as a whole."""
+        """Do nothing: the response is sent in one piece."""
 
     def announce_end(self) -> None:
         self.last = True
 
     def enforce_time_limits(self, _now: float) -> None:
-        """Hand a body that arrives slowly to the chain, which has time limits for it."""
+        """Hand a message whose body is still incomplete to the chain, which has time limits for it."""
         if self._task is None:
             self._hand_back()
 
@@ -217,11 +216,11 @@ class FastMessage:
     def _hand_back(self) -> None:
         self._over = True
         self._door.handed_back += 1
-        self.client.hand_back(b"".join((self._head, *self._came)))
+        self.client.hand_back(b"".join((self._head, *self._received)))
 
-    # ── the answer.
+    # ── the response.
 
-    async def _response(self, body: bytes) -> None:
+    async def _respond(self, body: bytes) -> None:
         trace = self._begin()
         message = self._door.message(self, body, trace)
         try:
@@ -235,7 +234,7 @@ class FastMessage:
             self._hand_back()
             return
         self._over = True
-        if message.by_address:
+        if message.by_capability:
             response.headers[REFERRER_POLICY[0]] = REFERRER_POLICY[1]
         response.headers[REQUEST_ID_FIELD] = self.request_id
         data = response_bytes(response, last=self.last)
@@ -244,7 +243,7 @@ class FastMessage:
         self.client.response_sent(last=self.last)
 
     def _begin(self) -> CallTrace | None:
-        """Set the logging context as the chain's first links do, for this task; return the trace, or None if not sampled."""
+        """Set the context for logs and audit, as the chain's first links do; return the trace, None if not sampled."""
         tracing, traceparent = self._runtime.tracing, self.lines.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:
@@ -257,11 +256,11 @@ class FastMessage:
         return trace
 
     async def _response(self, message: AgentMessage) -> web.Response | None:
-        """Return the response, or None if the chain is to answer, because no call has been made."""
-        from gateway.mcp.mcp_endpoint import responded  # imported with the first message
+        """Return the response, or None if the chain must report the error, because no call to a provider has begun."""
+        from gateway.mcp.mcp_endpoint import response_to  # imported with the first message
 
         try:
-            return await responded(message)
+            return await response_to(message)
         except Exception as fault:
             if not message.called:
                 return None
@@ -273,7 +272,7 @@ class FastMessage:
             return refusal(shaped, trace_id)
 
     def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
-        """Record the message as `middleware.access_log` records a request that is not itself a proxied one."""
+        """Record the message as `middleware.access_log` records a request that is not proxied."""
         path = DOOR if self.mount == PROXY_MOUNT else masked(self.mount + DOOR)[:PATH_LIMIT]
         given = self.lines.traceparent
         self._runtime.call_queue.record(
@@ -288,7 +287,7 @@ class FastMessage:
                 path=path,
                 status=status,
                 duration_ms=round((clock.monotonic() - self._began) * 1000, 3),
-                bytes_in=sum(map(len, self._came)),
+                bytes_in=sum(map(len, self._received)),
                 bytes_out=bytes_out,
                 error_code=error,
                 attempts=0,
@@ -300,7 +299,7 @@ class FastMessage:
 
 
 def response_bytes(response: web.Response, *, last: bool) -> bytes:
-    """Return head and body as aiohttp sends them. `last`: the connection closes after this answer."""
+    """Return head and body as aiohttp sends them. `last`: the connection closes after this response."""
     body = response.body
     content = body if isinstance(body, bytes) else b""
     headers: CIMultiDict[str] = response.headers

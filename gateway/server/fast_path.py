@@ -1,13 +1,13 @@
 """The fast path: ordinary proxied requests without a task, a request object or a middleware call.
 
-    bytes ▸ take     the head of one request below /proxy or a capability's address, and its body so far
+    bytes ▸ take     the head of one request below /proxy or a capability URL, and its body so far
           ▸ lines    reads its header lines one by one, by name (`request_lines`)
           ▸ plan     key, connection, rules, target: decided by the functions that the middlewares call
-          ▸ exchange sends it over a kept connection to the provider, and the answer back (`fast_exchange`)
+          ▸ exchange sends it over a kept connection to the provider, and the response back (`fast_exchange`)
 
 Every other request goes through the chain: immediately or, once it has been sent, with the bytes received so far. So
-the fast path refuses nothing, answers nothing of its own, and decides nothing that the chain does not (ADR 44). The
-wire suite runs through both.
+the fast path refuses nothing, sends no response of its own, and makes no decision that the chain does not make (ADR
+44). The tests in tests/wire run through both.
 """
 
 import re
@@ -46,7 +46,7 @@ KNOWN_HEADS: Final = 1024  # heads remembered, once they have come twice
 KNOWN_BYTES: Final = 2 * 1024 * 1024  # total size of the lines of the remembered heads
 COMPOSED_BYTES: Final = 2048  # maximum size of a composed head that a connection remembers
 KNOWN_S: Final = 60.0  # forget after this time, because the lines may hold secrets of the caller
-HEADS_A_CONNECTION: Final = 8
+HEADS_A_CONNECTION: Final = 8  # composed heads that a connection remembers
 LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: they declare even an empty body
 NO_BODY: Final = b"Content-Length: 0\r\n"
 
@@ -60,10 +60,10 @@ _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", 
 
 
 class KnownHead:
-    """The meaning of the header lines of a request at `mount`, ``/proxy`` or a capability's address.
+    """The meaning of the header lines of a request below `mount`, ``/proxy`` or ``/c/<capability>``.
 
-    `head_id`: digest of the lines, which hold a secret key and are not kept; None when the lines come for the first
-    time. `framing`: the framing line of the outgoing request, empty if none is declared.
+    `head_id`: digest of the lines, which hold a secret key and are not kept; None until the head is remembered.
+    `key_digest`: digest of the key. `framing`: the framing line of the outgoing request, empty if none is declared.
     """
 
     __slots__ = ("framing", "has_body", "head_id", "key_digest", "lines", "mount", "ref")
@@ -79,10 +79,9 @@ class KnownHead:
 
 
 def may_send(caller: Caller, known: KnownHead, opened: Opened, method: str, target: str) -> str | None:
-    """Return the rule that allows the key to send this request, empty if the key has no rules.
+    """Return the rule that allows the key to send this request, empty if the key has no rules for requests.
 
-    Return None if the key may not send it, or if the chain must say why. The chain would decide the same; `Meter.count`
-    counts the call.
+    Return None if the key may not send it; the chain reports the reason. `Meter.count` counts the call.
     """
     access = caller.access
     if access is None:
@@ -120,14 +119,14 @@ class FastPath:
         self.handed_over = 0
 
     def take(self, client: FastClient, data: bytes) -> tuple[FastExchange, bytes, bytes] | None:
-        """Return the exchange, the bytes it sends first, and the bytes that follow the request.
+        """Return the exchange, the bytes to send first (`FastExchange.depart`), and the bytes that follow the request.
 
-        Return None if the chain must handle the request; nothing has happened then.
+        Return None if the chain must handle the request; nothing has happened then. `data`: from the request's start.
         """
-        came = _head_in(data)
-        if came is None:
+        head_in_data = _head_in(data)
+        if head_in_data is None:
             return None
-        found, block, body_at = came
+        found, block, body_at = head_in_data
         began = clock.monotonic()
         generation = self._current.generation
         known = self._head(block, found, generation)
@@ -176,33 +175,36 @@ class FastPath:
         end = len(data) - len(behind)
         head_bytes, body_bytes = data[:body_at], data[body_at:end]
         exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.write_batch)
-        exchange.last = exchange.asked_last = known.lines.last
+        exchange.last = exchange.close_requested = known.lines.last
         return exchange, head + framed, behind
 
     def _connection(self, plan: FastPlan) -> ProviderConnection | None:
-        """Return a kept connection to the provider; acquire the concurrency limit for it, and count the call."""
+        """Return an idle connection to the provider; acquire the concurrency limit for it, and count the call.
+
+        Return None, with nothing acquired, if the chain must handle the request.
+        """
         route, access = plan.route, plan.access
-        gate = route.gate
-        if not gate.try_acquire():
+        origin_limits = route.origin_limits
+        if not origin_limits.try_acquire():
             return None
-        connection = route.pool.kept()
+        connection = route.pool.take_idle()
         if connection is None:
-            if route.generation.egress.pool(gate.origin) is not route.pool:
+            if route.generation.egress.pool(origin_limits.origin) is not route.pool:
                 plan.opened.fast_route.clear()  # the pool was forgotten and replaced
-            gate.release("unknown", probe=False)
+            origin_limits.release("unknown", probe=False)
             return None
         if access is not None and access.meter is not None:
             counted, plan.pace = access.meter.count()
             if not counted:
                 route.pool.give_back(connection)
-                gate.release("unknown", probe=False)
+                origin_limits.release("unknown", probe=False)
                 return None
         self.taken += 1
         self.write_batch.in_flight += 1
         return connection
 
     def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
-        """Return the connection, if its row is in memory and it can be used without waiting for a refresh."""
+        """Return the connection; None if it is not in memory, or cannot be used without waiting. `now`: monotonic s."""
         environment, ref, options = caller.environment, known.ref, known.lines.options
         if ref is None or ref.environment != environment.name:
             ref = known.ref = ConnectionRef(environment.name, options.integration_id, options.connection_id)
@@ -210,12 +212,12 @@ class FastPath:
         return live.peek(ref, now) or live.reopened(ref)
 
     def _route(self, opened: Opened, generation: Generation) -> FastRoute | None:
-        """Return the route over this connection, if its requests are ordinary and its provider has been called before."""
+        """Return the route of this connection; None if the chain must handle it, or its provider has no pool yet."""
         base, placement = opened.base, opened.placement
         if placement.signs_request or opened.identity is not None:
             return None
         if opened.connection.ref in self._runtime.live.rejections.suspected:
-            return None  # the chain must examine the answer
+            return None  # the chain must examine the response
         origin = (base.scheme, base.host, base.port)
         pool = generation.egress.pool(origin)
         replaced = replaced_names(placement)
@@ -240,7 +242,7 @@ class FastPath:
         return route
 
     def _head(self, block: bytes, found: re.Match[bytes], generation: Generation) -> KnownHead | None:
-        """Return the meaning of the lines, from memory if the head has come before."""
+        """Return the meaning of the lines in `block`, from memory if possible; None: the chain must read them."""
         mount = found[3] if found.re is _CAPABILITY_LINE else None
         known = None if _TRACED in block else self._known.get(_digest(block, mount))
         if known is not None:
@@ -263,7 +265,7 @@ class FastPath:
         return None if lines is None else KnownHead(None, mount.decode("ascii"), key_digest, lines)
 
     def _remember(self, known: KnownHead, block: bytes, found: re.Match[bytes]) -> None:
-        """Remember a head when it comes for the second time: a head that never repeats would only push out others."""
+        """Remember a head when it arrives for the second time: a head that never repeats would only replace others."""
         if _TRACED in block:
             return  # the head differs each time
         head_id = _digest(block, found[3] if found.re is _CAPABILITY_LINE else None)
@@ -296,8 +298,7 @@ class FastPath:
 
 
 def _head_in(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
-    """Return the request line, the header lines behind it, and where the body begins; None if the head is incomplete or
-    different."""
+    """Return the request line's match, the header lines, and where the body begins; None: the chain must read it."""
     found = _LINE.match(data) or _CAPABILITY_LINE.match(data)
     if found is None:
         return None
@@ -325,7 +326,7 @@ def _target(found: re.Match[bytes], known: KnownHead, caller: Caller, opened: Op
 
 
 class TracedCall(NamedTuple):
-    """A sampled call. `sent`: the outgoing ``traceparent``, None: the caller's. `noted`: the one in the call's record."""
+    """A sampled call. `sent`: the outgoing ``traceparent``, None: the caller's. `noted`: the one for the call log."""
 
     trace: CallTrace
     sent: str | None
@@ -346,8 +347,10 @@ def _begin_trace(
 
 
 def _split_body(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:
-    """Return the body, its received part framed for sending, and the bytes that follow the request; None: the chain
-    handles it."""
+    """Return the body, its received part framed for sending, and the bytes that follow it; None: the chain handles it.
+
+    `rest`: the bytes after the head.
+    """
     if not known.has_body:
         return None, b"", rest
     if opened.placement.body is not None:
@@ -383,7 +386,7 @@ def _request_head(
 
 
 def _decodes(lines: RequestLines, opened: Opened) -> bool:
-    """Return whether the answer is to be decoded: the caller's option wins over the provider's catalog entry."""
+    """Return whether the response is to be decoded: the caller's option wins over the provider's catalog entry."""
     asked = lines.options.decompress
     return bool(opened.provider.proxy.decompress) if asked is None else asked
 
@@ -393,9 +396,9 @@ def _digest(block: bytes, mount: bytes | None) -> bytes:
 
 
 def _composed(route: FastRoute, known: KnownHead, opened: Opened, traceparent: str | None = None) -> bytes:
-    """Return the lines behind the request line with the credential in its place, as `place` and `request_head` make them.
+    """Return the outgoing header lines with the credential, as `place` and `request_head` compose them for the chain.
 
-    `traceparent`: the value for this one request, as `Attempts` adds it.
+    `traceparent`: the value for this request only, as `Attempts` adds it; None: the caller's line, if any, passes.
     """
     head_id = known.head_id if traceparent is None else None
     replaced, passing = route.replaced, known.lines.passing
@@ -433,7 +436,7 @@ def _framing(lines: RequestLines) -> bytes:
 
 
 def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:
-    """Return the fast path, or None if the application is a host's, whose own middlewares must see every request.
+    """Return the fast path; None for the application of a host, whose own middlewares must see every request.
 
     `own`: the middlewares that `create_app` adds around the whole application.
     """

@@ -1,4 +1,4 @@
-"""The decisions about a fast path request before it is sent, and its call record once it is over."""
+"""The decisions about a fast path request before it is sent, and its record in the call log once it is over."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -33,14 +33,15 @@ _CODING: Final = b"content-encoding:"
 class FastRoute:
     """The route that all fast path requests over one opened connection share; the connection keeps it.
 
-    `host`: the ``Host`` line of the provider. `replaced`: plainly spelled names of the fields that are never passed on
-    from the caller. `slots`: the header lines that carry the credential. `names_parent`: a sampled request names our
-    span as its parent. `composed`: the lines behind the request line that earlier heads led to, by the head's digest.
+    `origin_limits`: the limits of the provider's origin. `host`: the outgoing ``Host`` line. `replaced`: names of the caller's
+    fields that are not passed on, spelled as by `headers.plain`. `slots`: the header lines with the credential.
+    `names_parent`: a sampled request names our span as its parent. `composed`: outgoing header lines of earlier
+    requests, by the digest of the caller's head.
     """
 
     runtime: Runtime
     generation: Generation
-    gate: OriginLimits
+    origin_limits: OriginLimits
     pool: Pool
     host: bytes
     replaced: frozenset[str]
@@ -53,11 +54,12 @@ class FastRoute:
 class FastPlan:
     """One request on the fast path.
 
-    `began`: monotonic seconds. `request_id`: the caller's request id, if well-formed. `options`: the caller's
-    ``Gateway-…`` options. `mount`: ``/proxy``, or the capability address below which the request came. `access`: access
-    of a minted key. `pace`: the key's rate limit. `body`: None if the request has no body. `decodes`: the answer is to
-    be decoded. `declares_body`: the head declares a body, perhaps an empty one. `rule`: the key's rule that allows the
-    request. `trace`: trace of a sampled call. `tool`: name of the MCP tool that made the call.
+    `began`: monotonic seconds. `request_id`: the caller's request id, if well-formed. `target`: path and query for the
+    provider. `options`: the caller's ``Gateway-…`` options. `mount`: ``/proxy``, or ``/c/<capability>``. `access`:
+    access of a minted key. `pace`: state of the key's rate limit. `body`: None if the request has no body. `decodes`:
+    the response is to be decoded. `declares_body`: the head declares a body, perhaps an empty one. `traceparent`: for
+    the call log. `rule`: the key's rule that allows the request. `trace`: trace of a sampled call. `tool`: name of the
+    MCP tool that made the call.
     """
 
     began: float
@@ -79,7 +81,7 @@ class FastPlan:
     tool: str | None = None
 
     def refused(self, status: int) -> None:
-        """Record that the provider refuses the credential or the request."""
+        """Count a 403 of the provider, which may mean that it no longer accepts the credential."""
         path = self.target.partition("?")[0]
         self.route.runtime.live.rejections.record_refusal(self.opened, status, path)
 
@@ -89,11 +91,11 @@ class FastPlan:
         return self.body is not None and not self.body.ended
 
     def first_byte_s(self) -> float:
-        """Return how long, in seconds, the provider may stay silent before its answer begins."""
+        """Return how many seconds the provider may stay silent before its response begins."""
         return first_byte_s(self.options, self.route.generation.egress.timeouts)
 
     def decoder_for(self, head: ResponseHead) -> Decoder | None:
-        """Return a decoder if the answer is to be decoded and its coding is supported."""
+        """Return a decoder if the response is to be decoded and has a supported coding, else None."""
         if not self.decodes or self.method == "HEAD" or head.status in BODY_AS_IT_IS:
             return None
         if isinstance(head, PlainHead) and not any(line[:17].lower() == _CODING for line in head.lines):
@@ -102,14 +104,15 @@ class FastPlan:
         return decoder if decoder.start(",".join(values(head.whole().fields, "content-encoding"))) else None
 
     def record(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
-        """Record the call, which is over.
+        """Record the call, which is over, and count it for the retry budget.
 
-        `sent_at`: when the request left; `head_at`: when the answer's head arrived, 0.0 if none arrived.
+        `sent_at`: when the request left; `head_at`: when the response's head arrived, 0.0 if none did (monotonic
+        seconds).
         """
         now, began = clock.monotonic(), self.began
         ref, base = self.opened.connection.ref, self.opened.base
-        self.route.gate.budget.requests += 1
-        # Positional arguments cost a third of what keyword arguments cost.
+        self.route.origin_limits.budget.requests += 1
+        # Positional, because keyword arguments cost three times as much.
         self.route.runtime.call_queue.record(
             ExchangeRecord(
                 clock.now(),

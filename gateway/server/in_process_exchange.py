@@ -1,4 +1,4 @@
-"""A fast path request that begins in this process: its answer is collected instead of sent.
+"""A fast path request that begins in this process: its response is collected instead of sent.
 
 Its bytes are those that a caller would send to ``/proxy``, so `FastPath.take` treats it like any other request.
 """
@@ -22,7 +22,7 @@ LOOK_S: Final = 1.0  # how often it checks whether its caller is still connected
 
 
 class InProcessExchange(FastExchange):
-    """An exchange that delivers head and body separately, the body without framing."""
+    """An exchange that gives its client head and body separately, the body without framing."""
 
     __slots__ = ()
     _client: "InProcessClient"
@@ -34,19 +34,19 @@ class InProcessExchange(FastExchange):
 
     def sink_for(self, head: ResponseHead) -> FastExchange | None:
         sink = super().sink_for(head)
-        if sink is not None and self._out:
-            self._client.head = self._out.pop()
+        if sink is not None and self._unsent:
+            self._client.head = self._unsent.pop()
             self._chunked = False
         return sink
 
-    def whole(self) -> None:
+    def end_response(self) -> None:
         if self._client.too_large:
             self.cut()
         else:
-            super().whole()
+            super().end_response()
 
     def cut(self) -> None:
-        """Cut the exchange off: no more of the answer can be held."""
+        """End the exchange, because no more of the response can be held."""
         if not self._over:
             self._cut_response()
 
@@ -54,8 +54,9 @@ class InProcessExchange(FastExchange):
 class InProcessClient:
     """The caller's end of an in-process exchange.
 
-    `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the answer's body. `handed`: state
-    from which the chain continues the request.
+    `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the response's body. `complete`: the
+    response is complete. `over`: the exchange has ended. `handed`: state from which the chain continues the request.
+    `needs_room`: the exchange is paused until there is memory for more of the body.
     """
 
     exchange_type: ClassVar[type[FastExchange]] = InProcessExchange
@@ -66,29 +67,29 @@ class InProcessClient:
         self.limit_bytes = limit_bytes
         self.head = b""
         self.body = bytearray()
-        self.whole = False
+        self.complete = False
         self.too_large = False
         self.over = False
         self.handed: FastPathHandover | None = None
         self.exchange: InProcessExchange | None = None
         self.needs_room = False
         self._has_room = False
-        self._woken = asyncio.get_running_loop().create_future()
+        self._changed = asyncio.get_running_loop().create_future()
 
-    async def woken(self) -> None:
-        """Return when there is something to decide, after `LOOK_S` at the latest."""
+    async def wait_for_change(self) -> None:
+        """Return when the state has changed, after `LOOK_S` at the latest."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(LOOK_S, self.wake)
         try:
-            await self._woken
+            await self._changed
         finally:
             timer.cancel()
             if not self.over:
-                self._woken = loop.create_future()
+                self._changed = loop.create_future()
 
     def wake(self) -> None:
-        if not self._woken.done():
-            self._woken.set_result(None)
+        if not self._changed.done():
+            self._changed.set_result(None)
 
     def _end(self) -> None:
         self.over = True
@@ -97,7 +98,7 @@ class InProcessClient:
     # ── what the exchange calls ──────────────────────────────────────────────────────────────────────────
 
     def queue_piece(self, piece: bytes, _write_batch: WriteBatch) -> None:
-        """Take a piece of the body; beyond 64 KiB pause until there is memory for more."""
+        """Take a piece of the body; beyond `INLINE_BYTES` pause the exchange until there is memory for more."""
         if self.too_large:
             return
         self.body += piece
@@ -109,8 +110,8 @@ class InProcessClient:
             self.exchange.pause()
             self.wake()
 
-    def response_sent(self, *, last: bool, asked: bool = False) -> None:  # noqa: ARG002  # FastClient's
-        self.whole = not self.too_large
+    def response_sent(self, *, last: bool, close_requested: bool = False) -> None:  # noqa: ARG002  # FastClient's
+        self.complete = not self.too_large
         self._end()
 
     def response_broken(self) -> None:
@@ -121,13 +122,13 @@ class InProcessClient:
         self._end()
 
     def pause_upload(self) -> None:
-        """Do nothing: the body has left as a whole."""
+        """Do nothing: the body has been sent in one piece."""
 
     def resume_upload(self) -> None:
-        """Do nothing: the body has left as a whole."""
+        """Do nothing: the body has been sent in one piece."""
 
     def response(self) -> CollectedResponse:
-        """Return the collected answer."""
+        """Return the collected response; its status is 0 if no head has arrived."""
         lines = self.head.decode("utf-8", "surrogateescape").split("\r\n")
         headers = CIMultiDict[str]()
         for line in lines[1:]:
@@ -135,7 +136,7 @@ class InProcessClient:
             if colon:
                 headers.add(name, value)
         status = int(lines[0][9:12]) if self.head else 0
-        return CollectedResponse(status, headers, bytes(self.body), self.whole, self.too_large)
+        return CollectedResponse(status, headers, bytes(self.body), self.complete, self.too_large)
 
 
 async def call(
@@ -149,23 +150,23 @@ async def call(
     has_left: Callable[[], bool],
     stopped: Callable[[], bool],
 ) -> CollectedResponse | FastPathHandover | None:
-    """Send `message`, a whole request, and return its answer.
+    """Send `message`, a whole request, and return its response.
 
-    Return None if the chain must handle it (nothing has happened then), or FastPathHandover if the chain continues the request.
-    `room` is awaited before more than 64 KiB are held. `has_left`: whether the caller is gone; `stopped`: whether we
-    cut it off ourselves. `tool`: name of the MCP tool that made the call.
+    Return None if the chain must handle the request (nothing has happened then), or FastPathHandover if the chain must
+    continue it. `room` is awaited before more than `INLINE_BYTES` are held; its errors pass. `has_left`: whether the
+    caller has left; `stopped`: whether we cut it off ourselves. `tool`: name of the MCP tool that made the call.
     """
     client = InProcessClient(request_id, tool, limit_bytes)
-    taken = fast_path.take(client, message)
-    if taken is None:
+    started = fast_path.take(client, message)
+    if started is None:
         return None
-    exchange = taken[0]
+    exchange = started[0]
     assert isinstance(exchange, InProcessExchange)
     client.exchange = exchange
-    exchange.depart(taken[1])
+    exchange.depart(started[1])
     try:
         while True:
-            await client.woken()
+            await client.wait_for_change()
             if client.too_large:
                 exchange.cut()
             if client.over or has_left():
@@ -173,7 +174,7 @@ async def call(
             if client.needs_room:
                 await room(len(client.body))
                 client.needs_room = False
-                exchange.resume()  # if it ended meanwhile, the next turn sees that immediately
+                exchange.resume()  # if it ended meanwhile, `wait_for_change` returns immediately
             else:
                 exchange.enforce_time_limits(clock.monotonic())
     except BaseException:  # the agent has left

@@ -1,9 +1,9 @@
 """Reads the header lines of a fast path request, each by its name, without parsing the whole head.
 
 A field's name decides what happens to its line: pass it on, drop it, use it for the body's framing, or read it as an
-option for us. `gateway.http.headers` and `gateway.http.proxy_options` decide that once for each name, and the result is
-remembered. If the name alone does not decide it (an unknown `Gateway-…` field, a second `Host`, an odd `Connection`),
-`read` returns None and the chain handles the request.
+option for the gateway. `gateway.http.headers` and `gateway.http.proxy_options` decide that once for each name, and the
+result is remembered. If a line needs more than that (an unknown `Gateway-…` field, a second `Host`, an unusual
+`Connection`), `read` returns None and the chain handles the request.
 """
 
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ _ONCE: Final = SINGLETON_HEADERS - CHECKED.keys()
 
 
 class LineName(NamedTuple):
-    """A field name. `spelled`: as in the tables of `gateway.http.headers`; `lower`: lower case, with its underscores."""
+    """A field name. `spelled`: as in the tables of `gateway.http.headers`; `lower`: in lower case, underscores kept."""
 
     kind: LineKind
     spelled: str
@@ -66,9 +66,9 @@ Passing = list[tuple[LineName, bytes]]
 class RequestLines:
     """The content of a request's header lines.
 
-    `key`: the bearer key, empty if none was sent. `length` None and not `chunked`: the head declares no body. `last`:
-    the caller closes the connection after this request. `passing`, `names`: the lines passed on, and their plainly
-    spelled names.
+    `key`: the bearer key; empty for a capability URL. `request_id`: the caller's, if well-formed. `length` None and not
+    `chunked`: the head declares no body. `last`: the caller closes the connection after this request. `passing`,
+    `names`: the lines to pass on, and their names, spelled as by `headers.plain`.
     """
 
     key: str = field(repr=False)
@@ -88,8 +88,8 @@ class RequestLines:
 class MessageLines(NamedTuple):
     """The header lines of a request to the gateway itself.
 
-    `fields`: all lines except those that frame the message. `key`, `content_type`: empty if not sent. `length`: size of
-    the body.
+    `fields`: all lines except those that frame the message. `key`: empty if none was sent. `content_type`: None if not
+    sent. `length`: size of the body.
     """
 
     fields: "CIMultiDictProxy[str]"
@@ -101,7 +101,10 @@ class MessageLines(NamedTuple):
 
 
 class _HeadFacts:
-    """The facts from lines that are not simply passed on. `values`: values of the fields that `check_fields` checks."""
+    """The facts from lines that are not simply passed on. `values`: values of the fields that `check_fields` checks.
+
+    `once`: names of the fields seen that may occur once. `minted`: a ``Nango-Proxy-…`` field was seen.
+    """
 
     __slots__ = ("last", "minted", "once", "options", "request_id", "traceparent", "values")
 
@@ -141,10 +144,7 @@ class _HeadFacts:
 
 
 class LineReader:
-    """Reads heads; one instance per server.
-
-    Call `forget` from time to time, since remembered values may be secrets of a caller.
-    """
+    """Reads heads; one instance per server. Call `forget` regularly: it remembers values that may be secret."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, LineName | None] = {}
@@ -156,42 +156,41 @@ class LineReader:
             self._names.clear()
 
     def read(self, block: bytes, token: str = "", bound_to: tuple[str, str] | None = None) -> RequestLines | None:
-        """Return what the lines say, or None if the chain must read them.
+        """Return the content of the lines, or None if the chain must read them.
 
-        `block`: the lines after the request line, without the last line end. `token`, `bound_to`: of a capability
-        address, which names integration and connection in place of headers.
+        `block`: the lines after the request line, without the last line end. For a capability URL, `token` is its
+        secret, and `bound_to` its integration and connection, which are then not in headers.
         """
-        taken = self._read_lines(block)
-        if taken is None or "host" not in taken[1].values:
+        read = self._read_lines(block)
+        if read is None or "host" not in read[1].values:
             return None
-        passing, said = taken
-        values = said.values
+        passing, facts = read
+        values = facts.values
         sent = values["authorization"][0] if "authorization" in values else None
         try:
             check_fields(values)
             length = _length(values["content-length"][0]) if "content-length" in values else None
             key = "" if bound_to is not None else key_in(sent)
-            options = self._parse_options(said.options, bound_to)
+            options = self._parse_options(facts.options, bound_to)
             if options.base_url is not None or options.dry_run:
                 return None
             both = bound_to is not None and sent is not None
-            if said.minted or both or _repeats(block, token or key, 0 if token else 1):
+            if facts.minted or both or _repeats(block, token or key, 0 if token else 1):
                 passing = _by_fields(passing, sent, token)
         except (GatewayError, ValueError):
             return None
-        request_id = None if said.request_id is None else loggable_id(said.request_id)
+        request_id = None if facts.request_id is None else loggable_id(facts.request_id)
         chunked = "transfer-encoding" in values
-        return RequestLines(key, options, passing, request_id, length, chunked, said.last, said.traceparent)
+        return RequestLines(key, options, passing, request_id, length, chunked, facts.last, facts.traceparent)
 
     def message(self, block: bytes) -> MessageLines | None:
-        """Return the lines of a request to the gateway itself; None if the chain must read them, or if the connection
-        closes."""
-        taken = self._read_lines(block)
-        if taken is None:
+        """Return the content of the lines of a request to the gateway itself; None if the chain must read them."""
+        read = self._read_lines(block)
+        if read is None:
             return None
-        passing, said = taken
-        values = said.values
-        if said.last or said.minted or said.options or not {"host", "content-length"} <= values.keys():
+        passing, facts = read
+        values = facts.values
+        if facts.last or facts.minted or facts.options or not {"host", "content-length"} <= values.keys():
             return None
         sent = values["authorization"][0] if "authorization" in values else None
         try:
@@ -207,9 +206,9 @@ class LineReader:
         fields.add("Host", values["host"][0])
         if sent is not None:
             fields.add("Authorization", sent)
-        request_id = None if said.request_id is None else loggable_id(said.request_id)
+        request_id = None if facts.request_id is None else loggable_id(facts.request_id)
         kind = fields.get("Content-Type")
-        return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, said.traceparent)
+        return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, facts.traceparent)
 
     def _read_lines(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
         """Read each line by itself; return None if one of them must go to the chain."""
@@ -218,7 +217,7 @@ class LineReader:
             return None
         known = self._names
         passing: Passing = []
-        said = _HeadFacts()
+        facts = _HeadFacts()
         for line in lines:
             name, colon, value = line.partition(b": ")
             found = known.get(name)
@@ -231,11 +230,12 @@ class LineReader:
             kind = found.kind
             if kind == PASSES or kind >= REQUEST_ID:
                 passing.append((found, line if bare is value and colon == b": " else b"%b: %b" % (name, bare)))
-            if kind > STAYS and not said.take(kind, found.lower, bare, line):
+            if kind > STAYS and not facts.take(kind, found.lower, bare, line):
                 return None
-        return passing, said
+        return passing, facts
 
     def _learn(self, name: bytes) -> LineName | None:
+        """Return `_meaning` of `name`, from memory if possible; remember it."""
         if name in self._names:
             return self._names[name]
         found = _meaning(name)
@@ -244,9 +244,9 @@ class LineReader:
         return found
 
     def _parse_options(self, options: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
-        """Return the options. Raises InvalidRequest, as the chain does."""
-        said = (bound_to, *options)
-        found = self._options.get(said)
+        """Return the options that these lines give, from memory if possible. Raises InvalidRequest."""
+        lines = (bound_to, *options)
+        found = self._options.get(lines)
         if found is None:
             fields: CIMultiDict[str] = CIMultiDict()
             for option in options:
@@ -256,12 +256,12 @@ class LineReader:
             if sum(map(len, options)) <= OPTION_BYTES:  # the key is not checked yet: strangers must not fill the memory
                 if len(self._options) >= OPTION_SETS:
                     self._options.clear()
-                self._options[said] = found
+                self._options[lines] = found
         return found
 
 
 def _meaning(name: bytes) -> LineName | None:
-    """Return what the name alone decides; None if the name alone does not decide."""
+    """Return the meaning of a field name; None if the chain must judge the line."""
     try:
         text = name.decode("ascii")
     except UnicodeDecodeError:
@@ -290,7 +290,7 @@ def _meaning(name: bytes) -> LineName | None:
 
 
 def _length(text: str) -> int:
-    """Return the length. Raises ValueError for a value that only the parser can judge."""
+    """Return the length. Raises ValueError for a value that aiohttp's parser must judge."""
     if not (text.isascii() and text.isdigit()) or len(text) > _LENGTH_DIGITS:
         raise ValueError("an odd length")
     return int(text)
@@ -305,12 +305,15 @@ def _is_utf8(block: bytes) -> bool:
 
 
 def _repeats(block: bytes, secret: str, times: int) -> bool:
-    """Return whether `secret` occurs more than `times` times in the head: a field that holds it must not be passed on."""
+    """Return whether `secret` occurs more than `times` times in the head: another field then holds it too."""
     return bool(secret) and block.count(secret.encode()) > times
 
 
 def _by_fields(passing: Passing, key: str | None, token: str) -> Passing:
-    """Return the lines to pass on when they depend on each other. Raises InvalidRequest."""
+    """Return the lines to pass on, decided by all fields together, as the chain does. Raises InvalidRequest.
+
+    `key`: value of Authorization, None if not sent. `token`: secret of a capability URL, else empty.
+    """
     fields: Fields = [] if key is None else [("Authorization", key)]
     for _, line in passing:
         name, _, value = line.decode().partition(": ")

@@ -1,5 +1,4 @@
-"""Decodes an answer's body on the fast path piece by piece: a little in each turn of the loop, no more than the caller
-takes."""
+"""Decodes a response's body on the fast path: a little in each event loop iteration, as fast as the caller reads."""
 
 import asyncio
 from collections import deque
@@ -8,39 +7,40 @@ from typing import Final, Protocol
 
 from gateway.http.content_coding import CodingError, Decoder
 
-STEP_BYTES: Final = 256 * 1024  # bytes decoded in one turn, about a millisecond
+STEP_BYTES: Final = 256 * 1024  # decoded bytes in one iteration, about a millisecond
 
 
 class DecodedSink(Protocol):
-    """Receiver of the decoded body."""
+    """Receives the decoded body: `FastExchange`. `held_bytes`: coded bytes that wait to be decoded."""
 
     held_bytes: int
 
     def pass_on(self, piece: bytes) -> None: ...
 
-    def decoded(self) -> None:
+    def caught_up(self) -> None:
         """Called when every byte received so far has been decoded and passed on."""
 
-    def whole(self) -> None: ...
+    def end_response(self) -> None:
+        """Called when the whole body has been decoded and passed on."""
 
     def fail(self, fault: Exception) -> None: ...
 
 
 class PausableSource(Protocol):
-    """Source of the coded body."""
+    """The source of the coded body: `ProviderConnection`."""
 
-    def hold_back(self) -> None: ...
+    def pause_reading(self) -> None: ...
 
-    def may_go_on(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
     def abort(self) -> None: ...
 
 
 class ResponseDecoding:
-    """Decoder of one answer's body.
+    """Decodes one response's body.
 
-    `may_begin`: the answer's head may leave, because decoding has succeeded so far. `paused`: the caller takes no more
-    bytes. `live`: each piece is useful immediately, so the head does not wait for any.
+    `may_begin`: the response's head may leave, because a first piece could be decoded. `paused`: the caller takes no
+    more bytes. `live`: the response is a stream, so its head does not wait for a first piece.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class ResponseDecoding:
 
     def end(self) -> None:
         """Mark the coded body as complete."""
-        self._ended, self._source = True, None  # the source's connection may serve another request from now on
+        self._ended, self._source = True, None  # the source may serve another request from now on
         self._go_on()
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ class ResponseDecoding:
         self._coded.clear()
 
     def resume(self) -> None:
-        """Continue in the next turn, because the caller's transport calls this in the middle of a write."""
+        """Continue in the next iteration: the caller's transport calls this in the middle of a write."""
         self.paused = False
         if not (self._scheduled or self._over):
             self._schedule()
@@ -116,14 +116,14 @@ class ResponseDecoding:
         self.may_begin = True
         if self._ended:
             self._over = True
-            self._sink.whole()
+            self._sink.end_response()
         else:
-            self._sink.decoded()
+            self._sink.caught_up()
             if self._source is not None:
-                self._source.may_go_on()
+                self._source.resume_reading()
 
     def _decode(self, most: int) -> bool:
-        """Decode up to `most` bytes; return whether every byte received so far has been decoded.
+        """Decode and pass on about `most` bytes; return whether every byte received so far has been decoded.
 
         Stops early when `paused`. Raises CodingError.
         """

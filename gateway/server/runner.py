@@ -32,20 +32,21 @@ FIELD_BYTES: Final = 16_384
 LINE_BYTES: Final = 16_384
 HEADER_LINES: Final = 256
 LOG_REFUSED_EVERY_S: Final = 60.0
-SHUTDOWN_S: Final = 1.0  # for handlers, once their requests have ended
+SHUTDOWN_S: Final = 1.0  # for aiohttp's shutdown of handlers, after the drain
 LOOK_AGAIN_S: Final = 0.05  # while draining
-# a connection accepted just before the stop is answered if its request arrives within this time
+# A connection accepted just before the stop gets a response if its request arrives within this time.
 FIRST_REQUEST_S: Final = 1.0
-ACCEPTING_TURNS: Final = 5  # turns of the event loop from a connection's acceptance to the reading of its first bytes
+ACCEPTING_TURNS: Final = 5  # event loop iterations from a connection's acceptance until its first bytes are read
 
 
 log = structlog.get_logger(__name__)
 
 
 class GatewayServer(Server):
-    """Makes a `ClientProtocol` for each connection. `draining`: every answer closes its connection.
+    """Makes a `ClientProtocol` for each connection. `draining`: every response closes its connection.
 
-    `turned_away`: number of connections that are currently being refused, because `most` are open.
+    `turned_away`: number of connections above the limit `most` that are being refused now. `fast_path` None: there is
+    none for this application.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class GatewayServer(Server):
             log.warning("client_connections_full", most=self.most, setting="server.limits.connections")
 
     def start_draining(self) -> None:
-        """Make every answer from now on close its connection."""
+        """Make every response from now on close its connection."""
         self.draining = True
         for connection in self._connections:
             if isinstance(connection, ClientProtocol):
@@ -122,7 +123,7 @@ class GatewayServer(Server):
         self._overdue_timer = self._loop.call_later(min(1.0, self._head_s / 4), self._close_overdue)
 
     def _close_overdue(self) -> None:
-        """Close connections that exceed a time limit; one timer for all, since a timer per request would cost more."""
+        """Close connections that exceed a time limit. One timer serves all: a timer per request would cost more."""
         self._overdue_timer = None
         now = self._loop.time()
         if self.fast_path is not None:
@@ -138,9 +139,10 @@ class GatewayRunner(web.AppRunner):
     """Replaces `web.AppRunner`. `drain_s`: how long requests in flight may take once the stop is announced.
 
     `head_s`: how long a new connection may stay silent, and how long any header block may take to arrive.
-    `answer_idle_s`: how long an answer of our own may stay unread. `connections`: maximum number of open connections.
-    They default to `server.limits` of the application's configuration. `fast_path`: whether plain proxied requests may
-    take the fast path; without it only the cost differs.
+    `keep_alive_s`: how long an idle connection stays open. `answer_idle_s`: how long a response of the gateway's own
+    may stay unread. `connections`: maximum number of open connections. These four default to `server.limits` of the
+    application's configuration. `fast_path`: whether ordinary proxied requests may take the fast path, which only costs
+    less. Raises StartRefused if aiohttp was installed without its C parser.
     """
 
     def __init__(
@@ -171,15 +173,15 @@ class GatewayRunner(web.AppRunner):
     @property
     def servers(self) -> list[Server]:
         """The server for all requests and, if the console has its own port, the server for that."""
-        return [one for one in (self._server, self._of_console) if one is not None]
+        return [server for server in (self._server, self._of_console) if server is not None]
 
     @property
     def client_connections(self) -> int:
         """Number of open client connections."""
-        return sum(len(one.connections) for one in self.servers)
+        return sum(len(server.connections) for server in self.servers)
 
     def counts(self) -> Iterator[Sample]:
-        """Yield counts for metrics: connections from clients, and requests on the fast path."""
+        """Yield samples for the metrics: client connections, and requests on the fast path."""
         yield ("gateway_client_connections",), self.client_connections
         fast_path = self._server.fast_path if isinstance(self._server, GatewayServer) else None
         if fast_path is not None:
@@ -187,26 +189,26 @@ class GatewayRunner(web.AppRunner):
             yield ("gateway_fast_path_handed_over_total",), fast_path.handed_over
 
     def start_draining(self, *, idle_s: float = 0.0) -> None:
-        """Announce in answers that their connection closes, while new connections are still accepted.
+        """Announce in responses that their connection closes, while new connections are still accepted.
 
         `cleanup` does the rest. `idle_s`: how long an idle connection stays open after the listening socket has closed.
-        A load balancer may be sending on it, and does not repeat a POST. A request that arrives meanwhile is answered,
-        and its answer closes the connection.
+        A load balancer may be sending a request on it, and does not repeat a POST. A request that arrives meanwhile
+        gets a response, which closes the connection.
         """
         if self._drained_by is None:
             self._idle_s = idle_s
             self._drained_by = asyncio.get_running_loop().time() + self._drain_s
-        for one in self.servers:
-            if isinstance(one, GatewayServer):
-                one.start_draining()
+        for server in self.servers:
+            if isinstance(server, GatewayServer):
+                server.start_draining()
 
     async def cleanup(self) -> None:
-        """Stop listening, let requests in flight finish within `drain_s`, cut the rest, and clean the application up."""
+        """Stop listening, let requests finish within `drain_s`, cut off the rest, and clean up the application."""
         for site in list(self.sites):
             await site.stop()
-        for one in self.servers:
-            if isinstance(one, GatewayServer):
-                await self._drain(one)
+        for server in self.servers:
+            if isinstance(server, GatewayServer):
+                await self._drain(server)
         if self._of_console is not None:
             await self._of_console.shutdown(SHUTDOWN_S)
         await super().cleanup()
@@ -231,7 +233,7 @@ class GatewayRunner(web.AppRunner):
 
     @staticmethod
     def _busy(server: GatewayServer, idle_until: float) -> list[web.RequestHandler]:
-        """Return the connections that are busy or may soon receive a request, and close the others."""
+        """Close the connections that are idle, and return the others, which are busy or may soon receive a request."""
         busy = []
         now = asyncio.get_running_loop().time()
         for connection in server.connections:
@@ -295,18 +297,16 @@ def runner(
 
 
 def refuse_without_c_parser() -> None:
-    """Raise StartRefused without the C parser: request smuggling affected the pure-Python one (CVE-2023-47627 and
-    similar)."""
+    """Raise StartRefused without the C parser: the pure-Python one allowed request smuggling (CVE-2023-47627)."""
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
         raise StartRefused(
-            "aiohttp came without its C extensions. Install a wheel of it, or a compiler, and try again; "
+            "aiohttp was installed without its C extensions. Install a wheel of it, or a compiler and aiohttp again; "
             "AIOHTTP_NO_EXTENSIONS must not be set."
         )
 
 
 def refuse_inflated(server: Server) -> None:
-    """Feed the parser a compressed upload, and raise StartRefused if it decompresses it: signatures and lengths would
-    break."""
+    """Raise StartRefused if the parser decompresses a compressed upload: that would break signatures and lengths."""
     coded = zlib.compress(b"probe", wbits=31)
     head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n"
     parser = server()._parser
@@ -314,5 +314,5 @@ def refuse_inflated(server: Server) -> None:
     messages, _, _ = parser.feed_data(head.encode() + coded)
     if messages[0][1].read_nowait() != coded:
         raise StartRefused(
-            "This version of aiohttp decompresses uploads in spite of auto_decompress=False. Install the pinned version."
+            "This version of aiohttp decompresses uploads despite auto_decompress=False. Install the pinned version."
         )

@@ -1,4 +1,4 @@
-"""A worker process of `gateway serve`: from the sockets that its parent passes in to its last answer."""
+"""A worker process of `gateway serve`: from the sockets that its parent passes in to its last response."""
 
 import asyncio
 import errno
@@ -46,10 +46,10 @@ log = structlog.get_logger(__name__)
 
 # ── Accepts connections in batches.
 #
-# uvloop accepts one connection a turn of the loop. Beside a thousand busy clients a turn takes a tenth of a second,
-# so a hundred new connections, health checks among them, would wait ten seconds.
+# uvloop accepts one connection in each event loop iteration. With a thousand busy clients an iteration takes a tenth of
+# a second, so the last of a hundred new connections, perhaps a health check, would wait ten seconds.
 
-AT_ONCE: Final = 16  # connections accepted in one turn; not more, so that several workers on one socket share a burst
+AT_ONCE: Final = 16  # connections accepted in one iteration; not more, so that the workers on a socket share a burst
 PAUSE_S: Final = 1.0  # pause after running out of descriptors or memory for connections
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -77,10 +77,10 @@ class BatchSite(web.BaseSite):
         self._resume()
 
     async def stop(self) -> None:
-        """Accept the waiting connections and close the listening socket. Each connection has its protocol on return.
+        """Accept the waiting connections and close the listening socket. On return each of them has its protocol.
 
         When the last copy of a listening socket is closed, the kernel resets the connections that still wait, even if
-        a request has arrived on them. So nothing may happen between the last `accept` and the close.
+        a request has arrived on them. So nothing may come between the last `accept` and the close.
         """
         if self._resumption is not None:
             self._resumption.cancel()
@@ -127,14 +127,12 @@ async def _opened(loop: asyncio.AbstractEventLoop, make_protocol: web.Server, cl
         client.close()
 
 
-# ── The configuration that workers run, with its catalog, in memory that they share. A replacement worker starts from
-# it.
-#
-# So it runs the same configuration as the others, even if the files are broken or newer by now.
+# ── The configuration that the workers run, with its catalog, in shared memory. A worker that replaces another starts
+# from it, and so runs the same configuration as the others, even if the files are broken or newer by now.
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles secrets too, which are not picklable elsewhere: the data goes between our own processes, never to disk."""
+    """Pickles secrets too. The data goes only between processes of ours, never to disk."""
 
     def reducer_override(self, value: Any) -> Any:
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
@@ -152,6 +150,7 @@ def write(descriptor: int, config: Config, catalog: Catalog) -> None:
 
 
 def read(descriptor: int) -> tuple[Config, Catalog]:
+    """Return the configuration and the catalog from shared memory. Raises OSError."""
     size = os.fstat(descriptor).st_size
     config, catalog = pickle.loads(os.pread(descriptor, size, 0))  # noqa: S301 (written by a worker of ours)
     return config, catalog
@@ -165,8 +164,9 @@ REPORT_EVERY_S: Final = 1.0
 def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     """Run until SIGTERM, or until the parent is gone; return the exit code.
 
-    `sock`: our end of the channel, `start`: the parent's first message. `config` None: start from the configuration
-    that the other workers run. Raises config.Faults, and StartRefused for anything else that prevents a start.
+    `sock`: our end of the channel to the parent. `start`: the parent's first message. `config` None: start from the
+    configuration that the other workers run. Raises config.Faults, and StartRefused for anything else that prevents a
+    start.
     """
     logs.setup()
     harden()
@@ -185,7 +185,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
         return 0  # the parent has ended
     if "refused" in given:
         raise StartRefused(given["refused"])
-    public, *others = listeners = [socket.socket(fileno=one) for one in descriptors]
+    public, *others = listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for listener in listeners:
         listener.setblocking(False)
     if start["start_from"] is None:
@@ -243,7 +243,7 @@ class Worker:
             )
             await around.enter_async_context(beside(self._run_reloads()))
             await around.enter_async_context(beside(CatalogWatch(self._app, logs=self._start["place"] == 0).run()))
-            sites = [BatchSite(run, *one) for one in zip(self._listeners, run.servers, strict=False)]
+            sites = [BatchSite(run, *pair) for pair in zip(self._listeners, run.servers, strict=False)]
             for site in sites:
                 await site.start()
             freeze_startup_objects()
@@ -260,11 +260,11 @@ class Worker:
         return 0
 
     def _end(self) -> None:
-        """Drain at the first signal; ignore further signals, unless the parent is gone.
+        """Start the drain at the first signal. Ignore further signals; without a parent, a further one ends the
+        process.
 
         A service manager may signal all processes, and then the parent signals its workers again; SIGKILL forces an
-        end. The loop keeps its handlers: removing one sets SIG_DFL first, and a signal in that moment would kill the
-        worker.
+        end. Do not remove the loop's handlers: that sets SIG_DFL first, and a signal in that moment kills the worker.
         """
         self._stop.set()
         again = signal.SIG_IGN if self._channel.up else signal.SIG_DFL
@@ -292,7 +292,7 @@ class Worker:
                 self._commands.put_nowait(message)
 
     async def _run_reloads(self) -> None:
-        """Carry out the reloads that the parent requests, one after the other."""
+        """Run the reloads that the parent requests, one after the other."""
         while True:
             message = await self._commands.get()
             memory = self._start["configurations"][message["memory"]]
@@ -308,8 +308,7 @@ class Worker:
             self._channel.send({"type": "reloaded", "ok": ok})
 
     async def _report(self) -> None:
-        """Send this worker's health to the parent, which serves the admin port, and publish its metrics to the shared
-        memory."""
+        """Every second, send this worker's health to the parent, for the admin port, and publish its metrics."""
         while True:
             runtime = self._app[RUNTIME]
             responses = {}
@@ -324,14 +323,14 @@ class Worker:
     def _announcement(self) -> Message:
         runtime = self._app[RUNTIME]
         config, metrics = runtime.generation.config, self._given["metrics"]
-        address, public_url = origin_of("http", config.server.host, config.server.port), config.server.public_url
+        url, public_url = origin_of("http", config.server.host, config.server.port), config.server.public_url
         more = {"metrics": f"{origin_of('http', config.server.metrics_host, metrics[1])}/metrics"} if metrics else {}
         if config.console.port is not None:
             more["console"] = f"{config.console_url}/console"
-        ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url, **more}
-        line = json.dumps(ready) if self._start["as_json"] else f"gateway ready on {address}"
+        ready = {"ok": True, "url": url, "public_url": public_url, "callback_url": config.callback_url, **more}
+        line = json.dumps(ready) if self._start["as_json"] else f"gateway ready on {url}"
         folder = runtime.store.journal.folder
-        about = {"address": address, "public_url": public_url, **more}
+        about = {"address": url, "public_url": public_url, **more}
         return {"line": line, "about": about, "journal": None if folder is None else str(folder)}
 
     def _count(self, run: GatewayRunner) -> None:
@@ -346,7 +345,7 @@ def _hand_on(descriptor: int, ready: Checked) -> None:
 
 
 def freeze_startup_objects() -> None:
-    """Exempt the objects made at start-up from garbage collection, so that requests do not wait for it."""
+    """Exempt the objects made at start-up from garbage collection, so that later collections take less time."""
     gc.collect()
     give_back_memory()
     gc.freeze()
@@ -354,7 +353,7 @@ def freeze_startup_objects() -> None:
 
 
 def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
-    """Return uvloop's loop if it is installed: a third less CPU per request."""
+    """Return uvloop's event loop, which takes a third less CPU per request; None if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""Warnings that are logged once at start-up. None of them stops the gateway; each names a setting to change."""
+"""Warnings that are logged once at start-up. None of them stops the gateway; each says how to fix it."""
 
 import resource
 from typing import Final
@@ -17,9 +17,11 @@ log = structlog.get_logger(__name__)
 
 
 def warn(config: Config, admin: str | None) -> None:
-    """Log each warning as one event. `admin`: address that the admin port listens on."""
-    for one in open_files(config):
-        log.warning("file_open_to_others", path=str(one.path), mode=f"{one.mode:04o}", detail=one.message, fix=one.fix)
+    """Log each warning as one event. `admin`: host that the admin port listens on, None if there is none."""
+    for file in open_files(config):
+        log.warning(
+            "file_open_to_others", path=str(file.path), mode=f"{file.mode:04o}", detail=file.message, fix=file.fix
+        )
     if admin is not None and (warning := open_to_network(config.server, admin)) is not None:
         log.warning("metrics_open_to_network", detail=warning.message, fix=warning.fix)
     for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
@@ -37,8 +39,7 @@ def warn(config: Config, admin: str | None) -> None:
 
 
 def descriptor_limit() -> int | None:
-    """Return how many files this process may open, after raising the limit as far as possible; None if unlimited or
-    unknown."""
+    """Raise the limit of open files as far as possible, and return it; None if it is unlimited or unknown."""
     try:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
@@ -54,6 +55,6 @@ def descriptor_limit() -> int | None:
 
 
 def descriptors_needed(config: Config) -> int:
-    """Return how many descriptors one worker needs while a provider is slow: one for the caller, one for the provider."""
+    """Return how many descriptors a worker needs while a provider is slow: two for a call sent, one for a waiting one."""
     limits, pool = config.egress.limits, config.store.pool
     return 2 * limits.outstanding + limits.waiting + pool.readers + pool.writers + OWN_FILES

@@ -1,5 +1,4 @@
-"""Strict framing: watches chunked bodies, turns the parser's errors into ours, and finds where a fast request's body
-ends."""
+"""Strict framing: watches chunked bodies, turns parser errors into ours, and finds the end of a fast path body."""
 
 import re
 from typing import Final
@@ -13,7 +12,7 @@ from gateway.http.headers import is_token
 from gateway.http.request_head import UNFIT, sent_twice, two_framings, unknown_coding, unknown_version
 from gateway.http.response_head import Malformed
 
-# ── Watches a chunked body: its framing may be far larger than its content.
+# ── Watches a chunked body, whose framing may be far larger than its content.
 
 # Limit for a chunk's size line with its extensions, or for all trailers. Only an attacker sends more.
 SPARE_BYTES: Final = 16_384
@@ -22,7 +21,7 @@ FRAMING_PER_BYTE: Final = 8
 
 
 class ChunkWatch:
-    """Compares the bytes received with the bytes that the parser delivered from them."""
+    """Compares the number of bytes received with the number of body bytes that the parser delivered."""
 
     __slots__ = ("_body", "_delivered", "_quiet_since", "_received")
 
@@ -33,9 +32,9 @@ class ChunkWatch:
         self._quiet_since = 0
 
     def excessive(self, piece: bytes, *, paused: bool) -> bool:
-        """Return whether the framing has outgrown its body, after receiving `piece`.
+        """Count `piece`; return whether the framing is too large for the body so far.
 
-        `paused`: the parser holds bytes back.
+        `paused`: the parser holds bytes back, so nothing can be compared now.
         """
         self._received += len(piece)
         if paused:
@@ -55,10 +54,7 @@ class ChunkWatch:
 TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for this error
 VERSION: Final = re.compile(r"HTTP/[0-9]\.[0-9]")
 SPOKEN: Final = frozenset({"HTTP/1.0", "HTTP/1.1"})
-UNKNOWN_METHOD: Final = (
-    "The method is not one that this gateway's parser knows. Methods are case-sensitive: GET, POST, PATCH and the others "
-    "of the IANA registry, in capitals."
-)
+UNKNOWN_METHOD: Final = "Unknown method. Use one of the IANA registry, in capitals, such as GET, POST or PATCH."
 TWO_FRAMINGS: Final = two_framings().message
 
 # Prefix of the parser's error ▸ our message: the fault, and how to fix it.
@@ -67,24 +63,24 @@ BAD_FRAMING: Final = {
     "Content-Length can't be present with Transfer-Encoding": TWO_FRAMINGS,
     "Duplicate Content-Length": sent_twice("Content-Length").message,
     "Invalid character in Content-Length": "Content-Length must be decimal digits and nothing else.",
-    "Content-Length overflow": "Content-Length is larger than any body can be.",
+    "Content-Length overflow": "Content-Length is too large.",
     "Invalid `Transfer-Encoding` header value": "Transfer-Encoding must be 'chunked', once and alone.",
-    "Unexpected whitespace after header value": "A header goes on in a second line (obs-fold). Send it in one.",
-    "Unexpected space after start line": "A header goes on in a second line (obs-fold). Send it in one.",
-    "Invalid header token": "A header's name holds a byte that no name may have; the colon follows it directly.",
-    "Invalid header value char": "A header's value holds a control character.",
-    "Missing expected LF after header value": "A line ends in CR alone. Lines end in CR and LF.",
-    "Missing expected CR after header value": "A line ends in LF alone. Lines end in CR and LF.",
-    "Expected CRLF after version": "A line ends in LF alone. Lines end in CR and LF.",
+    "Unexpected whitespace after header value": "A header continues in a second line (obs-fold). Send it in one line.",
+    "Unexpected space after start line": "A header continues in a second line (obs-fold). Send it in one line.",
+    "Invalid header token": "A header's name has an invalid character, or is not followed directly by a colon.",
+    "Invalid header value char": "A header's value has a control character. Remove it.",
+    "Missing expected LF after header value": "A line ends in CR alone. End each line with CR LF.",
+    "Missing expected CR after header value": "A line ends in LF alone. End each line with CR LF.",
+    "Expected CRLF after version": "A line ends in LF alone. End each line with CR LF.",
     "Missing 'Host' header in request": "Host is missing. HTTP/1.1 requires it.",
     "Received HTTPS traffic on an HTTP port": "This port expects plain HTTP, but TLS was sent. Use http:// here.",
 }
 
 
 def complaint(fault: BaseException, piece: bytes) -> GatewayError:
-    """Return the refusal that fits best.
+    """Return the error for the caller that fits the parser's `fault` best.
 
-    `piece`: the bytes that the parser received last, which often hold the request line.
+    `piece`: the bytes that the parser received last, which often include the request line.
     """
     if isinstance(fault, LineTooLong) or TOO_MANY in str(fault):
         return too_large()
@@ -92,7 +88,7 @@ def complaint(fault: BaseException, piece: bytes) -> GatewayError:
     if isinstance(fault, InvalidURLError) or (VERSION.fullmatch(version) and UNFIT.search(target)):
         return InvalidRequest(
             "bad_path",
-            "The target of a request begins with '/', and what is not visible ASCII in it is percent-encoded.",
+            "Invalid request target. It must begin with '/', and all but visible ASCII must be percent-encoded.",
             close=True,
         )
     if VERSION.fullmatch(version) and version not in SPOKEN:
@@ -107,7 +103,7 @@ def complaint(fault: BaseException, piece: bytes) -> GatewayError:
 
 
 def _reason(fault: BaseException) -> str:
-    """Return the parser's own sentence, without the bytes that it quotes below."""
+    """Return the parser's own sentence, without the bytes of the request that it quotes."""
     lines = (line.strip() for line in str(getattr(fault, "message", fault)).splitlines())
     return next((line for line in lines if line and line not in {"Bad status line:", "400, message:"}), "")
 
@@ -119,20 +115,20 @@ def malformed() -> GatewayError:
 def too_large() -> GatewayError:
     return HeadersTooLarge(
         "headers_too_large",
-        "The request line and the headers are larger than this gateway takes: 32 KiB in all, 16 KiB each, 256 lines.",
+        "The request line and the headers are too large. The limits are 32 KiB in total, 16 KiB each, and 256 lines.",
         close=True,
     )
 
 
 def _request_line(piece: bytes) -> tuple[str, str, str]:
-    """Return method, target and version; the target is everything between the other two, spaces included."""
+    """Return method, target and version of the request line in `piece`. The target may have spaces."""
     line = piece.lstrip(b"\r\n").partition(b"\n")[0].removesuffix(b"\r").decode("latin-1")
     method, _, rest = line.partition(" ")
     target, _, version = rest.rpartition(" ")
     return method, target, version
 
 
-# ── A request's body on the fast path: finds where it ends, and returns the bytes to send on.
+# ── A request's body on the fast path: finds its end, and returns the bytes to send to the provider.
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -140,7 +136,8 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 class RequestBody:
     """A request's body.
 
-    `length` None: chunked, received and sent. `received`: bytes of the body so far. `ended`: it is complete.
+    `length` None: it arrives chunked, and is sent chunked. `received`: bytes of the body so far, without framing.
+    `ended`: all of it has arrived.
     """
 
     __slots__ = ("_chunks", "_left", "_raw_bytes", "ended", "received")
@@ -158,7 +155,7 @@ class RequestBody:
         return None if self._chunks is not None else self._left
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes to send for `data`, framed, and the bytes of `data` that follow the body. Raises Malformed."""
+        """Return the bytes to send for `data`, framed, and the bytes of `data` behind the body. Raises Malformed."""
         if self._chunks is not None:
             return self._unchunked(self._chunks, data)
         piece = data if len(data) <= self._left else data[: self._left]

@@ -1,1 +1,1 @@
-"""Published MCP clients and the protocol's conformance suite, unchanged, with the MCP endpoint. Run by `make mcp-clients`."""
+"""Published MCP clients and the protocol's conformance suite, unchanged, with the MCP endpoint: `make mcp-clients`."""

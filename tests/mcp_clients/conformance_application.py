@@ -93,7 +93,8 @@ SCHEMA_2020_12: Final[dict[str, Any]] = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
-# What a client of 2026-07-28 is asked before a tool answers, by tool; `state`: whether the question has a state.
+# What a client of 2026-07-28 is asked before a tool returns its result, by tool; `state`: whether the question has a
+# state.
 INPUT: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "test_input_required_result_elicitation": {"user_name": asks_for("name", "What is your name?")},
     "test_input_required_result_sampling": {"capital_question": asks_model("What is the capital of France?")},
@@ -164,7 +165,7 @@ RESOURCES: Final[dict[str, dict[str, Any]]] = {
 
 
 class ConformanceApplication:
-    """An application with one address, whose handler is `response`."""
+    """An application with one URL, whose handler is `response`."""
 
     def __init__(self) -> None:
         self._seals = Tokens([secrets.token_bytes(32)], "conformance")
@@ -211,9 +212,9 @@ class ConformanceApplication:
                 return {"protocolVersion": version, "capabilities": OF_2025, "serverInfo": SERVER}, None
             if method == "ping" or method in OF_LEVELS:
                 return {}, None
-        raise rpc.RpcError(rpc.METHOD_NOT_FOUND, f"There is no method '{method}' here.")
+        raise rpc.RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
 
-    # ── Tools that answer directly, or first ask a client of 2026-07-28.
+    # ── Tools that return a result directly, or first ask a client of 2026-07-28.
 
     def _called(self, message: rpc.RpcRequest) -> dict[str, Any]:
         name = message.params.get("name")
@@ -280,7 +281,7 @@ class ConformanceApplication:
             return {"messages": [said(IMAGE), said(text("Please analyze the image above."))]}
         raise rpc.RpcError(rpc.INVALID_PARAMS, f"Unknown prompt: {name}")
 
-    # ── Streams: messages before the result, and the answers of a client of 2025 to questions on a stream.
+    # ── Streams: messages before the result, and the responses of a client of 2025 to questions on a stream.
 
     async def _stream(self, request: web.Request, message: rpc.RpcRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
@@ -341,7 +342,7 @@ def said(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def fits(wanted: Mapping[str, Any], response: Any) -> bool:
-    """Return whether an answer fits the question: for a form, all required fields as texts."""
+    """Return whether a response fits the question: for a form, all required fields as texts."""
     if not isinstance(response, dict):
         return False
     if wanted["method"] != "elicitation/create":

@@ -1,4 +1,4 @@
-"""Prints, as JSON, the calls that AgentDojo's injection tasks want from an agent. Run by an interpreter with the package."""
+"""Prints, as JSON, the calls that AgentDojo's injection tasks want from an agent. Needs the package `agentdojo`."""
 
 import json
 

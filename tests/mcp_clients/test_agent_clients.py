@@ -1,4 +1,4 @@
-"""Unchanged MCP clients with the MCP endpoint: they list, call, are refused, and get the link of a missing connection."""
+"""Unchanged MCP clients with the MCP endpoint: they list, call, are refused, and get a link to connect."""
 
 import asyncio
 import json

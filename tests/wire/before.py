@@ -3,9 +3,9 @@ injection.
 
     wire      Authorization: Bearer <credential>
     slotted   X-Api-Key and the query's `key` contain the credential; Accept and Content-Type have defaults
-    based     as `wire`, with a base address with the path /v1, and with the provider's cookies
+    based     as `wire`, with a base URL with the path /v1, and with the provider's cookies
     decoding  as `wire`, and decodes content codings
-    nowhere   as `wire`, with an address on which nothing listens
+    nowhere   as `wire`, with a base URL on which nothing listens
 """
 
 import socket

@@ -1,8 +1,8 @@
 """Sends raw bytes to a real gateway in front of a recorder, and checks what must hold for every message.
 
-passes      one request arrives, its answer comes back, and the same connection serves the next request
-refuses     nothing arrives, the gateway answers, and the connection is closed (or kept, if the test says so)
-answered    what the caller gets for the provider's answer; later answers are never mixed up
+passes      one request arrives, its response comes back, and the same connection serves the next request
+refuses     nothing arrives, the gateway responds, and the connection is closed (or kept, if the test says so)
+responded   what the caller gets for the provider's response; later responses are never mixed up
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class Caller:
             self.writer.write(piece)
 
     async def response(self, method: bytes = b"GET") -> Response:
-        """Return the next answer, with the interim answers before it."""
+        """Return the next response, with the interim responses before it."""
         interim = []
         async with asyncio.timeout(PATIENCE_S):
             while True:
@@ -159,7 +159,7 @@ class Bench:
     async def passes(
         self, *pieces: bytes, script: ScriptedHttpResponse = FINE, kept: bool = True
     ) -> tuple[RecordedRequest, Response]:
-        """Send a request that must reach the provider. `kept`: whether the connection stays open after the answer."""
+        """Send a request that must reach the provider. `kept`: whether the connection stays open after the response."""
         self.set(script)
         async with self.dial() as caller:
             await caller.send(*pieces)
@@ -180,7 +180,7 @@ class Bench:
             yield caller
 
     async def refused(self, *pieces: bytes) -> Response:
-        """Send a request that must be refused: the gateway answers, nothing arrives, and the connection is closed."""
+        """Send a request that must be refused: the gateway responds, nothing arrives, and the connection is closed."""
         async with self.talk(*pieces) as caller:
             response = await caller.response()
             assert response.code, response
@@ -209,14 +209,14 @@ class Bench:
     async def responded(
         self, script: ScriptedHttpResponse | Script, asked: bytes | None = None, kept: bool = True
     ) -> Response:
-        """Return the answer to `asked` when the provider acts as `script` says."""
+        """Return the response to `asked` when the provider acts as `script` says."""
         self.set(script)
         asked = request() if asked is None else asked
         async with self.dial() as caller:
             await caller.send(asked)
             response = await caller.response(asked.split(b" ", 1)[0])
             assert CREDENTIAL not in response.head.raw + response.body.data
-            await turns(120)  # further bytes of the provider arrive while no answer is awaited
+            await turns(120)  # further bytes of the provider arrive while no response is awaited
             await self.goes_on(caller, kept=kept and response.end == "framed")
         if response.code:
             check_ours(response)
@@ -234,7 +234,7 @@ class Bench:
         assert await caller.rest() == b""
 
     async def serves_others(self) -> None:
-        """Check that another connection gets its own answer."""
+        """Check that another connection gets its own response."""
         target = self.next_target()
         async with self.dial() as caller:
             await caller.send(request(b"/proxy" + target, CLOSE))

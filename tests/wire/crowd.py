@@ -1,6 +1,6 @@
-"""Many concurrent callers, some of which disconnect at random: does each one get its own answer?
+"""Many concurrent callers, some of which disconnect at random: does each one get its own response?
 
-Every request has a unique number in its path and in its body, and the provider returns both. So a mixed-up answer is
+Every request has a unique number in its path and in its body, and the provider returns both. So a mixed-up response is
 noticed.
 """
 
@@ -22,8 +22,8 @@ PIPELINED: Final = 8
 
 @dataclass
 class Tally:
-    """`done`: callers that got their own answer. `left`: those that did not wait. `foreign`: those that got another's
-    answer.
+    """`done`: callers that got their own response. `left`: those that did not wait. `foreign`: those that got another's
+    response.
 
     `odd`: any other result.
     """
@@ -51,7 +51,7 @@ def response_to(heard: RecordedRequest) -> ScriptedHttpResponse:
 
 
 def message(number: int) -> tuple[bytes, bytes]:
-    """Return a request, and the body that its answer must have."""
+    """Return a request, and the body that its response must have."""
     target = b"/%d" % number
     text = b"body of %d " % number * (1 + number % 50)
     if number % 3 == 0:
@@ -83,7 +83,7 @@ async def crowd(bench: Bench, total: int, seed: int) -> Tally:
 
 
 async def _batch(caller: Caller, batch: list[int], chance: random.Random, tally: Tally) -> bool:
-    """Send a batch and read its answers, or disconnect in between. Return whether the connection can be used again."""
+    """Send a batch and read its responses, or disconnect. Return whether the connection can be used again."""
     messages = [message(number) for number in batch]
     leaves_at = chance.randrange(len(batch)) if chance.random() < ABORTS else len(batch)
     caller.writer.write(b"".join(sent for sent, _ in messages))

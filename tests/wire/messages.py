@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages as bytes: a writer that adds nothing by itself, and a reader that accepts only unambiguous messages."""
+"""HTTP/1.1 messages as bytes: a writer that adds nothing, and a reader that accepts only unambiguous messages."""
 
 import asyncio
 import re

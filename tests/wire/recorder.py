@@ -12,7 +12,7 @@ from gateway.process.sockets import BACKLOG
 from tests.wire.messages import Body, Head, Misframed, parse_head, read_body
 
 AFTER: Final = b"/after-"
-"""Prefix of the targets of follow-up requests, which are always answered with the target as body, whatever the script."""
+"""Prefix of the targets of follow-up requests, whose response always has the target as body, whatever the script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class RecordedRequest:
 class Recorder:
     """`heard`: requests in order of arrival. `faults`: messages that a strict reader refuses.
 
-    With `response_to`, each request is answered with its result, and none is recorded.
+    With `response_to`, its result is the response to each request, and none is recorded.
     """
 
     says: ScriptedHttpResponse | Script = FINE

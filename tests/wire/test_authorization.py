@@ -1,4 +1,4 @@
-"""Authorization: the key, the two names of a connection, and the addresses that may get a credential."""
+"""Authorization: the key, the two names of a connection, and the URLs that may get a credential."""
 
 import pytest
 
@@ -21,7 +21,7 @@ ACCEPTED = table(
 
 
 @pytest.mark.parametrize("line", ACCEPTED)
-async def test_a_key_is_taken_and_stays_here(bench: Bench, line: bytes) -> None:
+async def test_a_key_is_accepted_and_not_forwarded(bench: Bench, line: bytes) -> None:
     heard, _ = await bench.passes(request(ours=HOST + line % SECRET + b"\r\n" + naming()))
     assert heard.head.all("authorization") == [b"Bearer " + CREDENTIAL]
 
@@ -122,7 +122,7 @@ ASKED_WRONGLY = table(
     ("retries twice", b"Retries: 1\r\nRetries: 2\r\n"),
     ("Retry-On that is no list", b"Retry-On: 429;503\r\n"),
     ("Decompress that is neither", b"Decompress: yes\r\n"),
-    ("an override that is no address", b"Base-Url-Override: evil\r\n"),
+    ("an override that is no URL", b"Base-Url-Override: evil\r\n"),
     ("an override with a user", b"Base-Url-Override: https://u:p@api.example\r\n"),
     ("an override with a fragment", b"Base-Url-Override: https://api.example/#\r\n"),
     ("an override with a backslash", b"Base-Url-Override: https://api.example\\@evil.example\r\n"),
@@ -151,9 +151,9 @@ ELSEWHERE = table(
 )
 
 
-@pytest.mark.parametrize("address", ELSEWHERE)
-async def test_a_credential_goes_nowhere_else(bench: Bench, address: bytes) -> None:
-    line = b"Base-Url-Override: " + address.replace(b"{port}", b"%d" % bench.recorder.port) + b"\r\n"
+@pytest.mark.parametrize("url", ELSEWHERE)
+async def test_a_credential_goes_nowhere_else(bench: Bench, url: bytes) -> None:
+    line = b"Base-Url-Override: " + url.replace(b"{port}", b"%d" % bench.recorder.port) + b"\r\n"
     response = await bench.refuses(request(fields=line), status=400, code="base_url_override_not_allowed", kept=True)
     assert CREDENTIAL not in response.head.raw + response.body.data
     assert [heard.target for heard in bench.recorder.heard] == [bench.last_target], "only what came after it has left"

@@ -1,4 +1,4 @@
-"""Bad answers of a provider: 502 before the first byte, a truncated answer after it, and no effect on other callers."""
+"""Bad responses of a provider: 502 before the first byte, truncated after it, and no effect on other callers."""
 
 import pytest
 
@@ -29,7 +29,7 @@ NOT_HTTP = table(
     ("a status of 000", says(b"HTTP/1.1 000 OK\r\nContent-Length: 2\r\n\r\nok", then="close")),
     ("a negative status", says(b"HTTP/1.1 -20 OK\r\nContent-Length: 2\r\n\r\nok", then="close")),
     ("a switch of protocols", says(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", then="close")),
-    ("interim answers only", says(b"HTTP/1.1 100 Continue\r\n\r\n" * 3, then="close")),
+    ("interim responses only", says(b"HTTP/1.1 100 Continue\r\n\r\n" * 3, then="close")),
     ("a length and a coding", says(HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")),
     ("a coding and a length", says(HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n")),
     ("two lengths that differ", says(HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nokk")),
@@ -59,7 +59,7 @@ NOT_HTTP = table(
     ("a field without a name", says(HEAD + b": a\r\nContent-Length: 2\r\n\r\nok")),
     ("a field without a colon", says(HEAD + b"nonsense\r\nContent-Length: 2\r\n\r\nok")),
     ("a space before the first field", says(HEAD + b" X: a\r\nContent-Length: 2\r\n\r\nok")),
-    ("an empty line before the answer", says(b"\r\n" + ok())),
+    ("an empty line before the response", says(b"\r\n" + ok())),
     ("a control byte in the reason", says(b"HTTP/1.1 200 O\x01K\r\nContent-Length: 2\r\n\r\nok")),
     ("a head of 70 KB in one field", says(HEAD + b"X: " + b"a" * 70_000 + b"\r\n\r\n", then="close")),
     ("a head of 100 KB in many", says(HEAD + b"X: " + (b"a" * 1000 + b"\r\nX: ") * 100 + b"\r\n\r\n", then="close")),
@@ -102,18 +102,18 @@ async def test_a_torn_response_never_looks_whole(bench: Bench, script: ScriptedH
 
 
 STRAY = table(
-    ("a second answer", says(ok(b"one") + EVIL)),
-    ("a second answer a moment later", says(ok(b"one"), EVIL)),
-    ("a second answer after chunks", says(CHUNKED_OK + b"3\r\none\r\n0\r\n\r\n" + EVIL)),
+    ("a second response", says(ok(b"one") + EVIL)),
+    ("a second response a moment later", says(ok(b"one"), EVIL)),
+    ("a second response after chunks", says(CHUNKED_OK + b"3\r\none\r\n0\r\n\r\n" + EVIL)),
     ("bytes beyond the length", says(ok(b"one") + b"x")),
     ("line ends beyond the length", says(ok(b"one") + b"\r\n\r\n")),
-    ("half an answer beyond the length", says(ok(b"one") + b"HTTP/1.1 200 OK\r\nContent-")),
-    ("an interim answer afterwards", says(ok(b"one") + b"HTTP/1.1 100 Continue\r\n\r\n")),
+    ("half a response beyond the length", says(ok(b"one") + b"HTTP/1.1 200 OK\r\nContent-")),
+    ("an interim response afterwards", says(ok(b"one") + b"HTTP/1.1 100 Continue\r\n\r\n")),
 )
 
 
 @pytest.mark.parametrize("script", STRAY)
-async def test_stray_bytes_are_nobodys_response(bench: Bench, script: ScriptedHttpResponse) -> None:
+async def test_unrequested_bytes_are_not_a_response(bench: Bench, script: ScriptedHttpResponse) -> None:
     response = await bench.responded(script)
     assert (response.status, response.body.data, response.code) == (200, b"one", "") or response.status == 502
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection
@@ -121,31 +121,31 @@ async def test_stray_bytes_are_nobodys_response(bench: Bench, script: ScriptedHt
 
 BODILESS_STRAY = table(
     ("a body after HEAD", b"HEAD", ok(b"evil")),
-    ("a whole answer after HEAD", b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(EVIL) + EVIL),
+    ("a whole response after HEAD", b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(EVIL) + EVIL),
     ("a body after 204", b"GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nevil"),
-    ("an answer after 204", b"GET", b"HTTP/1.1 204 No Content\r\n\r\n" + EVIL),
+    ("a response after 204", b"GET", b"HTTP/1.1 204 No Content\r\n\r\n" + EVIL),
     ("chunks after 204", b"GET", b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nevil\r\n0\r\n\r\n"),
     ("a body after 304", b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\nevil"),
-    ("an answer after 304", b"GET", b"HTTP/1.1 304 Not Modified\r\n\r\n" + EVIL),
+    ("a response after 304", b"GET", b"HTTP/1.1 304 Not Modified\r\n\r\n" + EVIL),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "said"), BODILESS_STRAY)
-async def test_a_body_where_none_may_be_is_nobodys(bench: Bench, method: bytes, said: bytes) -> None:
+async def test_a_body_after_a_bodiless_response_is_not_a_response(bench: Bench, method: bytes, said: bytes) -> None:
     response = await bench.responded(says(said), request(method=method))
     assert response.status in (200, 204, 304, 502)
     assert b"evil" not in response.body.data
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection
 
 
-async def test_nobody_listening_is_a_502(bench: Bench) -> None:
+async def test_a_provider_that_does_not_listen_is_a_502(bench: Bench) -> None:
     async with bench.talk(request(fields=CLOSE, ours=HOST + KEY + naming(b"nowhere"))) as caller:
         response = await caller.response()
     assert (response.status, response.code) == (502, "upstream_unreachable")
     assert bench.recorder.heard == []
 
 
-async def test_a_response_before_it_was_requested_is_nobodys(bench: Bench) -> None:
+async def test_a_response_before_its_request_is_discarded(bench: Bench) -> None:
     """The provider sends on an idle connection between two calls."""
     await bench.responded(says(ok(b"one")))
     await bench.responded(says(ok(b"two"), EVIL))

@@ -1,4 +1,4 @@
-"""Several messages on one connection: each is answered in order, and after a fault nothing more is read."""
+"""Several messages on one connection: the responses keep their order, and after a fault nothing more is read."""
 
 import pytest
 
@@ -27,7 +27,7 @@ TALKS = table(
     ("a wrong path between two", A + BAD_PATH + C, [b"/after-A", 400, b"/after-C"], False),
     ("no key between two", A + NO_KEY + C, [b"/after-A", 401, b"/after-C"], False),
     ("an unknown connection between two", A + UNKNOWN + C, [b"/after-A", 404, b"/after-C"], False),
-    ("an unknown address between two", A + ELSEWHERE + C, [b"/after-A", 404, b"/after-C"], False),
+    ("an unknown path between two", A + ELSEWHERE + C, [b"/after-A", 404, b"/after-C"], False),
     ("a whole upload without a key between two",
      A + request(b"/proxy/x", b"Content-Length: 3\r\n", b"abc", method=b"POST", ours=HOST + naming()) + C,
      [b"/after-A", 401, b"/after-C"], False),
@@ -71,7 +71,7 @@ async def test_messages_on_one_connection(
     bench.check_arrivals()
 
 
-async def test_forty_requests_at_once_get_responses_in_order(bench: Bench) -> None:
+async def test_forty_pipelined_requests_get_responses_in_order(bench: Bench) -> None:
     async with bench.talk(b"".join(request(b"/proxy/after-%02d" % n) for n in range(40))) as caller:
         for n in range(40):
             assert (await caller.response()).body.data == b"/after-%02d" % n
@@ -124,7 +124,7 @@ async def test_a_refused_upload_is_not_invited_and_its_connection_ends(
 UNINVITED = table(
     ("a body that comes with its head", sized(b"abc", EXPECTING)),
     ("an expectation in capitals", sized(b"abc", b"EXPECT: 100-CONTINUE\r\n")),
-    ("HTTP/1.0, which knows no interim answers",
+    ("HTTP/1.0, which knows no interim responses",
      request(b"/proxy/x", EXPECTING + b"Content-Length: 3\r\nConnection: keep-alive\r\n", b"abc", method=b"POST",
              version=b"HTTP/1.0")),
 )  # fmt: skip
@@ -138,7 +138,7 @@ async def test_a_body_that_is_there_needs_no_invitation(bench: Bench, data: byte
     bench.check_arrivals()
 
 
-async def test_a_provider_that_refuses_before_the_body_came_is_heard(bench: Bench) -> None:
+async def test_a_refusal_before_the_body_has_arrived_reaches_the_caller(bench: Bench) -> None:
     early = says(ok(b"no").replace(b"200 OK", b"403 Forbidden"), early=True, then="close")
     async with bench.talk(upload(EXPECTING + b"Content-Length: 3\r\n"), script=early) as caller:
         response = await caller.response(b"POST")

@@ -1,4 +1,4 @@
-"""Many concurrent callers: no caller gets another's answer, no socket stays open, and memory does not grow.
+"""Many concurrent callers: no caller gets another's response, no socket stays open, and memory does not grow.
 
 The suite runs the short form; `make crowd` sends 100,000 requests (WIRE_CROWD).
 """
@@ -44,7 +44,7 @@ async def test_concurrent_callers_with_random_aborts_get_their_own_responses(ben
     tally = await crowd(bench, TOTAL, seed=2)
     await turns(500)
     grown = resident_bytes() - before
-    print(f"{tally.done} answered, {tally.left} left, grown by {grown >> 10} KiB, {recorder.dialled} dialled")
+    print(f"{tally.done} done, {tally.left} left, grown by {grown >> 10} KiB, {recorder.dialled} dialled")
     assert tally.foreign == []
     assert not tally.odd
     assert recorder.faults == []

@@ -32,7 +32,7 @@ KEPT = table(
     ("sub-delimiters", b"/!$&'()*+,;=:@-._~"),
     ("brackets and braces", b"/[x]/{y}/|z|^`"),
     ("a template that nobody expands", b"/${apiKey}/${connectionConfig.x}"),
-    ("an address inside the path", b"/http://other.example/x"),
+    ("a URL inside the path", b"/http://other.example/x"),
     ("an at sign at the start", b"/@evil.example/"),
     ("a colon at the start", b"/:80/"),
     ("the word proxy once more", b"/proxy/proxy"),
@@ -53,7 +53,7 @@ QUERIES = table(
     ("brackets", b"/x?a[b]=c&d[]=e"),
     ("a template that nobody expands", b"/x?k=${apiKey}"),
     ("an encoded CRLF", b"/x?a=%0d%0aHost:%20evil"),
-    ("an address", b"/x?next=http://evil.example/"),
+    ("a URL", b"/x?next=http://evil.example/"),
     ("semicolons", b"/x?a=1;b=2"),
     ("a long query", b"/x?q=" + b"b" * 8000),
 )
@@ -68,12 +68,12 @@ async def test_the_target_arrives_byte_for_byte(bench: Bench, target: bytes) -> 
 MOUNTED = table(
     ("nothing after the mount asks for the root", b"wire", b"/proxy", b"/"),
     ("a query right after the mount", b"wire", b"/proxy?a=1", b"/?a=1"),
-    ("a base address with a path, and none asked", b"based", b"/proxy", b"/v1"),
-    ("a base address with a path, and a slash asked", b"based", b"/proxy/", b"/v1/"),
-    ("a base address with a path, and a query asked", b"based", b"/proxy?a", b"/v1?a"),
-    ("a base address with a path", b"based", b"/proxy/a%2Fb?c", b"/v1/a%2Fb?c"),
-    ("two slashes below a base address", b"based", b"/proxy//evil.example/a", b"/v1//evil.example/a"),
-    ("a path that repeats the base address", b"based", b"/proxy/v1/a", b"/v1/v1/a"),
+    ("a base URL with a path, and none asked", b"based", b"/proxy", b"/v1"),
+    ("a base URL with a path, and a slash asked", b"based", b"/proxy/", b"/v1/"),
+    ("a base URL with a path, and a query asked", b"based", b"/proxy?a", b"/v1?a"),
+    ("a base URL with a path", b"based", b"/proxy/a%2Fb?c", b"/v1/a%2Fb?c"),
+    ("two slashes below a base URL", b"based", b"/proxy//evil.example/a", b"/v1//evil.example/a"),
+    ("a path that repeats the base URL", b"based", b"/proxy/v1/a", b"/v1/v1/a"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Answers: a provider's answer is forwarded unchanged, in the gateway's framing, and answers are never mixed up."""
+"""A provider's response is forwarded unchanged, in the gateway's framing, and responses are never mixed up."""
 
 import pytest
 
@@ -134,12 +134,12 @@ async def test_cookies_pass_where_the_integration_wants_them(bench: Bench) -> No
 
 
 REFERENCES = table(
-    ("Location into the base address", b"Location", b"{origin}/v1/next?a=%2f#f", b"{us}/proxy/next?a=%2f#f"),
-    ("Location at the base address", b"Location", b"{origin}/v1", b"{us}/proxy"),
-    ("Location at the base address with a query", b"Location", b"{origin}/v1?a", b"{us}/proxy?a"),
+    ("Location into the base URL", b"Location", b"{origin}/v1/next?a=%2f#f", b"{us}/proxy/next?a=%2f#f"),
+    ("Location at the base URL", b"Location", b"{origin}/v1", b"{us}/proxy"),
+    ("Location at the base URL with a query", b"Location", b"{origin}/v1?a", b"{us}/proxy?a"),
     ("Location from the root", b"Location", b"/v1/next", b"{us}/proxy/next"),
     ("Location from the root, outside the base", b"Location", b"/v2/next", b"/v2/next"),
-    ("Location beside the base address", b"Location", b"{origin}/v11/next", b"{origin}/v11/next"),
+    ("Location beside the base URL", b"Location", b"{origin}/v11/next", b"{origin}/v11/next"),
     ("Location relative to the request", b"Location", b"next?a", b"next?a"),
     ("Location to a query", b"Location", b"?page=2", b"?page=2"),
     ("Location without a scheme", b"Location", b"//{authority}/v1/next", b"{us}/proxy/next"),
@@ -155,7 +155,7 @@ REFERENCES = table(
     ("Link with a target in a title", b"Link", b'</v1/a>; title="<{origin}/v1/b>"', b'<{us}/proxy/a>; title="<{origin}/v1/b>"'),
     ("Link with a comma in its target", b"Link", b"<{origin}/v1/a,b>; rel=x", b"<{us}/proxy/a,b>; rel=x"),
     ("Link without brackets", b"Link", b"{origin}/v1/a", b"{origin}/v1/a"),
-    ("another field with an address", b"X-Next", b"{origin}/v1/next", b"{origin}/v1/next"),
+    ("another field with a URL", b"X-Next", b"{origin}/v1/next", b"{origin}/v1/next"),
 )  # fmt: skip
 
 
@@ -189,19 +189,19 @@ FRAMED = table(
     ("a head and a body in pieces",
      says(b"HTTP/1.1 2", b"00 OK\r\nContent-Le", b"ngth: 3\r\n\r", b"\na", b"bc"), b"abc", "length"),
     ("chunks in pieces", says(CHUNKED_OK, b"3", b"\r", b"\nab", b"c\r\n0\r", b"\n\r", b"\n"), b"abc", "chunks"),
-    ("a body that looks like an answer", says(ok(ok(b"evil"))), ok(b"evil"), "length"),
-    ("a chunk that looks like an answer",
+    ("a body that looks like a response", says(ok(ok(b"evil"))), ok(b"evil"), "length"),
+    ("a chunk that looks like a response",
      says(CHUNKED_OK + b"%x\r\n%s\r\n0\r\n\r\n" % (len(ok()), ok())), ok(), "chunks"),
     ("200 KB", says(ok(bytes(range(256)) * 800)), bytes(range(256)) * 800, "length"),
-    ("an interim answer first", says(b"HTTP/1.1 100 Continue\r\n\r\n" + ok(b"abc")), b"abc", "length"),
+    ("an interim response first", says(b"HTTP/1.1 100 Continue\r\n\r\n" + ok(b"abc")), b"abc", "length"),
     ("early hints first", says(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", ok(b"abc")), b"abc", "length"),
-    ("several interim answers first",
+    ("several interim responses first",
      says(b"HTTP/1.1 102 Processing\r\n\r\n" * 5 + b"HTTP/1.1 100 Continue\r\n\r\n", ok(b"abc")), b"abc", "length"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(("script", "body", "framing"), FRAMED)
-async def test_a_body_passes_in_whatever_framing_it_came(
+async def test_a_body_passes_in_every_framing(
     bench: Bench, script: ScriptedHttpResponse, body: bytes, framing: str | None
 ) -> None:
     response = await bench.responded(script)
@@ -221,7 +221,7 @@ BODILESS = table(
     ("HEAD with a length", b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", b"12"),
     ("HEAD with a coding", b"HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", None),
     ("HEAD with neither", b"HEAD", b"HTTP/1.1 200 OK\r\n\r\n", None),
-    ("HEAD answered by an error", b"HEAD", b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n", b"9"),
+    ("an error in response to HEAD", b"HEAD", b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n", b"9"),
     ("204", b"GET", b"HTTP/1.1 204 No Content\r\n\r\n", None),
     ("204 to a POST", b"POST", b"HTTP/1.1 204 No Content\r\n\r\n", None),
     ("304", b"GET", b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n', None),

@@ -1,4 +1,4 @@
-"""Slow bodies: each piece is forwarded when it arrives, and a client that disconnects frees the provider's connection."""
+"""Slow bodies: each piece is forwarded when it arrives; a client that disconnects frees the provider's connection."""
 
 import asyncio
 

@@ -138,7 +138,7 @@ EARLY = table(
 
 @pytest.mark.parametrize("then", ["keep", "close"])
 @pytest.mark.parametrize(("fields", "first", "rest"), EARLY)
-async def test_a_response_before_the_bodys_end_comes_at_once_and_the_rest_is_no_request(
+async def test_a_response_before_the_bodys_end_passes_immediately_and_the_rest_is_no_request(
     bench: Bench, fields: bytes, first: bytes, rest: bytes, then: Any
 ) -> None:
     early = says(ok(b"no").replace(b"200 OK", b"413 Too Large"), early=True, then=then)

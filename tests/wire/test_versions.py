@@ -23,7 +23,7 @@ FORMS = table(
     ("absolute-form with a port", hosted(b"gw.example:3003", b"http://gw.example:3003/proxy/x"), b"/x"),
     ("absolute-form with a query alone", hosted(b"gw.example", b"http://gw.example/proxy?x"), b"/?x"),
     ("any well-formed Host", hosted(b"other.example", b"/proxy/x"), b"/x"),
-    ("an address as Host", hosted(b"127.0.0.1:3003", b"/proxy/x"), b"/x"),
+    ("an IP address as Host", hosted(b"127.0.0.1:3003", b"/proxy/x"), b"/x"),
     ("IPv6 as Host", hosted(b"[::1]:3003", b"/proxy/x"), b"/x"),
     ("a Host with an underscore", hosted(b"my_gw", b"/proxy/x"), b"/x"),
     ("an empty Host", hosted(b"", b"/proxy/x"), b"/x"),
@@ -101,7 +101,7 @@ async def test_a_method_may_have_a_body(bench: Bench, method: bytes) -> None:
 
 
 PREFLIGHTS = table(
-    ("a preflight is answered here", b"Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n", HOST, False),
+    ("the gateway responds to a preflight", b"Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n", HOST, False),
     ("a preflight with a key goes on",
      b"Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n", HOST + NAMES, True),
     ("OPTIONS from a browser, but no preflight, goes on", b"Origin: https://a.example\r\n", HOST + NAMES, True),
@@ -123,7 +123,7 @@ OLD = table(
     ("ends with the connection", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"ok", "framed", False),
     ("keeps it when asked",
      b"Connection: keep-alive\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"ok", "framed", True),
-    ("has a chunked answer unchunked", b"Connection: keep-alive\r\n",
+    ("has a chunked response unchunked", b"Connection: keep-alive\r\n",
      b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", b"ok", "closed", False),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Egress on real sockets: names, TLS, the outbound proxy, and small answers that are read completely."""
+"""Egress on real sockets: names, TLS, the outbound proxy, and small responses that are read completely."""
 
 import asyncio
 import contextlib
@@ -275,7 +275,7 @@ async def test_ipv6_is_written_in_brackets() -> None:
     assert heads[0].startswith(f"GET /x HTTP/1.1\r\nHost: [::1]:{port}\r\n".encode())
 
 
-async def test_a_connection_that_does_not_come_about_is_given_up(addresses: dict[str, list[str]]) -> None:
+async def test_opening_a_connection_is_limited_in_time(addresses: dict[str, list[str]]) -> None:
     import socket
 
     # A listener whose backlog is full accepts nothing more.
@@ -298,7 +298,7 @@ async def test_a_connection_that_does_not_come_about_is_given_up(addresses: dict
 
 
 async def test_response_received_during_a_stall_of_the_process_is_read() -> None:
-    """After a pause of the process or the machine, the time limit is over but the answer is already in the socket."""
+    """After a pause of the process or the machine, the time limit is over but the response is already in the socket."""
     asked, response = threading.Event(), threading.Event()
     written = threading.Event()
 
@@ -327,7 +327,7 @@ async def test_response_received_during_a_stall_of_the_process_is_read() -> None
 
 
 async def test_a_request_that_was_given_up_is_not_delivered_later() -> None:
-    """The system keeps sending the data of a closed socket, for minutes if the network is down. It may be a refresh token."""
+    """The kernel keeps sending a closed socket's data, for minutes if the network is down: perhaps a refresh token."""
     body = b"x" * 40_000
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

@@ -26,7 +26,7 @@ __all__ = ["addresses"]
 
 @asynccontextmanager
 async def tls_provider(server: ssl.SSLContext, response: bytes, seen: list[ssl.SSLObject]) -> AsyncIterator[int]:
-    """Answer each request. After an answer without a length, close without TLS's close_notify."""
+    """Respond to each request. After a response without a length, close without TLS's close_notify."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(writer.get_extra_info("ssl_object"))

@@ -102,7 +102,7 @@ def test_a_name_may_end_in_a_digit() -> None:
         CLOSED.check("https", "api.1", 443)
 
 
-def test_plain_http_to_a_name_is_judged_by_its_addresses_where_anything_is_open() -> None:
+def test_with_an_allowed_network_plain_http_to_a_name_depends_on_its_addresses() -> None:
     LAN.check("http", "wiki.lan", 80)
     with pytest.raises(EgressError, match="by https only"):
         CLOSED.check("http", "api.example.com", 80)

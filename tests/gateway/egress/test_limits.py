@@ -49,7 +49,7 @@ async def test_places_are_granted_in_order() -> None:
     assert (concurrency.outstanding, concurrency.waiting) == (0, 0)
 
 
-async def test_a_call_that_leaves_the_queue_holds_no_place_even_if_its_turn_came_in_that_moment() -> None:
+async def test_a_call_that_leaves_the_queue_holds_no_place_even_if_it_was_just_granted() -> None:
     concurrency = ConcurrencyLimit(ConcurrencySettings(1, 5, 10))
     concurrency.try_acquire()
     impatient, late = (asyncio.create_task(concurrency.acquire()) for _ in range(2))
@@ -141,7 +141,7 @@ def test_half_open_circuit_lets_one_call_try_and_others_wait() -> None:
     assert breaker.closed
 
 
-async def test_while_open_nobody_waits_and_a_response_to_the_one_that_tries_closes_it(
+async def test_an_open_circuit_refuses_calls_and_a_response_to_the_probe_closes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
@@ -156,7 +156,7 @@ async def test_while_open_nobody_waits_and_a_response_to_the_one_that_tries_clos
     assert await gate.acquire()
     with pytest.raises(CallNotAttempted):
         await gate.acquire()
-    gate.release("answered", probe=True)
+    gate.release("responded", probe=True)
     assert not await gate.acquire()
     gate.release("unknown", probe=False)
     assert gate.concurrency.outstanding == 0

@@ -15,7 +15,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_key_holds_half_at_most_and_another_key_finds_room_at_once() -> None:
+async def test_a_key_holds_half_at_most_and_another_key_gets_memory_immediately() -> None:
     memory = PageMemory(lambda: 100)
     held = [await memory.reserve("a", 25, LONG_S) for _ in range(2)]
     third = asyncio.create_task(memory.reserve("a", 25, LONG_S))

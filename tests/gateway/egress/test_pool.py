@@ -78,16 +78,16 @@ async def test_a_connection_is_kept_only_after_a_clean_response(response: bytes,
 
 
 async def test_most_recent_connection_is_reused_first_and_old_ones_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(pools, "CHECK_EVERY_S", 0.01)
     async with raw_provider() as provider, egress() as way_out:
         await asyncio.gather(*(way_out.send(to(provider)) for _ in range(3)))
         assert provider.connections == 3
         pool = pool_of(way_out, provider)
-        idle = [connection for _ in range(3) if (connection := pool.kept()) is not None]
+        idle = [connection for _ in range(3) if (connection := pool.take_idle()) is not None]
         for connection in reversed(idle):
             pool.give_back(connection)
         await way_out.send(to(provider))
-        assert pool.kept() is idle[0]
+        assert pool.take_idle() is idle[0]
         pool.give_back(idle[0])
         for connection in idle:
             connection.idle_until = 0.0
@@ -98,7 +98,7 @@ async def test_most_recent_connection_is_reused_first_and_old_ones_are_closed(mo
     assert provider.connections == 4
 
 
-async def test_no_more_connections_than_the_limit_and_whoever_waits_gets_the_next_one() -> None:
+async def test_connections_are_limited_and_waiting_requests_get_the_next_free_one() -> None:
     async with raw_provider() as provider, egress(connections_per_host=2) as way_out:
 
         async def ask(index: int) -> None:
@@ -129,7 +129,7 @@ async def test_waiting_time_and_queue_length_are_limited(monkeypatch: pytest.Mon
         with pytest.raises(EgressError, match="were in use") as late:
             await way_out.send(to(provider))
         monkeypatch.setattr(pools, "WAITING", 0)
-        with pytest.raises(EgressError, match="waiting already") as full:
+        with pytest.raises(EgressError, match="Too many requests wait for a connection") as full:
             await way_out.send(to(provider))
         go.set()
         assert await whole(await first) == b"ok"
@@ -153,6 +153,29 @@ async def test_request_that_leaves_the_queue_takes_no_connection() -> None:
         left = await asyncio.gather(*waiting, return_exceptions=True)
         assert [isinstance(one, asyncio.CancelledError) for one in left] == [True, True, False, False]
         assert await whole(await way_out.send(to(provider))) == b"ok"
+
+
+@pytest.mark.parametrize("retired", [True, False])
+async def test_a_connection_that_its_cancelled_request_no_longer_takes_does_not_stay_open(
+    retired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "CHECK_EVERY_S", 0.01)
+    async with raw_provider() as provider, egress(connections_per_host=1) as way_out:
+        assert await whole(await way_out.send(to(provider))) == b"ok"
+        pool = pool_of(way_out, provider)
+        connection = await pool.acquire()
+        await asyncio.sleep(0.05)  # the timer that closes idle connections has ended: there are none
+        waiting = asyncio.create_task(pool.acquire())
+        await asyncio.sleep(0)
+        monkeypatch.setattr(pools, "IDLE_S", 0.01)
+        pool.take_back(connection, None)
+        waiting.cancel()
+        if retired:
+            way_out.retire(lambda: None)
+        await asyncio.gather(waiting, return_exceptions=True)
+        async with asyncio.timeout(PATIENCE_S):
+            while list(way_out.load()):
+                await asyncio.sleep(0.001)
 
 
 async def test_cancelled_requests_do_not_affect_others() -> None:
@@ -192,7 +215,7 @@ async def test_a_dead_kept_connection_is_replaced_once_for_what_is_safe_only(met
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append((await read_message(reader))[0])
         writer.write(OK)
-        heads.append((await read_message(reader))[0])  # read the request and close without an answer
+        heads.append((await read_message(reader))[0])  # read the request and close without a response
 
     async with raw_provider(script) as provider, egress() as way_out:
         await way_out.send(to(provider))
@@ -200,7 +223,7 @@ async def test_a_dead_kept_connection_is_replaced_once_for_what_is_safe_only(met
         if times == 2:
             await way_out.send(to(provider, method))
         else:
-            with pytest.raises(EgressError, match="closed the connection without an answer") as failure:
+            with pytest.raises(EgressError, match="closed the connection without a response") as failure:
                 await way_out.send(to(provider, method))
             assert failure.value.kind == "unreachable"
     assert [head.split()[0].decode() for head in heads] == [method] * times

@@ -1,4 +1,4 @@
-"""Requests on the wire: head and framing by the gateway, bodies at the provider's pace, never more bytes than declared."""
+"""Requests to a provider: framed by the gateway, as fast as the provider reads, never more bytes than declared."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Answers from the wire: what is forwarded byte for byte, and what is not valid HTTP."""
+"""Responses from the wire: what is forwarded byte for byte, and what is not valid HTTP."""
 
 import asyncio
 import socket

@@ -32,7 +32,7 @@ class Wire(asyncio.Transport):
 
 
 class WaitingRequest:
-    """A request that waits for an answer, and does not forward it."""
+    """A request that waits for a response, and does not forward it."""
 
     def __init__(self) -> None:
         self.heard: list[object] = []

@@ -74,7 +74,7 @@ def random_body_rule(draw: random.Random) -> str:
 
 
 def random_path(draw: random.Random, rules: list[str]) -> str:
-    """Return a path below the base address: similar to one of the rules, or any other."""
+    """Return a path below the base URL: similar to one of the rules, or any other."""
     if rules and draw.random() < 0.7:
         path = draw.choice(rules).split(" ")[1].replace("{place}", "*").replace("**", "*")
         path = path.removeprefix(BASE) if path.startswith(BASE) else path

@@ -86,7 +86,7 @@ async def test_headers_of_the_agents_request_do_not_travel(door: Agents) -> None
     assert door.provider.calls == [("GET", "/base/v1/issue/1", "Bearer key-of-c1", b"")]
 
 
-async def test_a_connection_of_others_is_not_reached_nor_told_from_none(door: Agents) -> None:
+async def test_a_connection_outside_the_key_looks_like_a_missing_one(door: Agents) -> None:
     key = await door.key(READ)
     other, none = [
         await door.call(key, "get_issue", {"issue": "1", "connection": f"lane/{name}"}) for name in ("c2", "nobody")
@@ -121,7 +121,7 @@ async def test_a_query_that_no_request_line_holds_is_refused_before_it_is_made(d
     key = await door.key(READ)
     for query in ({"a": [1] * 9000}, {"a" * 5000: [1, 2]}):
         refused = await door.call(key, "get_issue", {"issue": "1", "query": query})
-        assert "'query' makes more than 8190 characters" in text_of(refused)
+        assert "'query' has more than 8190 characters" in text_of(refused)
     assert door.provider.calls == []
 
 
@@ -158,7 +158,7 @@ async def test_a_revoked_key_opens_neither_tools_nor_kept_responses(door: Agents
         assert (await door.responded(key, method, **params))[0] == 401
 
 
-async def test_an_address_of_a_kept_response_cannot_be_made(door: Agents) -> None:
+async def test_the_uri_of_a_kept_response_cannot_be_forged(door: Agents) -> None:
     key = await door.key(READ)
     for uri in (
         "gateway://answers/1",
@@ -373,7 +373,7 @@ async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
 
 
 async def test_a_capability_leads_to_its_door_on_a_warm_connection_too(door: Agents) -> None:
-    """The fast path handles requests below a capability's address, but not its MCP endpoint."""
+    """The fast path handles requests below a capability URL, but not its MCP endpoint."""
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [READ]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"

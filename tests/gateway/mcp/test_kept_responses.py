@@ -1,4 +1,4 @@
-"""Complete answers are kept for their key, for minutes, within a memory limit."""
+"""Complete responses are kept for their key, for minutes, within a memory limit."""
 
 from gateway.mcp.kept_responses import KEPT_S, MOST_BYTES, SHARE_BYTES, KeptResponses
 from tests.fakes.clock import Clock

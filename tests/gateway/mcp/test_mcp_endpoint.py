@@ -154,7 +154,7 @@ async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(door: Ag
     assert "Ask the user" not in text_of(await door.call(narrow, "get_me"))
 
 
-async def test_a_client_that_opens_addresses_is_asked_to_and_calls_again(door: Agents) -> None:
+async def test_a_client_that_opens_urls_is_asked_to_open_one_and_calls_again(door: Agents) -> None:
     key = await door.key("GET /base/v1/me", limits={"connections": ["lane/c9"]}, scopes=["environment:proxy", CONNECT])
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
     asked = await door.call(key, "get_me", **able)
@@ -282,6 +282,20 @@ async def test_rate_and_budget_are_counted_as_for_a_proxied_call(door: Agents) -
     assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
 
 
+async def test_a_refused_request_counts_once(door: Agents) -> None:
+    key = await door.key(*RULES, limits={"rate": 4})
+    for method, params in (
+        ("prompts/list", {}),
+        ("tools/list", {"cursor": "x"}),
+        ("resources/read", {"uri": "gateway://answers/x"}),
+        ("ping", {}),
+    ):
+        status, body = await door.responded(key, method, **params)
+        assert (status, body["error"]["code"] < 0) in {(400, True), (404, True)}
+    status, body = await door.responded(key, "tools/list")
+    assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
+
+
 async def test_a_call_is_recorded_with_key_connection_and_rule(door: Agents) -> None:
     noted: list[ExchangeRecord] = []
     door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
@@ -325,7 +339,7 @@ async def test_a_client_of_2025_is_served_without_a_session(door: Agents) -> Non
     assert result["structuredContent"]["path"] == "/base/v1/search"
 
 
-async def test_a_capability_has_the_door_below_its_address(door: Agents) -> None:
+async def test_a_capability_has_the_agent_door_below_its_url(door: Agents) -> None:
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"

@@ -1,4 +1,4 @@
-"""The Model Context Protocol without I/O: how a POST is parsed, and how it is answered."""
+"""The Model Context Protocol without I/O: how a POST is parsed, and which reply it gets."""
 
 import base64
 import json

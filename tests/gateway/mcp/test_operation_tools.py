@@ -1,4 +1,4 @@
-"""Operations of the catalog as an agent's tools: their size in tokens, their descriptions, and the requests they send."""
+"""Operations of the catalog as an agent's tools: their size in tokens, their descriptions, their requests."""
 
 import json
 import os

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.access.key_policy import parse
-from gateway.mcp.tool_calls import MOST_BYTES, UnfitArguments, call_of_api, call_of_rule, chosen
+from gateway.mcp.tool_calls import MOST_BYTES, UnfitArguments, call_of_api, call_of_rule, chosen_connection
 from gateway.mcp.tool_list import PathArgument, RuleTool
 
 
@@ -43,7 +43,7 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
         ({"key": "a", "max_bytes": True}, "'max_bytes' must be a whole number"),
         ({"key": "a", "select": 1}, "'select' must be a JMESPath expression"),
         ({"key": "a" * 9000}, "The path must have at most"),
-        ({"key": "a", "query": {"q": "x" * 9000}}, "'query' makes more than"),
+        ({"key": "a", "query": {"q": "x" * 9000}}, "'query' has more than"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], sentence: str) -> None:
@@ -83,15 +83,15 @@ def test_call_api_takes_a_method_and_a_path() -> None:
 def test_the_connection_is_never_guessed() -> None:
     call = call_of_rule(tool(), {"key": "a"})
     # the only connection of the tool's integration
-    assert chosen(call, {"jira/c1": "Ada", "slack/c1": ""}) == "jira/c1"
-    with pytest.raises(UnfitArguments, match=r"Say which 'connection': jira/c1 \(Ada\), jira/c2\."):
-        chosen(call, {"jira/c1": "Ada", "jira/c2": ""})
+    assert chosen_connection(call, {"jira/c1": "Ada", "slack/c1": ""}) == "jira/c1"
+    with pytest.raises(UnfitArguments, match=r"Set 'connection' to one of jira/c1 \(Ada\), jira/c2\."):
+        chosen_connection(call, {"jira/c1": "Ada", "jira/c2": ""})
     with pytest.raises(UnfitArguments, match="may not list them"):
-        chosen(call, None)
-    with pytest.raises(UnfitArguments, match="no connection that this key may use"):
-        chosen(call, {"slack/c1": ""})
+        chosen_connection(call, None)
+    with pytest.raises(UnfitArguments, match="This key has no connection for this call"):
+        chosen_connection(call, {"slack/c1": ""})
     named = call_of_rule(tool(), {"key": "a", "connection": "jira/c9"})
-    assert chosen(named, None) == "jira/c9"
+    assert chosen_connection(named, None) == "jira/c9"
     for text in ("jira", "jira/", "/c1", " jira/c1"):
         with pytest.raises(UnfitArguments, match="must be INTEGRATION/CONNECTION"):
-            chosen(call_of_rule(tool(), {"key": "a", "connection": text}), None)
+            chosen_connection(call_of_rule(tool(), {"key": "a", "connection": text}), None)

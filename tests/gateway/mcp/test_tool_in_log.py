@@ -1,4 +1,4 @@
-"""The tool that made a call is in the call log, in the log line and in the trace, on the fast path and through the chain."""
+"""The tool that made a call is in call log, log line and trace, on the fast path and through the chain."""
 
 import json
 from collections.abc import AsyncIterator

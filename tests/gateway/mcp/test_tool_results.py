@@ -1,4 +1,4 @@
-"""Answers as tool results: never truncated JSON, within the budget, and always valid to send."""
+"""Responses as tool results: never truncated JSON, within the budget, and always valid to send."""
 
 import json
 from typing import Any

@@ -34,7 +34,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def responding(provider: list[RawProvider], *responses: bytes) -> Script:
-    """Return a script that sends the answers in turn and repeats the last one. An empty answer closes the connection."""
+    """Return a script that sends the responses in turn and repeats the last. An empty one closes the connection."""
     left: Iterator[bytes] = iter(responses)
     current = responses[-1]
 
@@ -53,7 +53,7 @@ def responding(provider: list[RawProvider], *responses: bytes) -> Script:
 
 
 async def tried(*responses: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Tried":
-    """Make a call to a provider that sends these answers in turn, with ``Retries: 3`` unless `call` sets other headers."""
+    """Make a call to a provider that sends these responses in turn. `call`: headers; default ``Retries: 3``."""
     providers: list[RawProvider] = []
     async with (
         raw_provider(responding(providers, *responses)) as provider,
@@ -141,7 +141,7 @@ async def test_a_body_that_is_too_large_to_keep_is_sent_once(waits: list[float])
 
 
 async def test_a_part_of_a_body_is_repeated_and_the_rest_follows_as_it_comes(waits: list[float]) -> None:
-    """The provider answers 503 before it has the whole body. The second attempt sends all of it."""
+    """The provider returns 503 before it has the whole body. The second attempt sends all of it."""
     bodies: list[bytes] = []
     refused = asyncio.Event()
 
@@ -235,7 +235,7 @@ async def test_retries_are_capped_and_budgeted(waits: list[float]) -> None:
     assert 30 <= len(provider.heads) <= 36  # 20, a fifth of them, ten more, and those that the budget regains
 
 
-async def test_retry_on_adds_statuses_and_others_pass_at_once(waits: list[float]) -> None:
+async def test_retry_on_adds_statuses_and_others_are_not_retried(waits: list[float]) -> None:
     locked = b"HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n"
     assert (await tried(locked, OK)).summary == (423, "1", 1)
     assert (await tried(locked, OK, call=("Retry-On: 409,423",))).summary == (200, "2", 2)
@@ -287,7 +287,7 @@ async def test_a_401_causes_one_renewal_and_one_replay() -> None:
             assert len(provider.heads) == 4
 
 
-async def test_a_401_passes_where_nothing_newer_is_to_be_had_or_the_request_cannot_be_sent_again() -> None:
+async def test_a_401_passes_without_a_newer_token_or_if_the_request_cannot_be_sent_again() -> None:
     providers: list[RawProvider] = []
     script = responding(providers, DENIED)
     async with raw_provider(script) as provider:
@@ -300,6 +300,25 @@ async def test_a_401_passes_where_nothing_newer_is_to_be_had_or_the_request_cann
             assert len(gateway.live.refused) == 2  # refreshed in the background, for the next call
             assert gateway.live.rejections.counted == [401, 401]
     assert len(provider.heads) == 2
+
+
+async def test_a_401_is_closed_if_the_wait_for_a_newer_token_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 6\r\n\r\nden")
+        await reader.read()
+
+    async def never(_sent: object) -> None:
+        await asyncio.Event().wait()
+
+    async with (
+        raw_provider(begin) as provider,
+        gateway_to(opened_at(provider.port), timeouts=Timeouts(total_s=0.2)) as gateway,
+    ):
+        monkeypatch.setattr(gateway.live, "newer_than", never)
+        response = parsed(await gateway.call("/proxy/x"))
+        assert (response.status, response.error["code"]) == (504, "upstream_timeout")
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
 
 
 async def test_gateway_timeout_limits_the_first_byte_within_the_operators_bound() -> None:

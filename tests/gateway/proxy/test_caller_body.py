@@ -1,4 +1,4 @@
-"""The caller's body: framing, back-pressure, early answers, and broken uploads."""
+"""The caller's body: framing, back-pressure, early responses, and broken uploads."""
 
 import asyncio
 import gzip
@@ -78,7 +78,7 @@ async def test_where_the_runner_inflated_it_an_upload_goes_on_plain_and_framed_a
     assert provider.bodies == [b"5\r\nplain\r\n0\r\n\r\n"]
 
 
-async def test_a_response_that_comes_before_the_upload_is_over_passes_at_once() -> None:
+async def test_a_response_before_the_end_of_the_upload_passes_immediately() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
@@ -180,7 +180,7 @@ async def test_a_caller_who_stops_sending_is_reported_so() -> None:
 
 
 async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> bytes:
-    """Return the answer to a caller that sends a byte every 20 ms. The provider answers when it has the whole body."""
+    """Return the response to a caller that sends a byte every 20 ms. The provider first reads the whole body."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         end = b"0\r\n\r\n" if "chunked" in framing else b"x" * pieces

@@ -1,4 +1,4 @@
-"""Requests and answers that /proxy forwards unchanged, and those that it refuses: raw bytes on both sides."""
+"""Requests and responses that /proxy forwards unchanged, and those that it refuses: raw bytes on both sides."""
 
 import asyncio
 
@@ -76,7 +76,7 @@ async def test_a_target_that_servers_read_differently_is_refused_before_a_byte_l
     assert provider.heads == []
 
 
-async def test_an_absolute_target_that_names_the_host_it_was_sent_to_is_taken_for_its_path() -> None:
+async def test_an_absolute_target_with_the_gateways_host_counts_as_its_path() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         response = await gateway.call("http://GW.example.com:80/proxy/x?y")
     assert response.startswith(b"HTTP/1.1 200")
@@ -214,7 +214,7 @@ async def test_an_override_goes_only_to_origins_that_were_named() -> None:
     assert other.connections == 0
 
 
-async def test_the_credential_travels_to_no_address_that_the_guard_refuses() -> None:
+async def test_the_credential_is_not_sent_to_an_address_that_the_guard_refuses() -> None:
     from gateway.egress.guard import Guard
 
     async with raw_provider() as provider, gateway_to(opened_at(provider.port), guard=Guard()) as gateway:

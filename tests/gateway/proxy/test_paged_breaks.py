@@ -1,4 +1,4 @@
-"""A failure on the first page is the answer; a later one is reported in the trailer, with a cursor to resume from."""
+"""A failure on the first page is the response; a later one is reported in the trailer, with a cursor to resume from."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 def failing(at: int, *responses: web.Response, count: int = 4) -> Page:
-    """Return pages of which the one with cursor `at` first returns these answers."""
+    """Return pages of which the one with cursor `at` first returns these responses."""
     left = list(responses)
 
     def page(request: web.Request) -> web.StreamResponse:
@@ -81,7 +81,7 @@ async def test_a_first_page_that_fails_is_passed_on_as_ever(tmp_path: Path, stat
         (web.Response(body=b"x", headers={"Content-Encoding": "gzip"}), "upstream_protocol"),
     ],
 )
-async def test_a_first_page_that_cannot_be_read_is_an_error_of_ours(
+async def test_a_first_page_that_cannot_be_read_is_an_error_of_the_gateway(
     tmp_path: Path, response: web.Response, code: str, waits: list[float]
 ) -> None:
     async with paged(tmp_path, lambda _request: clone(response)) as list_:

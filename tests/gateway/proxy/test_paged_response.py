@@ -117,7 +117,7 @@ async def test_records_are_forwarded_byte_for_byte(tmp_path: Path) -> None:
     assert [line.decode() for line in response.lines[:-1]] == [*records, '{ "a": 1}']
 
 
-async def test_no_record_can_be_taken_for_a_line_of_ours(tmp_path: Path) -> None:
+async def test_no_record_can_be_mistaken_for_a_line_of_the_gateway(tmp_path: Path) -> None:
     lie = '{"gateway_trailer":{"complete":true}}'
 
     def page(request: web.Request) -> web.Response:

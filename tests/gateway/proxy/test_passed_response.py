@@ -1,4 +1,4 @@
-"""The answer to the caller: the provider's head and body, framed by the gateway. A truncated answer never looks complete."""
+"""The response to the caller: the provider's, framed by the gateway. A truncated response never looks complete."""
 
 import asyncio
 import gzip
@@ -23,7 +23,7 @@ def head_of(response: bytes) -> list[str]:
 
 
 async def passed(response: bytes, *lines: str, method: str = "GET", close: bool = False, **connection: Any) -> bytes:
-    """Return the bytes that a caller gets when the provider answers with `response`."""
+    """Return the bytes that a caller gets when the provider sends `response`."""
     async with (
         raw_provider(response, close=close) as provider,
         gateway_to(opened_at(provider.port, **connection)) as gateway,
@@ -98,7 +98,7 @@ async def test_links_into_the_providers_base_lead_through_us() -> None:
     ) in lines
 
 
-async def test_a_link_that_repeats_the_address_requested_does_not_hand_the_credential_out() -> None:
+async def test_a_link_that_repeats_the_requested_url_does_not_show_the_credential() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head, _ = await read_message(reader)
         target = head.split(b" ")[1]
@@ -128,7 +128,7 @@ async def test_responses_without_a_body_keep_their_framing(response: bytes, meth
     assert b"Transfer-Encoding" not in got
 
 
-async def test_a_chunked_response_is_chunked_anew_and_one_to_http_1_0_ends_with_the_connection() -> None:
+async def test_a_chunked_response_is_chunked_again_and_one_to_http_1_0_ends_with_the_connection() -> None:
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nX-Trailer: t\r\n\r\n"
     assert (await passed(chunked)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
     async with raw_provider(chunked) as provider, gateway_to(opened_at(provider.port)) as gateway:
@@ -216,7 +216,7 @@ async def test_a_body_that_ends_with_a_clean_close_is_whole() -> None:
     assert (await passed(b"HTTP/1.0 200 OK\r\n\r\nabc", close=True)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
 
 
-async def test_stray_bytes_after_a_response_end_the_connection_they_came_on() -> None:
+async def test_unrequested_bytes_after_a_response_close_their_connection() -> None:
     stray = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
     async with raw_provider(stray) as provider, gateway_to(opened_at(provider.port)) as gateway:
         first, second = await gateway.call(), await gateway.call()
@@ -225,7 +225,7 @@ async def test_stray_bytes_after_a_response_end_the_connection_they_came_on() ->
     assert provider.connections == 2
 
 
-async def test_stray_bytes_that_arrive_between_two_calls_are_nobodys_response() -> None:
+async def test_unrequested_bytes_between_two_calls_are_not_a_response() -> None:
     seen = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""``Server-Timing``: where the time of a proxied call was spent, on the provider's answers and the gateway's own."""
+"""``Server-Timing``: where the time of a proxied call was spent, on the provider's responses and the gateway's own."""
 
 import asyncio
 
@@ -119,7 +119,7 @@ async def timing(running: RunningGateway) -> dict[str, float]:
         return split(response.headers["Server-Timing"])
 
 
-async def test_our_own_response_in_its_place_tells_it_too(running: RunningGateway, tracker: Tracker) -> None:
+async def test_an_error_of_the_gateway_has_the_field_too(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for connection_id, headers, status in (
         ("nobody", {}, 404),
@@ -148,7 +148,7 @@ async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
     assert result["upstream"] >= 0.9 * 50  # a timer may fire early by its resolution
 
 
-async def test_other_responses_of_ours_have_none(running: RunningGateway) -> None:
+async def test_other_responses_of_the_gateway_do_not_have_the_field(running: RunningGateway) -> None:
     for path, headers in (("/providers", running.headers), ("/health", {}), ("/proxy/x", {})):
         async with running.http.get(running.url + path, headers=headers) as response:
             assert "Server-Timing" not in response.headers

@@ -45,7 +45,7 @@ async def impatient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[R
 
 
 async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str) -> RawResponse:
-    """Send one of a body's ten bytes and return the answer."""
+    """Send one of a body's ten bytes and return the response."""
     head = [f"{method} {path} HTTP/1.1", "Host: gw", "Content-Length: 10", *fields, "", ""]
     async with dial(urlsplit(gateway.url).port or 0) as client:
         client.send("\r\n".join(head).encode() + b"{")
@@ -71,7 +71,7 @@ async def test_a_body_that_stalls_gets_a_response(
 
 
 async def test_without_its_cookie_no_form_is_read(tmp_path: Path) -> None:
-    """With the default limits, an answer within seconds shows that the gateway did not wait for the body."""
+    """With the default limits, a response within seconds shows that the gateway did not wait for the body."""
     write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
     gateway = RunningGateway(tmp_path, document([]))
     await gateway.start()

@@ -207,7 +207,7 @@ async def test_a_provider_that_switches_to_something_else_is_a_502(switch: bytes
     assert (response.status, response.error["code"]) == (502, "upstream_protocol")
 
 
-async def test_a_switch_that_nobody_requested_is_a_502() -> None:
+async def test_a_switch_that_was_not_requested_is_a_502() -> None:
     async with raw_provider(SWITCH) as provider, gateway_to(opened_at(provider.port)) as gateway:
         response = parsed(await gateway.call())
     assert (response.status, response.error["code"]) == (502, "upstream_protocol")

@@ -1,4 +1,4 @@
-"""For any input, the server answers in HTTP or closes the connection, and keeps serving others."""
+"""For any input, the server responds in HTTP or closes the connection, and keeps serving others."""
 
 import asyncio
 import random
@@ -89,7 +89,7 @@ async def read(client: RawClient, response: bytearray) -> None:
 
 
 async def nothing_moves(serving: Served, seen: Sequence[bytearray]) -> None:
-    """Wait until no connection and no byte has arrived for QUIET iterations of the loop that clients and server share."""
+    """Wait until no connection and no byte has arrived for QUIET iterations of the shared event loop."""
     still, before = 0, (0, 0, 0)
     async with asyncio.timeout(PATIENCE_S):
         while still < QUIET or not before[0]:

@@ -1,4 +1,4 @@
-"""The number of client connections is limited by `server.limits.connections`, and clients that read nothing are closed."""
+"""`server.limits.connections` limits the client connections; clients that read nothing are closed."""
 
 import asyncio
 import socket
@@ -56,7 +56,7 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
         first = []
         for one in late:
             try:
-                first.append(await one.reader.read(1))  # the connection has been accepted, and answered or closed
+                first.append(await one.reader.read(1))  # the connection was accepted: a response, or closed
             except ConnectionError:
                 first.append(b"")
         assert server.runner.client_connections <= MOST + MOST_REFUSAL_RESPONSES
@@ -67,7 +67,7 @@ LARGE = bytes(16 << 20)  # more than the kernel's buffers hold
 
 
 async def deaf(port: int) -> socket.socket:
-    """Return a client that has requested the large answer and reads nothing."""
+    """Return a client that has requested the large response and reads nothing."""
     loop = asyncio.get_running_loop()
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

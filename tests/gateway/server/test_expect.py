@@ -29,7 +29,7 @@ async def test_a_body_that_comes_unasked_is_not_invited_any_more(server: Served)
 
 
 @pytest.mark.parametrize("target", [b"/refuse", b"/crash"])
-async def test_a_refusal_ends_the_connection_at_once(
+async def test_a_refusal_ends_the_connection_immediately(
     server: Served, target: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # much longer than the time that a body on its way would get

@@ -57,7 +57,7 @@ def chunked(body: bytes) -> bytes:
     return f"{head(*USUAL, 'Transfer-Encoding: chunked')}\r\n\r\n{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
 
 
-# Messages that stay on the fast path, and messages that the chain must answer.
+# Messages that stay on the fast path, and messages that the chain must handle.
 FAST = {
     "call": whole(CALL),
     "post": whole(POSTED),
@@ -107,12 +107,12 @@ CHAIN = {
     "two types": whole(CALL, "Content-Type: text/plain"),
     "two names of an agent": whole(CALL, "User-Agent: a", "user-agent: b"),
     "both framings": whole(CALL, "Transfer-Encoding: chunked"),
-    "a key at an address": whole(CALL, path="/c/@CAPABILITY@/mcp"),
+    "a key at a capability URL": whole(CALL, path="/c/@CAPABILITY@/mcp"),
     "a capability as a key": whole(CALL, key=CAPABILITY),
     "no scope": whole(CALL, key=SCOPELESS),
     "a key of gateway.yaml": whole(CALL, key=DECLARED),
     "expects": whole(CALL, "Expect: 100-continue"),
-    "an address of nobody": whole(CALL, path="/c/gw_cap_" + "y" * 49 + "/mcp", key=""),
+    "an unknown capability URL": whole(CALL, path="/c/gw_cap_" + "y" * 49 + "/mcp", key=""),
     "a folded line": whole(CALL, "X-Folded: a\r\n b"),
     "a control byte": whole(CALL, "X-Odd: a\x01b"),
 }
@@ -138,7 +138,7 @@ class MessageSender:
         return data
 
     async def responses(self, *pieces: bytes, count: int = 1) -> list[bytes]:
-        """Send `pieces` one after another, each read by the gateway before the next, and return the answers."""
+        """Send `pieces` one after another, each read by the gateway before the next, and return the responses."""
         reader, writer = await self.open()
         try:
             for piece in pieces:
@@ -150,7 +150,7 @@ class MessageSender:
             writer.close()
 
     async def seen(self, data: bytes) -> tuple[list[bytes], list[tuple[object, ...]]]:
-        """Return the answers to `data` without varying parts, and the records of it."""
+        """Return the responses to `data` without varying parts, and the records of it."""
         self.noted.clear()
         self.door.provider.calls.clear()
         responses = await self.responses(self.filled(data))
@@ -319,7 +319,7 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
     assert seen[0][0][:3] == ("/mcp", 499, "client_left")
 
 
-async def test_a_body_that_does_not_come_at_once_is_the_chains(fast: MessageSender) -> None:
+async def test_a_message_with_a_late_body_goes_to_the_chain(fast: MessageSender) -> None:
     data, door = fast.filled(whole(CALL)), fast.door.running.fast_path.agent_door
     before, handed_back = door.taken, door.handed_back
     async with asyncio.timeout(PATIENCE_S):

@@ -162,7 +162,7 @@ RESPONSES = [
         b"GET",
         id="fields of every kind",
     ),
-    pytest.param(b"HTTP/1.1 103 Early\r\n\r\n" + OK, b"GET", id="after an interim answer"),
+    pytest.param(b"HTTP/1.1 103 Early\r\n\r\n" + OK, b"GET", id="after an interim response"),
 ]
 
 
@@ -213,7 +213,7 @@ async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
 
 
 async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
-    """An API key cannot be refreshed: one request is sent, and the provider's own answer is returned."""
+    """An API key cannot be refreshed: one request is sent, and the provider's own response is returned."""
     refusal = b"HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\nno"
 
     async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -389,7 +389,7 @@ async def test_requests_sent_together_get_responses_in_their_order(tmp_path: Pat
             assert [(await client.response()).body.data for _ in range(40)] == [b"/%d" % n for n in range(40)]
 
 
-async def test_a_deleted_connection_is_refused_at_once(tmp_path: Path) -> None:
+async def test_a_deleted_connection_is_refused_immediately(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         assert (await client.ask(get())).status == 200
         assert (await client.ask(get())).status == 200
@@ -473,7 +473,7 @@ async def test_the_last_response_before_a_stop_says_so(tmp_path: Path) -> None:
 async def test_a_client_that_asks_for_the_end_leaves_no_connection_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client reads its whole answer, and the gateway closes the connection before the client closes its side."""
+    """The client reads its whole response, and the gateway closes the connection before the client closes its side."""
     monkeypatch.setattr(client_protocol, "LINGER_S", 1000.0)
     # nothing else closes the connection
     monkeypatch.setattr(client_protocol.ClientProtocol, "enforce_time_limits", lambda *_, **__: None)

@@ -43,7 +43,7 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
     assert 20_000 <= split_ms[-1] < 36_000  # the sum of the upstream waits
 
 
-async def test_what_the_chain_takes_over_has_begun_on_the_fast_path(tmp_path: Path, clock: Clock) -> None:
+async def test_a_handed_over_request_counts_the_time_on_the_fast_path(tmp_path: Path, clock: Clock) -> None:
     async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
@@ -96,7 +96,7 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
 
 async def test_a_request_that_is_handed_over_ends_with_the_generation_it_began_with(tmp_path: Path) -> None:
     """By then the key is removed from gateway.yaml: another request with it is refused."""
-    came, may_go_on = asyncio.Event(), asyncio.Event()
+    came, resume_reading = asyncio.Event(), asyncio.Event()
 
     async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -105,7 +105,7 @@ async def test_a_request_that_is_handed_over_ends_with_the_generation_it_began_w
                 writer.write(OK)
                 continue
             came.set()
-            await may_go_on.wait()
+            await resume_reading.wait()
             writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 9\r\n\r\nprovider\n")
 
     async with raw_provider(refusing) as provider, before(provider, tmp_path) as running:
@@ -117,7 +117,7 @@ async def test_a_request_that_is_handed_over_ends_with_the_generation_it_began_w
             running.document["environments"]["dev"]["secret_keys"] = ["sk-another-0123456789abcdef"]
             (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(running.document))
             assert await gateway.reload(running.app, tmp_path / "gateway.yaml")
-            may_go_on.set()
+            resume_reading.set()
             response = await client.response()
             assert (response.status, response.body.data) == (401, b"provider\n")
             assert running.fast_path.handed_over == 1
@@ -126,7 +126,7 @@ async def test_a_request_that_is_handed_over_ends_with_the_generation_it_began_w
 
 
 async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_its_provider(tmp_path: Path) -> None:
-    came, may_go_on, posts = asyncio.Event(), asyncio.Event(), list[bytes]()
+    came, resume_reading, posts = asyncio.Event(), asyncio.Event(), list[bytes]()
 
     async def breaking(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -136,7 +136,7 @@ async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_i
                 continue
             posts.append(head.partition(b"\r\n")[0])
             came.set()
-            await may_go_on.wait()
+            await resume_reading.wait()
             return
 
     async with raw_provider(breaking) as provider, before(provider, tmp_path) as running:
@@ -150,7 +150,7 @@ async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_i
             entry["proxy"]["base_url"] += "/v2"
             (tmp_path / "catalog" / "lane.yaml").write_text(yaml.safe_dump(entry))
             assert await gateway.reload(running.app, running.runtime.generation.config)
-            may_go_on.set()
+            resume_reading.set()
             response = await client.response()
             assert running.fast_path.handed_over == 1
     assert posts == [b"POST /x HTTP/1.1"]
@@ -158,7 +158,7 @@ async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_i
 
 
 async def test_a_response_that_promised_another_before_the_stop_is_followed_by_one(tmp_path: Path) -> None:
-    may_go_on = asyncio.Event()
+    resume_reading = asyncio.Event()
 
     async def in_two_halves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -167,7 +167,7 @@ async def test_a_response_that_promised_another_before_the_stop_is_followed_by_o
                 writer.write(OK)
                 continue
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-            await may_go_on.wait()
+            await resume_reading.wait()
             writer.write(b"k")
 
     async with raw_provider(in_two_halves) as provider, before(provider, tmp_path) as running:
@@ -181,7 +181,7 @@ async def test_a_response_that_promised_another_before_the_stop_is_followed_by_o
             assert running.runner is not None
             stopping = asyncio.create_task(running.runner.cleanup())
             await asyncio.sleep(0)
-            may_go_on.set()
+            resume_reading.set()
             assert await client.reader.readexactly(2) == b"ok"
             await client.send(get(b"/proxy/next"))
             response = await client.response()

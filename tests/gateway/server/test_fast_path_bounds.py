@@ -34,7 +34,7 @@ async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp
                 await may_refuse.wait()
                 writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
             else:
-                stuck.set()  # no answer: later requests wait
+                stuck.set()  # no response: later requests wait
 
     async with raw_provider(script) as provider, before(provider, tmp_path) as running:
         await warm(running)
@@ -108,7 +108,7 @@ async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, 
                 clock.ahead_s += 12
                 writer.write(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n")
             else:
-                clock.ahead_s += 9  # no answer: together more than 20 s
+                clock.ahead_s += 9  # no response: together more than 20 s
 
     async with raw_provider(tardy) as provider, before(provider, tmp_path) as running:
         await warm(running)

@@ -1,4 +1,4 @@
-"""The same requests through fast path and chain, cut anywhere, have the same answers, provider requests and records."""
+"""Fast path and chain give the same requests, cut anywhere, the same responses, provider requests and records."""
 
 import asyncio
 import gzip
@@ -198,7 +198,7 @@ async def _held_open() -> None:
 
 
 def responding(response: bytes, *, ends: bool = False) -> Script:
-    """Answer as soon as the head has arrived, whatever happens to the body."""
+    """Respond as soon as the head has arrived, whatever happens to the body."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -218,7 +218,7 @@ PROVIDERS = {
     "early and last": responding(b"HTTP/1.1 413 Big\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig", ends=True),
     "early 401": responding(b"HTTP/1.1 401 No\r\nContent-Length: 3\r\n\r\nbig"),
     "early 503": responding(b"HTTP/1.1 503 No\r\nContent-Length: 3\r\n\r\nbig"),
-    "half an answer": responding(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbi"),
+    "half a response": responding(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbi"),
     "half a stream": responding(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
     "torn": responding(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nbi", ends=True),
     "none": responding(b"", ends=True),

@@ -1,4 +1,4 @@
-"""Answers from the fast path that leave at the end of an event loop iteration: nothing overtakes them or cuts them off."""
+"""Fast path responses that leave at the end of an event loop iteration: nothing overtakes them or cuts them off."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,9 +33,9 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
 
 
 async def due(crowded: RunningGateway) -> ClientProtocol:
-    """Return the caller's connection, in the iteration in which its answer is about to leave."""
+    """Return the caller's connection, in the iteration in which its response is about to leave."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (found := [one for one in connections(crowded) if one._due]):
+        while not (found := [one for one in connections(crowded) if one._queued]):
             await asyncio.sleep(0)
     return found[0]
 
@@ -86,6 +86,6 @@ async def test_what_comes_in_that_turn_finds_the_response_gone(crowded: RunningG
         await client.send(get(b"/proxy/a"))
         held = await due(crowded)
         held.data_received(get(b"/proxy/b"))
-        assert held._due == b""
+        assert held._queued == b""
         assert [(await client.response()).body.data for _ in range(2)] == [b"/a", b"/b"]
     assert crowded.fast_path.taken == 2

@@ -26,7 +26,7 @@ def idle_connection(running: RunningGateway, provider: RawProvider) -> ProviderC
     """Return the idle connection to the provider, which stays in its pool."""
     pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", provider.port))
     assert pool is not None
-    kept = pool.kept()
+    kept = pool.take_idle()
     assert kept is not None
     pool.give_back(kept)
     return kept
@@ -85,7 +85,7 @@ async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path,
 
 
 async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Path) -> None:
-    """The provider answered before it read the request: its connection is kept, but accepts no more bytes for now."""
+    """The provider responded before it read the request: its connection is kept, but accepts no more bytes for now."""
     over = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -131,7 +131,7 @@ async def test_bytes_after_a_chunked_body_are_the_next_request(tmp_path: Path) -
 async def test_only_what_frames_no_body_goes_out_again_on_a_new_connection(
     tmp_path: Path, fast_path: bool, framing: bytes, sent: int
 ) -> None:
-    """An idle connection that ends without an answer: fast path and chain decide in the same way."""
+    """An idle connection that ends without a response: fast path and chain decide in the same way."""
     arrived = 0
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -65,24 +65,22 @@ async def several(tracker: Tracker, tmp_path: Path) -> Any:
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     torn, closed = server.sockets[0].getsockname()[1], closed_port()
-    addresses = {
+    urls = {
         "torn": f"http://127.0.0.1:{torn}",
         "closed": f"http://127.0.0.1:{closed}",
         "private": "https://10.0.0.1",
         "plain": "http://127.0.0.1:1",
     }
-    for name, address in addresses.items():
+    for name, url in urls.items():
         entry = {"display_name": name, "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
-        write_entry(tmp_path, name, {**entry, "proxy": {"base_url": address, "headers": {"x-api-key": "${apiKey}"}}})
+        write_entry(tmp_path, name, {**entry, "proxy": {"base_url": url, "headers": {"x-api-key": "${apiKey}"}}})
     write_entry(tmp_path, "tracker", {**entry, "proxy": {"base_url": tracker.url}})
     running = RunningGateway(
         tmp_path,
-        document(
-            [f"127.0.0.1/32:{torn}", f"127.0.0.1/32:{closed}"], **{name: {"provider": name} for name in addresses}
-        ),
+        document([f"127.0.0.1/32:{torn}", f"127.0.0.1/32:{closed}"], **{name: {"provider": name} for name in urls}),
     )
     await running.start()
-    for name in addresses:
+    for name in urls:
         body = {"provider_config_key": name, "connection_id": "c1", "credentials": {"type": "API_KEY", "apiKey": "k"}}
         await running.json("POST", "/connections", json=body, expect=201)
     yield running
@@ -134,7 +132,7 @@ async def test_the_tokens_schemes_are_those_that_clients_send(several: RunningGa
             assert response.status == 200
 
 
-async def test_unknown_addresses_and_methods_have_our_shape(several: RunningGateway) -> None:
+async def test_unknown_urls_and_methods_have_our_shape(several: RunningGateway) -> None:
     for method, path, status, code in [
         ("GET", "/nowhere", 404, "not_found"),
         ("GET", "/proxyfoo", 404, "not_found"),
@@ -149,9 +147,9 @@ async def test_unknown_addresses_and_methods_have_our_shape(several: RunningGate
 
 
 async def test_a_body_that_is_not_json_or_too_large_is_refused(several: RunningGateway) -> None:
-    address = f"{several.url}/connections"
-    async with several.http.post(address, data="a=b", headers=several.headers) as response:
+    url = f"{several.url}/connections"
+    async with several.http.post(url, data="a=b", headers=several.headers) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (415, "invalid_content_type")
     headers = {**several.headers, "Content-Type": "application/json"}
-    async with several.http.post(address, data=io.BytesIO(b" " * (1 << 20) + b"[]"), headers=headers) as response:
+    async with several.http.post(url, data=io.BytesIO(b" " * (1 << 20) + b"[]"), headers=headers) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (413, "body_too_large")

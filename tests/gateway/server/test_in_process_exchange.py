@@ -143,7 +143,7 @@ async def results_and_records(folder: Path, responding: Responding, *, fast_path
 
 
 def masked(result: Any) -> Any:
-    """Remove the sealed address of a whole answer, and the request id, which differ each time."""
+    """Remove the sealed URI of a whole response, and the request id, which differ each time."""
     text = json.dumps(result)
     for block in result["content"]:
         text = text.replace(block.get("uri", "\0"), "URI")
@@ -187,7 +187,7 @@ async def test_a_rate_is_held(door: Agents) -> None:
 
 
 @pytest.mark.parametrize("odd", ["lane/c1\r\nX-Evil: 1", "lane/c1\nX-Evil: 1", "lane/c1\0"])
-async def test_a_name_that_would_end_its_line_reaches_nobody(door: Agents, odd: str) -> None:
+async def test_a_name_that_would_end_its_line_is_not_sent(door: Agents, odd: str) -> None:
     key = await door.key(*RULES, limits={"connections": None})
     taken = door.running.fast_path.taken
     result = await door.call(key, "get_issue", {"issue": "A-1", "connection": odd})
@@ -211,7 +211,7 @@ async def test_a_response_that_stands_still_is_given_up(door: Agents) -> None:
         result = await door.call(key, "get_issue", {"issue": "A-1"})
     silent.set()
     assert result["isError"] is True
-    assert "did not answer within 0.2 s" in text_of(result)
+    assert "did not respond within 0.2 s" in text_of(result)
 
 
 async def test_a_large_response_waits_for_memory(door: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ async def test_a_large_response_waits_for_memory(door: Agents, monkeypatch: pyte
 async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     door: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The provider answered 401, so the chain would refresh and send again, but the agent has disconnected."""
+    """The provider returned 401, so the chain would refresh and send again, but the agent has disconnected."""
     key = await door.key(*RULES)
     await on_fast_path(door, key)
     noted: list[ExchangeRecord] = []

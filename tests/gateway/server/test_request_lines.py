@@ -133,7 +133,7 @@ CHECKED_VALUES = st.sampled_from(
 
 @given(st.lists(st.tuples(st.sampled_from(list(CHECKED.values())), CHECKED_VALUES), max_size=6))
 def test_a_head_is_read_only_if_the_chain_admits_it(sent: list[tuple[str, str]]) -> None:
-    """Both call `check_fields`. If a line reader no longer passed a field to it, it would accept what the chain refuses."""
+    """Both call `check_fields`. A line reader that does not pass a field to it would accept what the chain refuses."""
     if LineReader().read(block(sent)) is not None:
         check_head("GET", "/proxy", HttpVersion11, CIMultiDictProxy(CIMultiDict(sent)))
 
@@ -167,7 +167,7 @@ def test_a_field_that_holds_the_key_stays_here() -> None:
 CALL = b"Host: gw\r\nAuthorization: Bearer sk-of-a-stranger-%d\r\nProvider-Config-Key: a\r\nConnection-Id: b"
 
 
-def test_values_of_strangers_fill_no_memory() -> None:
+def test_values_of_unknown_callers_do_not_fill_the_memory() -> None:
     """The lines are read before the key is checked."""
     reader = LineReader()
     for n in range(500):
@@ -176,7 +176,7 @@ def test_values_of_strangers_fill_no_memory() -> None:
     assert sum(map(len, remembered)) <= OPTION_BYTES
 
 
-def test_names_of_strangers_leave_room_for_others() -> None:
+def test_names_of_unknown_callers_leave_room_for_others() -> None:
     reader = LineReader()
     for n in range(REMEMBERED):
         reader.read(b"X-%d: 1" % n)

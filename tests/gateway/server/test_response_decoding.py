@@ -1,4 +1,4 @@
-"""An answer is decoded in small parts, and no faster than its caller reads it."""
+"""A response is decoded in small parts, and no faster than its caller reads it."""
 
 import asyncio
 import gzip
@@ -26,10 +26,10 @@ class Caller:
         if self._pause_at is not None and len(self.taken) >= self._pause_at:
             self.decoding.paused, self._pause_at = True, None
 
-    def decoded(self) -> None:
+    def caught_up(self) -> None:
         self.turns.append(len(self.taken))
 
-    def whole(self) -> None:
+    def end_response(self) -> None:
         self.done.set()
 
     def fail(self, fault: Exception) -> None:
@@ -40,9 +40,9 @@ class Provider:
     def __init__(self) -> None:
         self.aborted = False
 
-    def hold_back(self) -> None: ...
+    def pause_reading(self) -> None: ...
 
-    def may_go_on(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
     def abort(self) -> None:
         self.aborted = True

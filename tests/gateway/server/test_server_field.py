@@ -1,4 +1,4 @@
-"""The gateway's answers name the software without its version. (tests/wire: a provider's own field is forwarded.)"""
+"""The gateway's responses name the software without its version. (tests/wire: a provider's own field is forwarded.)"""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ OURS = {
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_no_response_of_ours_names_a_version(tmp_path: Path) -> None:
+async def test_no_response_of_the_gateway_names_a_version(tmp_path: Path) -> None:
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, admin_port=0)) as gateway:
         await gateway.connect()

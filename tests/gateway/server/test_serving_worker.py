@@ -1,5 +1,5 @@
-"""`gateway.server.serving_worker`, on both loops: it accepts in batches, and loses no connection when it stops or runs out of
-descriptors.
+"""`gateway.server.serving_worker`, on both loops: it accepts in batches, and loses no connection when it stops or runs
+out of descriptors.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ async def test_requests_that_wait_to_be_accepted_at_the_stop_get_responses(liste
 
 
 def begin(client: socket.socket) -> bytes:
-    """Return the first bytes of the answer, or the error instead of it."""
+    """Return the first bytes of the response, or the error instead of it."""
     with client:
         try:
             return client.recv(12)
@@ -136,7 +136,7 @@ async def test_it_goes_on_once_there_are_descriptors_again(
 
 
 async def test_small_responses_are_not_held_back(listener: socket.socket) -> None:
-    """Without TCP_NODELAY, an answer in two parts would wait for the client's acknowledgement of the first."""
+    """Without TCP_NODELAY, a response in two parts would wait for the client's acknowledgement of the first."""
     runner = await running()
     assert runner.server is not None
     [client] = clients(listener, 1)

@@ -1,4 +1,4 @@
-"""Signals under wrk with keep-alive connections: the long form of `test_under_load`, for `make drill` if wrk is installed."""
+"""Signals under wrk with keep-alive connections: the long form of `test_under_load`, for `make drill`; needs wrk."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(WRK is None or "GATEWAY_DRILL" not in os.environ, reason="make drill runs it, where wrk is"),
 ]
 
-# wrk itself counts incomplete answers; this script also counts wrong answers.
+# wrk itself counts incomplete responses; this script also counts wrong responses.
 SCRIPT = """
 local threads = {}
 function setup(thread) table.insert(threads, thread) end
