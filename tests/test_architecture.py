@@ -28,7 +28,7 @@ def parts(folder: Path) -> set[str]:
     return modules | {path.parent.name for path in folder.glob("*/__init__.py") if not path.parent.is_symlink()}
 
 
-def test_a_list_of_files_is_read() -> None:
+def test_the_list_of_files_in_a_docstring_is_read() -> None:
     text = "Subject.\n\nProse, not  a list.\n\n    one, two   both\n    three      the third\n\nAlways true: nothing."
     assert listed(text) == ["one", "two", "three"]
 
@@ -44,7 +44,7 @@ def test_package_is_on_the_page(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_opens_with_what_it_does_its_files_and_what_always_holds(name: str) -> None:
+def test_a_package_docstring_has_a_summary_and_says_what_is_always_true(name: str) -> None:
     text = docstring(PACKAGES[name])
     subject, _, rest = text.partition("\n\n")
     assert subject.endswith(".")
@@ -64,7 +64,7 @@ def test_a_package_lists_each_of_its_files_once(name: str) -> None:
     assert sorted(listed(docstring(folder))) == sorted(wanted)
 
 
-def test_every_floor_stands_on_the_page() -> None:
+def test_every_floor_is_on_the_page() -> None:
     assert len(floors()) > 15
     assert [one for floor in floors() for one in floor if f"`{one}`" not in PAGE] == []
 

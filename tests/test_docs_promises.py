@@ -72,12 +72,12 @@ def asserts(node: ast.AST) -> bool:
         ("assert_something()", False),
     ],
 )
-def test_a_bare_call_asserts_nothing(code: str, does: bool) -> None:
+def test_only_an_assert_or_an_expected_exception_counts_as_an_assertion(code: str, does: bool) -> None:
     assert any(map(asserts, ast.walk(ast.parse(code)))) is does
 
 
 @pytest.mark.parametrize(("page", "note"), [pytest.param(page, note, id=note) for page in PAGES for note in page.named])
-def test_the_test_that_is_named_exists(page: Page, note: str) -> None:
+def test_the_test_of_a_promise_exists_and_asserts(page: Page, note: str) -> None:
     file, _, name = page.notes[note].partition("::")
     tree = ast.parse((ROOT / file).read_text())
     (test,) = [
@@ -87,5 +87,5 @@ def test_the_test_that_is_named_exists(page: Page, note: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
-def test_no_note_is_left_over(page: Page) -> None:
+def test_every_footnote_is_used(page: Page) -> None:
     assert sorted(page.notes) == page.named

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_every_module_stands_on_a_floor() -> None:
+def test_every_module_is_on_a_floor() -> None:
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
     floors = {name.strip() for layer in contract["layers"] for name in re.split(r"[|:]", layer)}
     parted = {

@@ -87,7 +87,7 @@ def outcomes(folder: Path) -> tuple[dict[str, dict[str, str]], str]:
     return found, done.stdout + done.stderr
 
 
-def test_what_a_test_leaves_open_is_an_error_unless_it_has_failed_and_then_it_fails_alone(tmp_path: Path) -> None:
+def test_an_open_resource_is_an_error_of_a_passed_test_and_of_no_other_test(tmp_path: Path) -> None:
     found, printed = outcomes(tmp_path)
     another = {"test_another": "PASSED"}
     assert found["test_passes"] == dict.fromkeys(LEAVING, "ERROR") | another, printed

@@ -150,7 +150,7 @@ def test_every_document_that_is_cited_exists_and_has_the_section() -> None:
     assert wrong == []
 
 
-def test_every_link_of_a_document_leads_somewhere() -> None:
+def test_every_link_in_a_document_has_a_target() -> None:
     wrong = []
     for name, number, line in prose():
         if not name.endswith(".md"):
@@ -325,11 +325,11 @@ def is_named(dotted: str) -> bool | None:
         ("folder.CatalogEntry.gone", False),
     ],
 )
-def test_a_name_with_points_is_looked_up(dotted: str, named: bool | None) -> None:
+def test_a_dotted_name_is_looked_up(dotted: str, named: bool | None) -> None:
     assert is_named(dotted) is named
 
 
-def test_every_name_with_points_in_code_and_on_the_map_exists() -> None:
+def test_every_dotted_name_in_code_and_on_the_map_exists() -> None:
     wrong = []
     for name, number, line in current():
         if name.startswith(("gateway/", "middleware/")) or name == "docs/architecture.md":

@@ -88,14 +88,16 @@ async def test_a_path_arrives_as_it_was_sent(balancer: Front, wide: BalancerTest
     assert (response.status, list(wide.asked)) == (200, [target])
 
 
-async def test_odd_fields_arrive(balancer: Front, wide: BalancerTestProvider) -> None:
+async def test_unusual_header_fields_arrive(balancer: Front, wide: BalancerTestProvider) -> None:
     response = await asked(balancer, "/proxy/x", "X_Under: 1", "x.dot: 2", "X-Long: " + "v" * 15_000, "X-Empty:")
     assert response.status == 200
     assert (wide.headers["x_under"], wide.headers["x.dot"], wide.headers["x-empty"]) == ("1", "2", "")
     assert len(wide.headers["x-long"]) == 15_000
 
 
-async def test_the_gateway_still_refuses_what_it_refuses(balancer: Front, wide: BalancerTestProvider) -> None:
+async def test_paths_that_the_gateway_refuses_are_refused_behind_a_balancer(
+    balancer: Front, wide: BalancerTestProvider
+) -> None:
     wide.asked.clear()
     for target in ("/proxy/a/../b", "/proxy/a/%2e%2e/b", "/%70roxy/x"):
         response = await asked(balancer, target)
@@ -116,7 +118,7 @@ async def test_events_arrive_when_they_are_sent(balancer: Front, wide: BalancerT
     assert arrived == list(range(50))
 
 
-async def test_a_websocket_talks_both_ways(balancer: Front) -> None:
+async def test_a_websocket_passes_messages_in_both_directions(balancer: Front) -> None:
     async with http(balancer) as session, session.ws_connect("/proxy/socket", max_msg_size=0) as socket:
         for said in ("hello", "x" * 100_000):
             await socket.send_str(said)
@@ -154,7 +156,7 @@ async def test_large_download_arrives_unchanged(balancer: Front) -> None:
     assert digest.hexdigest() == digest_of_large()
 
 
-async def test_host_and_links_contain_the_public_address(balancer: Front) -> None:
+async def test_the_gateways_own_responses_arrive(balancer: Front) -> None:
     async with http(balancer) as session, session.get("/ready") as response:
         assert (response.status, await response.json()) == (200, {"result": "ok"})
     async with http(balancer) as session, session.get("/nowhere") as response:

@@ -27,7 +27,7 @@ SERVICE: Final = DEPLOY / "gateway.service"
 
 
 @pytest.mark.parametrize(("name", "only_look"), [("nginx", ["-t"]), ("haproxy", ["-c"])])
-def test_the_balancer_takes_its_configuration(tmp_path: Path, name: str, only_look: list[str]) -> None:
+def test_the_balancer_accepts_its_configuration(tmp_path: Path, name: str, only_look: list[str]) -> None:
     if program(name) is None:
         pytest.skip(f"{name} is not installed here: apt-get install {name}")
     certified(HOST, tmp_path)
@@ -60,7 +60,7 @@ def test_balancers_accept_heads_as_large_as_the_gateway_does() -> None:
     assert int(lines[1]) > HEADER_LINES
 
 
-def test_the_balancers_close_idle_connections_before_we_do() -> None:
+def test_the_balancers_close_idle_connections_before_the_gateway_does() -> None:
     nginx = re.search(r"keepalive 64;\n(?:\s+#.*\n)+\s+keepalive_timeout (\d+)s;", (DEPLOY / "nginx.conf").read_text())
     haproxy = re.findall(r"pool-purge-delay (\d+)s", (DEPLOY / "haproxy.cfg").read_text())
     assert nginx is not None
@@ -185,7 +185,7 @@ def test_init_arguments_in_compose_file_write_a_valid_configuration(tmp_path: Pa
     assert made.store.url in ("sqlite:////var/lib/gateway/gateway.db", "postgresql://gateway:x@postgres/gateway")
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not installed here: apt-get install systemd")

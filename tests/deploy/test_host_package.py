@@ -63,13 +63,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_it_installs_no_top_level_package_but_gateway(wheel: Path) -> None:
+def test_the_wheel_installs_no_top_level_package_but_gateway(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"gateway"}
     assert "gateway/middleware/surfaces.py" in names
 
 
-def test_a_hosts_own_middleware_package_is_used_beside_it(wheel: Path, tmp_path: Path) -> None:
+def test_a_host_application_keeps_its_own_middleware_package(wheel: Path, tmp_path: Path) -> None:
     site, host = tmp_path / "site", tmp_path / "host"
     zipfile.ZipFile(wheel).extractall(site)
     (host / "middleware").mkdir(parents=True)
@@ -91,7 +91,7 @@ def test_a_hosts_own_middleware_package_is_used_beside_it(wheel: Path, tmp_path:
     }
 
 
-async def test_a_host_with_a_module_gateway_of_its_own_runs_ours_as_a_process(tmp_path: Path) -> None:
+async def test_gateway_serve_does_not_import_the_hosts_own_gateway_module(tmp_path: Path) -> None:
     """In the host's own folder, neither the parent nor a worker imports the host's module instead of the gateway."""
     (tmp_path / "gateway.py").write_text("raise SystemExit('the host has a gateway, too')\n")
     settings = document([])

@@ -43,7 +43,7 @@ def test_both_stages_start_from_the_same_version_of_a_slim_image() -> None:
     assert f"Programming Language :: Python :: {python_of(FINAL)}" in (TOP / "pyproject.toml").read_text()
 
 
-def test_it_installs_from_the_lock_by_hash_and_as_wheels() -> None:
+def test_the_image_installs_wheels_from_the_lock_by_hash() -> None:
     installs = [text for text in BUILD.all("RUN") if " pip install " in text]
     assert "--require-hashes" in installs[0]
     assert "--only-binary :all:" in installs[0]

@@ -16,7 +16,7 @@ from tests.fakes.django_idp import DjangoIdp, serving, walk_consent
 VERIFIER = "v" * 50
 
 
-async def test_the_whole_life_of_a_grant(tmp_path: Path) -> None:
+async def test_tokens_expire_rotate_and_are_revoked_on_reuse(tmp_path: Path) -> None:
     async with TestServer(_callback()) as callback, browser() as session:
         redirect_uri = str(callback.make_url("/oauth/callback"))
         async with serving(tmp_path, redirect_uri) as idp:

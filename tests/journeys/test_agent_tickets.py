@@ -200,7 +200,7 @@ class Agent:
         return result["structuredContent"] if isinstance(result.get("structuredContent"), dict) else json.loads(text)
 
 
-async def test_each_ticket_takes_two_calls_at_most(tmp_path: Path) -> None:
+async def test_each_ticket_is_solved_with_at_most_two_calls(tmp_path: Path) -> None:
     assert len(TICKETS) == 20
     async with demo(tmp_path / "state") as (_, ready), aiohttp.ClientSession() as session:
         site = re.search(r"/ex/sandbox/([^/]+)/", ready["curl"])

@@ -135,7 +135,7 @@ async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
             await running.runtime.audit_keeper.once()
 
 
-async def test_each_action_is_recorded_in_its_own_way(
+async def test_every_kind_of_action_is_recorded(
     audited: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit(audited)
@@ -155,7 +155,9 @@ async def test_each_action_is_recorded_in_its_own_way(
     assert (await command(audited, "audit", "verify")).out.startswith(("1 record", "2 records", "3 records"))
 
 
-async def test_records_say_who_from_where_on_whose_behalf(audited: RunningGateway, tracker: Tracker) -> None:
+async def test_a_record_contains_the_actor_the_ip_address_and_the_end_user(
+    audited: RunningGateway, tracker: Tracker
+) -> None:
     audit(audited)
     await provoke_all(audited, tracker)
     await audited.runtime.audit_keeper.once()
@@ -210,7 +212,7 @@ async def test_no_secret_and_no_end_user_is_in_any_record_or_export(audited: Run
     assert [one for one in secrets if one in text] == []
 
 
-async def test_a_checkpoint_leaves_by_log_file_and_webhook(
+async def test_a_checkpoint_is_logged_written_to_the_file_and_sent_as_a_webhook(
     audited: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[dict[str, Any]] = []
@@ -333,7 +335,7 @@ async def test_a_changed_configuration_is_recorded_once(tmp_path: Path) -> None:
     assert len({one["detail"]["sha256"] for one in loaded}) == 2
 
 
-async def test_a_kill_amid_writes_loses_no_record_of_what_was_acknowledged(tmp_path: Path) -> None:
+async def test_a_kill_during_writes_loses_no_record_of_an_acknowledged_write(tmp_path: Path) -> None:
     files = Files(tmp_path, 9)
     acknowledged: list[str] = []
     for round_ in range(3):

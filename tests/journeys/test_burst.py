@@ -79,7 +79,7 @@ async def provider() -> AsyncIterator[str]:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(1800)
-async def test_tokens_that_end_together_are_renewed_in_turn(tmp_path: Path) -> None:
+async def test_tokens_that_expire_together_are_each_refreshed_once(tmp_path: Path) -> None:
     async with (
         provider() as tokens,
         provider() as api,

@@ -52,7 +52,7 @@ async def slow(tracker: Tracker, ended: asyncio.Event) -> None:
 @pytest.mark.heavy
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("skews_s", "ttl_s"), [((0, 35), 30), ((0, -35), 30), ((300, -300), 500)], ids=str)
-async def test_clocks_that_differ_lose_no_token_and_fail_no_call(
+async def test_nodes_with_different_clocks_lose_no_token_and_fail_no_call(
     skews_s: tuple[float, ...], ttl_s: float, tracker: Tracker, tmp_path: Path, database: str
 ) -> None:
     tracker.ttl_s, tracker.refusal = ttl_s, 401
@@ -84,7 +84,7 @@ async def test_clocks_that_differ_lose_no_token_and_fail_no_call(
 
 @pytest.mark.heavy
 @pytest.mark.timeout(300)
-async def test_a_node_whose_clock_is_off_by_far_refreshes_nothing_and_says_so(
+async def test_a_node_whose_clock_is_an_hour_wrong_refreshes_nothing_and_reports_it(
     tracker: Tracker, tmp_path: Path, database: str
 ) -> None:
     async with nodes(tmp_path, tracker.url, database, skews_s=(0, 3600)) as gateways:

@@ -75,7 +75,9 @@ async def ended(process: Process, ready: dict[str, Any], number: signal.Signals)
     return code
 
 
-async def test_the_curl_line_works_at_once_after_a_second_start_and_with_a_state_in_part(tmp_path: Path) -> None:
+async def test_the_demo_works_on_the_first_start_on_later_ones_and_with_an_incomplete_state_folder(
+    tmp_path: Path,
+) -> None:
     state = tmp_path / "state"
     async with demo(state) as (process, first):
         assert first["curl"].startswith("curl ")
@@ -124,7 +126,7 @@ def the_keys_and_the_database_are_their_owners_alone(state: Path) -> None:
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
 
 
-async def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_signal_during_the_start_leaves_no_process_behind(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(tmp_path), stdout=PIPE, stderr=PIPE)
     async with asyncio.timeout(PATIENCE_S):
         while not (tmp_path / "sandbox.json").exists() and not (tmp_path / "gateway.log").exists():

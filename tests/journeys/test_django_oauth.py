@@ -73,7 +73,7 @@ async def test_many_calls_at_expiry_share_one_token_request(
     assert after["refresh_token"] - before.get("refresh_token", 0) == 1
 
 
-async def test_refused_consent_gets_a_page_that_says_so_and_a_withdrawn_grant_is_reported_as_reconnect_needed(
+async def test_refused_consent_creates_no_connection_and_a_revoked_grant_is_reported_as_reconnect_needed(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str, end_user: aiohttp.ClientSession
 ) -> None:
     page = await walk_consent(end_user, await gateway_server.connect_url("accounts"), allow=False)
@@ -122,7 +122,9 @@ async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
     assert len(nonces) == 2
 
 
-async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: GatewayServer, django_idp: DjangoIdp) -> None:
+async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
+    gateway_server: GatewayServer, django_idp: DjangoIdp
+) -> None:
     await _serve(gateway_server, django_idp)
     seen: set[str] = {gateway_server.secret_key, django_idp.client_secret}
     authorization = await gateway_server.connect_url("accounts")

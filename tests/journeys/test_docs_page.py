@@ -36,7 +36,7 @@ async def page(browser: Any) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide", "/", "/guides"])
-async def test_no_page_asks_for_what_is_not_there(page: Any, running: RunningGateway, path: str) -> None:
+async def test_no_page_requests_a_missing_file(page: Any, running: RunningGateway, path: str) -> None:
     said: list[str] = []
     missed: list[str] = []
     page.on("console", lambda one: said.append(one.text))
@@ -77,7 +77,7 @@ async def test_the_operations_are_filtered_by_words(page: Any, running: RunningG
 
 
 @pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide", "/"])
-async def test_what_is_to_be_pasted_is_copied_by_a_button(page: Any, running: RunningGateway, path: str) -> None:
+async def test_the_copy_button_copies_its_code_block(page: Any, running: RunningGateway, path: str) -> None:
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await page.goto(running.url + path)
     block = page.locator("pre:visible").first
@@ -86,7 +86,7 @@ async def test_what_is_to_be_pasted_is_copied_by_a_button(page: Any, running: Ru
     assert await page.evaluate("navigator.clipboard.readText()") == await block.evaluate("one => one.textContent")
 
 
-async def test_pages_without_javascript_have_no_dead_button(browser: Any, running: RunningGateway) -> None:
+async def test_pages_without_javascript_have_no_copy_button(browser: Any, running: RunningGateway) -> None:
     context = await browser.new_context(java_script_enabled=False)
     page = await context.new_page()
     for path in ("/docs", "/providers/jira/guide", "/"):
@@ -100,7 +100,7 @@ async def test_pages_without_javascript_have_no_dead_button(browser: Any, runnin
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-async def test_the_pages_fit(page: Any, running: RunningGateway, width: int) -> None:
+async def test_the_pages_fit_the_width_of_the_screen(page: Any, running: RunningGateway, width: int) -> None:
     await page.set_viewport_size({"width": width, "height": 860})
     for path in ("/docs", "/providers/jira/guide", "/", "/guides", "/nowhere"):
         await page.goto(running.url + path)

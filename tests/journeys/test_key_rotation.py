@@ -146,7 +146,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_gateway_that_was_not_reported_of_the_new_key_reads_its_file_again(
+async def test_a_gateway_that_finds_an_unknown_key_reads_its_configuration_file_again(
     workers: int, tmp_path: Path, tracker: Tracker
 ) -> None:
     store = f"sqlite:///{tmp_path}/gateway.db"

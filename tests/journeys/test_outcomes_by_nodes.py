@@ -48,7 +48,9 @@ async def walked(
         return message
 
 
-async def test_a_node_that_did_not_open_the_socket_delivers(tracker: Tracker, tmp_path: Path, store_url: str) -> None:
+async def test_a_callback_on_one_node_reaches_the_socket_on_another(
+    tracker: Tracker, tmp_path: Path, store_url: str
+) -> None:
     async with nodes(tmp_path, tracker.url, store_url, count=2) as cluster:
         message = await walked(cluster, 0, 1)
         assert (message["message_type"], message["provider_config_key"]) == ("success", "tracker")
@@ -60,7 +62,7 @@ async def test_a_node_that_did_not_open_the_socket_delivers(tracker: Tracker, tm
         assert "acme, globex" in result["error_desc"]
 
 
-async def test_two_workers_on_one_socket_deliver_every_outcome(tracker: Tracker, tmp_path: Path) -> None:
+async def test_two_workers_on_one_port_deliver_every_result(tracker: Tracker, tmp_path: Path) -> None:
     """The system chooses the worker of each connection; of eight flows, some use both."""
     async with nodes(tmp_path, tracker.url, f"sqlite:///{tmp_path / 'gateway.db'}", workers=2) as cluster:
         for _ in range(8):

@@ -50,7 +50,7 @@ def resident_kb(state: Path) -> int:
     pytest.skip("there is no /proc here")
 
 
-async def test_ten_thousand_records_come_once_each_and_in_order(tmp_path: Path) -> None:
+async def test_ten_thousand_records_are_returned_once_each_and_in_order(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with demo(state) as (_, ready):
         await curl(ready, "/lists/cursor", "-H", "Gateway-Paginate: all")  # triggers lazy imports

@@ -68,7 +68,7 @@ async def stored(url: str, trace: str, count: int) -> list[dict[str, Any]]:
             await asyncio.sleep(0.1)
 
 
-async def test_one_trace_over_gateway_refresh_and_attempts_without_an_orphan(
+async def test_phoenix_stores_one_trace_of_calls_refresh_and_attempts_without_an_orphan(
     phoenix: str, tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix)

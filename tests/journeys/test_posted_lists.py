@@ -83,7 +83,7 @@ def faults(reply: PagedReply) -> str:
     return str(reply.error["message"])
 
 
-async def test_a_cursor_travels_in_the_body_and_the_rest_of_it_keeps_its_bytes(tmp_path: Path) -> None:
+async def test_the_cursor_is_sent_in_the_body_whose_other_bytes_stay_the_same(tmp_path: Path) -> None:
     provider = search()
     async with paged(tmp_path, provider, SEARCH) as list_:
         body = b'{ "price":1.10, "big":12345678901234567890123,\n"query": {"a":"b"}}'
@@ -114,7 +114,7 @@ async def test_gateway_cursor_is_valid_only_with_the_same_body(tmp_path: Path) -
         assert (rest.numbers, rest.trailer["complete"]) == ([3, 4, 5, 6], True)
 
 
-async def test_a_get_cursor_does_not_go_on_with_a_post(tmp_path: Path) -> None:
+async def test_the_cursor_of_a_get_is_refused_for_a_post(tmp_path: Path) -> None:
     provider = search()
     async with paged(tmp_path, provider, SEARCH, paginate_alternatives=[]) as list_:
         wish = "1; type=offset; offset_name=start; response_path=results"
@@ -124,7 +124,7 @@ async def test_a_get_cursor_does_not_go_on_with_a_post(tmp_path: Path) -> None:
         assert "the method of the first request" in faults(reply)
 
 
-async def test_a_post_is_sent_once_where_nobody_says_that_it_is_a_list(tmp_path: Path) -> None:
+async def test_a_post_that_is_not_declared_as_a_list_is_refused_and_not_sent(tmp_path: Path) -> None:
     provider = search()
     async with paged(tmp_path, provider, SEARCH) as list_:
         for path, wish in (
@@ -139,7 +139,7 @@ async def test_a_post_is_sent_once_where_nobody_says_that_it_is_a_list(tmp_path:
         assert provider.bodies == []
 
 
-async def test_the_caller_may_say_that_a_post_is_a_list(tmp_path: Path) -> None:
+async def test_the_caller_may_declare_a_post_as_a_list(tmp_path: Path) -> None:
     provider = search()
     async with paged(tmp_path, provider, None) as list_:
         wish = "all; in_body; type=cursor; cursor_path=paging.next.after; cursor_name=after; response_path=results"
@@ -151,7 +151,7 @@ async def test_the_caller_may_say_that_a_post_is_a_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("calculation", "start", "steps"), [("per-page", 1, [1, 2, 3, 4]), ("by-response-size", None, [None, 2, 4, 6])]
 )
-async def test_an_offset_or_a_page_number_is_counted_on_in_the_body(
+async def test_an_offset_or_a_page_number_is_increased_in_the_body(
     tmp_path: Path, calculation: str, start: int | None, steps: list[int]
 ) -> None:
     def page(_request: web.Request, body: Any) -> Any:
@@ -178,7 +178,7 @@ async def test_an_offset_or_a_page_number_is_counted_on_in_the_body(
             assert own.numbers == [5, 6]
 
 
-async def test_later_pages_may_have_a_path_and_a_body_of_their_own(tmp_path: Path) -> None:
+async def test_later_pages_may_have_another_path_and_another_body(tmp_path: Path) -> None:
     def page(request: web.Request, body: Any) -> Any:
         if request.path == "/v1/files/list_folder":
             return {"entries": [{"n": 1}, {"n": 2}], "cursor": "c1", "has_more": True}
@@ -198,7 +198,7 @@ async def test_later_pages_may_have_a_path_and_a_body_of_their_own(tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", ["https://evil.example/x", "x", "/a/../b", "/a?b=c", "/a%2f..", "{path}/{other}"])
-async def test_a_path_for_later_pages_leads_nowhere_else(tmp_path: Path, path: str) -> None:
+async def test_an_unsafe_path_for_later_pages_is_refused(tmp_path: Path, path: str) -> None:
     provider = search()
     async with paged(tmp_path, provider, SEARCH) as list_:
         wish = f'all; in_body; type=cursor; cursor_path=c; cursor_name=c; next_path="{path}"'
@@ -206,7 +206,7 @@ async def test_a_path_for_later_pages_leads_nowhere_else(tmp_path: Path, path: s
         assert provider.bodies == []
 
 
-async def test_the_rules_of_a_key_hold_for_the_path_of_later_pages(tmp_path: Path) -> None:
+async def test_the_rules_of_a_key_apply_to_the_path_of_later_pages(tmp_path: Path) -> None:
     def page(request: web.Request, _body: Any) -> Any:
         return {"entries": [{"n": 1}], "cursor": "c1", "has_more": not request.path.endswith("continue")}
 
@@ -220,7 +220,7 @@ async def test_the_rules_of_a_key_hold_for_the_path_of_later_pages(tmp_path: Pat
         assert reply.trailer["error"]["status"] == 403
 
 
-async def test_a_graphql_connection_is_read_to_its_end_wherever_the_query_has_it(tmp_path: Path) -> None:
+async def test_a_graphql_connection_at_any_depth_is_read_to_its_end(tmp_path: Path) -> None:
     provider = graph()
     async with paged(tmp_path, provider, GRAPHQL) as list_:
         body = {"query": QUERY, "variables": {"team": "ACME"}}
@@ -236,7 +236,7 @@ async def test_a_graphql_connection_is_read_to_its_end_wherever_the_query_has_it
         assert rest.numbers == [3, 4, 5, 6]
 
 
-async def test_without_variables_the_cursor_brings_them_along(tmp_path: Path) -> None:
+async def test_variables_are_added_for_the_cursor_if_the_body_has_none(tmp_path: Path) -> None:
     provider = graph()
     provider.page = lambda _request, body: {
         "data": {"a": {"edges": [{"n": 1 if body.get("variables") is None else 2}], "pageInfo": {
@@ -279,7 +279,7 @@ async def test_graphql_that_writes_or_has_no_place_for_the_cursor_is_refused(
         ({"data": {"a": {"pageInfo": {}, "nodes": []}, "b": {"pageInfo": {}, "nodes": []}}}, "data.a, data.b"),
     ],
 )
-async def test_a_page_that_does_not_show_its_connection_is_no_empty_list(
+async def test_a_graphql_page_without_its_connection_is_an_error_and_not_an_empty_list(
     tmp_path: Path, response: Any, says: str
 ) -> None:
     provider = Provider(lambda _request, _body: response)
@@ -302,7 +302,7 @@ async def test_caller_selects_one_of_two_graphql_connections(tmp_path: Path) -> 
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
 
 
-async def test_a_provider_that_does_not_follow_the_cursor_is_noticed(tmp_path: Path) -> None:
+async def test_a_provider_that_ignores_the_cursor_is_detected(tmp_path: Path) -> None:
     provider = graph()
     provider.page = lambda _request, _body: {
         "data": {"a": {"nodes": [{"n": 1}], "pageInfo": {"hasNextPage": True, "endCursor": "same"}}}
@@ -314,9 +314,7 @@ async def test_a_provider_that_does_not_follow_the_cursor_is_noticed(tmp_path: P
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_page_that_is_refused_for_now_is_requested_again_with_the_same_body(
-    tmp_path: Path, status: int
-) -> None:
+async def test_a_page_that_gets_429_or_503_is_requested_again_with_the_same_body(tmp_path: Path, status: int) -> None:
     provider = search()
     inner, refused = provider.page, []
 

@@ -238,7 +238,7 @@ async def test_a_forged_plaid_token_is_refused(
     assert all(address in {PLAID, HOOK} for _, address in there.seen)
 
 
-async def test_keys_are_requested_once_and_not_endlessly(
+async def test_a_key_is_requested_once_and_requests_of_unknown_keys_are_limited(
     there: Internet, start: Any, now: Callable[[float], None]
 ) -> None:
     plaid = PlaidKeys(there)
@@ -252,7 +252,7 @@ async def test_keys_are_requested_once_and_not_endlessly(
     assert await hooked.send(plaid_verification=plaid.sign(iat=int(time.time()) + 61)) == 200
 
 
-async def test_made_up_key_ids_keep_no_key_that_was_there_from_being_requested_again(
+async def test_invented_key_ids_do_not_prevent_requests_of_a_known_key(
     there: Internet, start: Any, now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhook_keys, "MOST_KEPT", 4)
@@ -275,9 +275,7 @@ async def test_made_up_key_ids_keep_no_key_that_was_there_from_being_requested_a
     assert plaid.asked.count("k1") == 2 + 10
 
 
-async def test_while_keys_cannot_be_fetched_the_provider_is_to_come_again(
-    there: Internet, start: Any, events: Events
-) -> None:
+async def test_a_webhook_gets_503_while_keys_cannot_be_fetched(there: Internet, start: Any, events: Events) -> None:
     plaid = PlaidKeys(there)
     hooked = await start("plaid", PLAID_SECRET)
     plaid.fails = 500
@@ -290,7 +288,7 @@ async def test_while_keys_cannot_be_fetched_the_provider_is_to_come_again(
 
 
 @pytest.mark.parametrize("secret", ["cid:s", "evil.example/:cid:s", "a.b:cid:s", ":cid:s", "production"])
-async def test_a_secret_leads_to_no_other_host(there: Internet, start: Any, secret: str) -> None:
+async def test_an_invalid_webhook_secret_causes_no_request(there: Internet, start: Any, secret: str) -> None:
     plaid = PlaidKeys(there)
     hooked = await start("plaid", secret)
     assert await hooked.send(plaid_verification=plaid.sign()) == 401
@@ -300,7 +298,7 @@ async def test_a_secret_leads_to_no_other_host(there: Internet, start: Any, secr
 # ── monday: HS256 with the app's signing secret. Gong: RS256 with a key that the operator pastes.
 
 
-async def test_mondays_token_of_the_signing_secret_is_required(start: Any, events: Events) -> None:
+async def test_mondays_token_must_be_signed_with_the_signing_secret(start: Any, events: Events) -> None:
     secret = "the signing secret of the app, long enough"
     hooked = await start("monday", secret, client_id="id", client_secret="s")
     key = jwk.OctKey.import_key(secret)
@@ -356,7 +354,7 @@ async def test_gongs_token_is_checked_with_the_pasted_key(start: Any, events: Ev
 CERTS = "https://www.googleapis.com/oauth2/v3/certs"
 
 
-async def test_pub_sub_is_known_by_its_service_account(
+async def test_a_pub_sub_token_must_name_the_service_account(
     there: Internet, start: Any, events: Events, now: Callable[[float], None]
 ) -> None:
     keys = {"g1": RSA}

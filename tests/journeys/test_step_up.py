@@ -73,7 +73,7 @@ async def scopes(running: RunningGateway) -> Any:
     return (await running.json("GET", f"/connections/c1?{WHERE}"))["scopes"]
 
 
-async def test_the_link_of_a_refused_call_asks_for_what_it_needs_and_loses_nothing(
+async def test_the_link_of_a_refused_call_requests_the_missing_scope_and_keeps_the_granted_ones(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     status, body, link = await called(running, "/admin")
@@ -88,7 +88,7 @@ async def test_the_link_of_a_refused_call_asks_for_what_it_needs_and_loses_nothi
     assert await scopes(running) == {"granted": ["read", "admin", "extra"], "needed": ["read"], "missing": []}
 
 
-async def test_the_link_stays_the_same_and_gathers_what_further_calls_need(
+async def test_the_link_stays_the_same_and_collects_the_scopes_of_further_calls(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     links = [(await called(running, path))[2] for path in ("/admin", "/write", "/admin", "/x")]
@@ -103,7 +103,7 @@ async def test_the_link_stays_the_same_and_gathers_what_further_calls_need(
     assert tracker.authorize_query["scope"].split() == ["read", "admin", "write", "extra"]
 
 
-async def test_a_refusal_for_scope_does_not_count_against_the_credential(
+async def test_a_403_for_a_missing_scope_does_not_count_as_a_rejected_credential(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     for _ in range(API_DEGRADED[403].count + 2):
@@ -113,7 +113,7 @@ async def test_a_refusal_for_scope_does_not_count_against_the_credential(
     assert not running.runtime.live.rejections.suspected
 
 
-async def test_a_key_that_may_make_no_session_gets_no_link_and_the_connection_shows_what_it_lacks(
+async def test_a_key_that_may_create_no_session_gets_no_link_and_the_connection_shows_the_missing_scope(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     wish = {"display_name": "narrow", "scopes": ["environment:proxy"]}
@@ -128,7 +128,7 @@ async def test_a_key_that_may_make_no_session_gets_no_link_and_the_connection_sh
     assert any(one["detail"] == "admin" and "/admin" in one["what"] for one in story["diagnosis"]["timeline"])
 
 
-async def test_a_session_that_the_back_end_makes_asks_for_it_too_unless_it_fixes_the_scopes(
+async def test_a_session_of_the_application_requests_the_missing_scope_unless_it_fixes_the_scopes(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await called(running, "/admin")
@@ -143,7 +143,7 @@ async def test_a_session_that_the_back_end_makes_asks_for_it_too_unless_it_fixes
     assert tracker.authorize_query["scope"].split() == ["read", "admin"]
 
 
-async def test_a_scope_that_the_app_may_not_ask_for_is_not_requested_again(
+async def test_a_scope_that_the_provider_calls_invalid_is_not_requested_again(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     _, _, link = await called(running, "/admin")
@@ -158,7 +158,7 @@ async def test_a_scope_that_the_app_may_not_ask_for_is_not_requested_again(
     assert tracker.authorize_query["scope"] == "read"
 
 
-async def test_where_any_of_several_scopes_suffices_none_is_requested_until_the_integration_names_one(
+async def test_if_any_of_several_scopes_suffices_none_is_requested_until_the_integration_names_one(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     entry = tracker_entry(tracker.url) | {"default_scopes": ["read"], "available_scopes": ["read", "extra", "admin"]}
@@ -210,7 +210,7 @@ async def lacking(running: RunningGateway, **query: str) -> list[str]:
         query["cursor"] = page["next_cursor"]
 
 
-async def test_a_credential_in_the_base_address_is_not_in_the_path_that_is_noted(tmp_path: Path) -> None:
+async def test_a_credential_in_the_base_url_is_not_in_the_stored_path(tmp_path: Path) -> None:
     async with agents(tmp_path, base="/base/bot${apiKey}") as door:
         door.provider.responding = refusing("admin")
         key = await door.key("GET /base/**", scopes=["environment:proxy", "environment:connections:read"])
@@ -224,7 +224,7 @@ async def test_a_credential_in_the_base_address_is_not_in_the_path_that_is_noted
         assert story["scopes"]["refused"]["path"] == "/items"
 
 
-async def test_a_provider_that_names_new_scopes_each_time_is_not_noted_without_end(tmp_path: Path) -> None:
+async def test_the_number_of_stored_scopes_that_a_provider_names_is_limited(tmp_path: Path) -> None:
     async with agents(tmp_path) as door:
         written = []
         for n in range(MOST_SCOPES + 5):
@@ -237,7 +237,7 @@ async def test_a_provider_that_names_new_scopes_each_time_is_not_noted_without_e
         assert written[MOST_SCOPES:] == written[MOST_SCOPES - 1 : -1]
 
 
-async def test_a_provider_uses_up_no_more_than_half_of_the_sessions_of_a_key(tmp_path: Path) -> None:
+async def test_links_of_refused_calls_use_at_most_half_of_the_sessions_of_a_key(tmp_path: Path) -> None:
     async with agents(tmp_path) as door:
         door.running.document["connect"] = {"sessions_per_minute": 4}
         door.running.document["environments"]["dev"]["connect_links_in_errors"] = True

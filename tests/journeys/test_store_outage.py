@@ -92,7 +92,7 @@ async def test_a_deleted_connection_is_refused_by_the_other_node(
         await until(there, 404, name)
 
 
-async def test_what_was_used_lately_is_served_without_the_database_and_the_rest_when_it_is_back(
+async def test_recently_used_connections_are_served_during_a_database_outage_and_all_others_after_it(
     two: tuple[RunningGateway, RunningGateway],
     tracker: Tracker,
     postgres_server: PostgresServer,
@@ -133,7 +133,7 @@ async def test_what_was_used_lately_is_served_without_the_database_and_the_rest_
     await until(there, 404, "c1"), "changes are followed again"
 
 
-async def test_what_is_known_to_have_changed_and_cannot_be_read_is_served_no_longer_than_trusted(
+async def test_a_changed_connection_that_cannot_be_read_is_served_no_longer_than_trust_s(
     two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = two
@@ -152,7 +152,7 @@ async def test_what_is_known_to_have_changed_and_cannot_be_read_is_served_no_lon
     await until(there, 503)
 
 
-async def test_what_changed_while_a_node_could_not_listen_is_caught_up(
+async def test_a_node_that_could_not_listen_reads_the_changes_that_it_missed(
     two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = two

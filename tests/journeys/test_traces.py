@@ -139,7 +139,7 @@ async def test_each_attempt_has_a_span_and_a_rule_names_the_route(
     assert attempts[0].end <= attempts[1].start
 
 
-async def test_an_unsampled_call_makes_no_span_and_neither_does_its_refresh(
+async def test_an_unsampled_call_and_its_refresh_have_no_span(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path) as running:
@@ -204,7 +204,9 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
 # ── The trace id in errors.
 
 
-async def test_errors_name_the_trace_that_begins_here(tracker: Tracker, tmp_path: Path, collector: Collector) -> None:
+async def test_errors_contain_the_id_of_a_trace_that_the_gateway_begins(
+    tracker: Tracker, tmp_path: Path, collector: Collector
+) -> None:
     async with traced(tracker, tmp_path) as running:
         async with running.proxied("none") as response:
             trace_id = (await response.json())["error"]["trace_id"]
@@ -219,7 +221,7 @@ def spans_of(collector: Collector, trace_id: str) -> list[Span]:
     return [one for one in collector.spans if one.trace_id == trace_id]
 
 
-async def test_errors_name_the_callers_trace_with_tracing_off(running: RunningGateway) -> None:
+async def test_errors_contain_the_callers_trace_id_if_tracing_is_off(running: RunningGateway) -> None:
     async with running.proxied("none", headers={"traceparent": UNSAMPLED}) as response:
         assert (await response.json())["error"]["trace_id"] == TRACE
     async with running.proxied("none") as response:
@@ -232,7 +234,7 @@ async def test_errors_name_the_callers_trace_with_tracing_off(running: RunningGa
 @pytest.mark.parametrize("given", [SAMPLED, UNSAMPLED, None, "00-nonsense"])
 @pytest.mark.parametrize("mode", ["own", "pass", "drop"])
 @pytest.mark.parametrize("tracing", [True, False])
-async def test_trace_headers_leave_alike_through_chain_and_fast_path(
+async def test_chain_and_fast_path_send_the_same_trace_headers(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, given: str | None, tracing: bool
 ) -> None:
     async with collecting() as collector:
@@ -280,7 +282,7 @@ async def test_integration_overrides_trace_headers(tracker: Tracker, tmp_path: P
             assert tracker.seen[-1].headers["traceparent"] == SAMPLED
 
 
-async def test_a_retry_on_the_chain_and_a_handed_over_call_name_their_own_spans(
+async def test_each_attempt_of_a_handed_over_call_sends_its_own_span_id(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
@@ -309,7 +311,7 @@ def nobody() -> str:
 
 
 @pytest.mark.parametrize("trouble", ["down", "500", "slow"])
-async def test_a_collector_in_trouble_costs_spans_alone(
+async def test_a_failing_collector_loses_spans_and_nothing_else(
     tracker: Tracker, tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     from structlog.testing import capture_logs
@@ -343,7 +345,7 @@ async def test_a_collector_in_trouble_costs_spans_alone(
     assert collector.spans == []
 
 
-async def test_a_hostile_collector_is_not_read_nor_followed(
+async def test_responses_of_a_hostile_collector_are_neither_read_to_the_end_nor_followed(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached: list[str] = []
@@ -376,7 +378,7 @@ async def test_a_hostile_collector_is_not_read_nor_followed(
     assert set(reached) == {"/v1/traces"}
 
 
-async def test_no_secret_of_a_journey_is_in_a_span(
+async def test_no_secret_is_in_a_span(
     tracker: Tracker, tmp_path: Path, collector: Collector, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=collectors-secret")

@@ -19,7 +19,7 @@ from tests.loss.provider import StrictProvider
         (503, "token_endpoint_unavailable", True, (0, 1), False),
     ],
 )
-def test_a_connection_is_judged_by_its_status_its_reason_and_whether_its_reply_was_in_flight(
+def test_only_a_reported_loss_of_a_reply_in_flight_is_allowed(
     status: int, reason: str, may_be_lost: bool, counts: tuple[int, int], fine: bool
 ) -> None:
     judged = ScenarioResult("x", calls=Counter({"200": 3, "503": 1}))
@@ -29,7 +29,7 @@ def test_a_connection_is_judged_by_its_status_its_reason_and_whether_its_reply_w
     assert "4 calls, 1 failed (1 x 503)" in str(judged)
 
 
-def test_the_provider_revokes_a_grant_whose_token_is_shown_twice() -> None:
+def test_the_provider_revokes_a_grant_whose_token_is_sent_twice() -> None:
     provider = StrictProvider(dice=Random(1))
     first = provider.grant()["refresh_token"]
     assert provider.refreshed(first).status == 200

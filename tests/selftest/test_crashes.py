@@ -25,13 +25,13 @@ KEPT = {
 LOST = (PARENT_ALONE, ALONE)
 
 
-async def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path) -> None:
+async def test_a_worker_killed_at_any_step_loses_no_token(tmp_path: Path) -> None:
     seen = await crash_at_each(list(KEPT), tmp_path)
     assert all(outcome.killed and outcome.sound for outcome in seen.values()), seen
     assert {point: (200, "active", requests) for point, requests in KEPT.items()} == _ends(seen), seen
 
 
-async def test_on_postgresql_neither_where_a_node_of_the_same_machine_takes_it_up(
+async def test_on_postgresql_a_node_of_the_same_machine_recovers_the_token_of_a_killed_worker(
     tmp_path: Path, empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -46,9 +46,7 @@ def _ends(seen: Mapping[str, Outcome]) -> dict[str, tuple[int, str, int]]:
 
 
 @pytest.mark.parametrize("point", LOST)
-async def test_a_reply_that_no_parent_is_left_to_journal_is_reported_as_a_lost_rotation_and_requested_once(
-    point: str, tmp_path: Path
-) -> None:
+async def test_a_reply_that_is_lost_with_its_parent_is_reported_as_rotation_lost(point: str, tmp_path: Path) -> None:
     seen = await crash(point, tmp_path)
     assert seen.killed
     assert (seen.status, seen.state, seen.requests, seen.sound) == (424, "needs_reauth", 2, True), seen
@@ -58,7 +56,9 @@ async def test_a_reply_that_no_parent_is_left_to_journal_is_reported_as_a_lost_r
 
 
 @pytest.mark.parametrize("point", LOST)
-async def test_where_the_provider_has_a_grace_time_not_even_that_is_lost(point: str, tmp_path: Path) -> None:
+async def test_a_reply_that_is_lost_with_its_parent_costs_no_token_if_the_provider_has_a_grace_time(
+    point: str, tmp_path: Path
+) -> None:
     seen = await crash(point, tmp_path, forgiving=True)
     assert seen.killed
     assert (seen.status, seen.state, seen.requests) == (200, "active", 2), seen
@@ -66,7 +66,7 @@ async def test_where_the_provider_has_a_grace_time_not_even_that_is_lost(point: 
 
 @pytest.mark.timeout(300)  # processes are started one after the other
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
-async def test_kills_amid_many_refreshes_lose_nothing_silently_and_a_workers_nothing(
+async def test_kills_during_many_refreshes_lose_no_token_unreported_and_killed_workers_lose_none(
     store: str, tmp_path: Path, empty_database: str
 ) -> None:
     url = empty_database if store == "postgresql" else "sqlite:///gateway.db"
@@ -77,7 +77,7 @@ async def test_kills_amid_many_refreshes_lose_nothing_silently_and_a_workers_not
     assert RefreshTally.of_json(asdict(tally)) == tally
 
 
-def test_a_loss_is_counted_by_who_was_killed_and_whether_it_was_reported() -> None:
+def test_a_loss_is_counted_by_the_killed_process_and_whether_it_was_reported() -> None:
     tally = RefreshTally()
     tally.judge(PARENT, "c1", 424, "rotation_lost")
     tally.judge(PARENT, "c2", 200, "authorized")

@@ -27,22 +27,24 @@ def test_missing_write_is_detected() -> None:
 
 
 @pytest.mark.parametrize(("place", "forgiving"), [*((place, False) for place in CUTS), (INSIDE, True)])
-async def test_a_cut_network_loses_nothing_that_is_not_reported(tmp_path: Path, place: str, forgiving: bool) -> None:
+async def test_a_cut_network_loses_no_token_without_a_report(tmp_path: Path, place: str, forgiving: bool) -> None:
     seen = await cut(place, tmp_path, forgiving=forgiving)
     assert seen.fine, seen
 
 
 @pytest.mark.parametrize("parent", [False, True])
-async def test_a_stalled_holder_overwrites_nothing_when_it_wakes(tmp_path: Path, parent: bool) -> None:
+async def test_a_stalled_lease_holder_overwrites_nothing_when_it_wakes(tmp_path: Path, parent: bool) -> None:
     seen = await stalled_holder(tmp_path, parent=parent)
     assert seen.fine, seen
 
 
-async def test_a_full_disk_stops_writes_alone_and_for_as_long_as_it_is_full(tmp_path: Path) -> None:
+async def test_a_full_disk_fails_writes_but_no_calls_and_only_while_it_is_full(tmp_path: Path) -> None:
     seen = await full_disk(tmp_path)
     assert seen.fine, seen
 
 
-async def test_postgresql_may_be_restarted_under_load(tmp_path: Path, postgres_server: PostgresServer) -> None:
+async def test_a_restart_of_postgresql_under_load_fails_at_most_one_call_in_a_thousand(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
     seen = await postgres_restart(tmp_path, postgres_server, seconds=1.0)
     assert seen.fine, seen

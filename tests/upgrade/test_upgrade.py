@@ -58,7 +58,7 @@ async def test_sqlite_store_of_an_earlier_version_works(version: Path, deploymen
     await _serves_on(deployment, expected, by)
 
 
-async def test_a_postgresql_store_serves_on(
+async def test_postgresql_store_of_an_earlier_version_works(
     version: Path, deployment: Deployment, postgres_server: PostgresServer
 ) -> None:
     expected, by = _expected(version, "postgresql")
@@ -67,7 +67,9 @@ async def test_a_postgresql_store_serves_on(
     await _serves_on(deployment, expected, by)
 
 
-async def test_a_bundle_and_json_lines_are_imported(version: Path, deployment: Deployment) -> None:
+async def test_a_bundle_and_json_lines_of_an_earlier_version_are_imported(
+    version: Path, deployment: Deployment
+) -> None:
     exported = _lines(deployment.folder / "connections.jsonl")
     (deployment.folder / "gateway.db").unlink()
     await deployment.command(*BUNDLE, "--create-integrations")

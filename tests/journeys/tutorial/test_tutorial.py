@@ -172,12 +172,12 @@ async def reader(tmp_path: Path) -> AsyncIterator[Reader]:
     one.socket.close()
 
 
-def test_make_run_is_the_demo() -> None:
+def test_make_run_runs_the_demo() -> None:
     assert "exec $(BIN)/gateway demo\n" in (ROOT / "Makefile").read_text()
     assert PAGE.count("make run\n") == 2
 
 
-async def test_the_tutorial_works_as_it_stands(reader: Reader) -> None:
+async def test_every_step_of_the_tutorial_works(reader: Reader) -> None:
     assert reader.next("sh") == "make run\n"
     async with reader.demo() as first:
         pass

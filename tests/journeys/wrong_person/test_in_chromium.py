@@ -60,7 +60,9 @@ async def confirm(page: Any) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-async def test_a_forwarded_link_in_a_browser(world: World, chromium: Any, scripts: bool) -> None:
+async def test_a_forwarded_link_in_chromium_connects_bob_only_without_binding(
+    world: World, chromium: Any, scripts: bool
+) -> None:
     link = await world.link()
     page = await bobs(chromium, world, java_script_enabled=scripts)
     await page.goto(link.address)
@@ -77,7 +79,7 @@ async def test_a_forwarded_link_in_a_browser(world: World, chromium: Any, script
     await page.context.close()
 
 
-async def test_back_and_the_same_again(world: World, chromium: Any) -> None:
+async def test_the_back_button_starts_no_second_authorization(world: World, chromium: Any) -> None:
     link = await world.link(max_connections=2)
     page = await bobs(chromium, world)
     await page.goto(link.address)
@@ -100,7 +102,7 @@ async def test_back_and_the_same_again(world: World, chromium: Any) -> None:
     await page.context.close()
 
 
-async def test_a_page_of_another_site_frames_it(world: World, chromium: Any, evil: str) -> None:
+async def test_another_site_cannot_frame_the_connect_page(world: World, chromium: Any, evil: str) -> None:
     link = await world.link()
     page = await bobs(chromium, world)
     said: list[str] = []
@@ -120,7 +122,7 @@ async def test_a_page_of_another_site_frames_it(world: World, chromium: Any, evi
     await page.context.close()
 
 
-async def test_a_page_of_another_site_loads_its_addresses(world: World, chromium: Any, evil: str) -> None:
+async def test_requests_from_another_site_start_no_authorization(world: World, chromium: Any, evil: str) -> None:
     """The page tries an image, fetch, and self-submitting forms. Bob only watches."""
     link = await world.link()
     page = await bobs(chromium, world)
@@ -154,7 +156,7 @@ async def test_a_page_of_another_site_loads_its_addresses(world: World, chromium
     await page.context.close()
 
 
-async def test_a_page_of_another_site_opens_a_window(world: World, chromium: Any, evil: str) -> None:
+async def test_a_window_that_another_site_opens_shows_the_page_first(world: World, chromium: Any, evil: str) -> None:
     link = await world.link()
     page = await bobs(chromium, world)
     await page.goto(evil)

@@ -55,7 +55,9 @@ async def begun(person: Person, address: str) -> str:
 
 @pytest.mark.parametrize("at_application", ["bob", None])
 @pytest.mark.parametrize("at_provider", [True, False])
-async def test_a_forwarded_link_is_opened_by_bob(world: World, at_application: str | None, at_provider: bool) -> None:
+async def test_a_forwarded_link_connects_bob_only_without_binding_and_after_a_page_named_alice(
+    world: World, at_application: str | None, at_provider: bool
+) -> None:
     link = await world.link()
     bob = world.person(at_application)
     if at_provider:
@@ -70,7 +72,7 @@ async def test_a_forwarded_link_is_opened_by_bob(world: World, at_application: s
     assert await world.accounts() == ({} if world.bound or not at_provider else {"alice": "bob"})
 
 
-async def test_alice_herself_is_served(world: World, alice: Person) -> None:
+async def test_alice_connects_her_own_account(world: World, alice: Person) -> None:
     """The control: the same steps by the right person lead to her connection."""
     link = await world.link()
     where = await alice.click(await world.pages(alice, link))
@@ -86,7 +88,9 @@ async def test_alice_herself_is_served(world: World, alice: Person) -> None:
     assert await world.accounts() == {"alice": "alice"}
 
 
-async def test_a_second_browser_opens_a_link_that_alice_has_begun(bound: World, alice: Person, bob: Person) -> None:
+async def test_a_second_browser_gets_403_for_a_link_that_alice_has_begun(
+    bound: World, alice: Person, bob: Person
+) -> None:
     link = await bound.link()
     pages = await bound.pages(alice, link)
     await begun(alice, pages)
@@ -99,7 +103,9 @@ async def test_a_second_browser_opens_a_link_that_alice_has_begun(bound: World, 
     assert await bound.accounts() == {}
 
 
-async def test_alice_brings_back_what_bob_connected_before_her(bound: World, alice: Person, bob: Person) -> None:
+async def test_what_bob_connected_first_with_alices_link_is_not_completed_for_alice(
+    bound: World, alice: Person, bob: Person
+) -> None:
     link = await bound.link()
     await bob.click(await bound.pages(bob, link))
     assert len(await bound.pending(link)) == 1
@@ -109,7 +115,7 @@ async def test_alice_brings_back_what_bob_connected_before_her(bound: World, ali
     assert await bound.accounts() == {}
 
 
-async def test_bob_s_typed_key_waits_as_alice_cancels(bound: World, alice: Person) -> None:
+async def test_a_key_that_bob_typed_in_is_not_completed_when_alice_cancels(bound: World, alice: Person) -> None:
     """Bob's program plants a pending connection; Alice's own browser must not return with it."""
     link = await bound.link(allowed_integrations=["keyed"])
     typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
@@ -128,9 +134,7 @@ async def test_bob_s_typed_key_waits_as_alice_cancels(bound: World, alice: Perso
     assert "result=" not in where + alice.saw[-1]
 
 
-async def test_bob_s_program_authorizes_while_alice_is_at_the_provider(
-    bound: World, alice: Person, bob: Person
-) -> None:
+async def test_bobs_program_gets_403_while_alice_is_at_the_provider(bound: World, alice: Person, bob: Person) -> None:
     link = await bound.link()
     pages = await bound.pages(alice, link)
     await begun(alice, pages)
@@ -146,7 +150,9 @@ async def test_bob_s_program_authorizes_while_alice_is_at_the_provider(
     assert await bound.accounts() == {}
 
 
-async def test_bob_s_program_authorizes_before_alice_confirms(bound: World, alice: Person, bob: Person) -> None:
+async def test_what_bobs_program_authorized_before_alice_confirms_is_not_completed(
+    bound: World, alice: Person, bob: Person
+) -> None:
     link = await bound.link()
     _, consent, cookies = await program_begins(bound, link)
     callback = await callback_of(bob, consent)
@@ -161,7 +167,7 @@ async def test_bob_s_program_authorizes_before_alice_confirms(bound: World, alic
     assert await bound.accounts() == {}
 
 
-async def test_a_replayed_session_cookie_without_the_page(world: World, alice: Person, bob: Person) -> None:
+async def test_a_copied_session_cookie_without_the_page_is_refused(world: World, alice: Person, bob: Person) -> None:
     link = await world.link()
     pages = await world.pages(alice, link)
     held = {one.key: one.value for one in alice.http.cookie_jar if one.key.startswith("gw-connect-")}
@@ -173,7 +179,9 @@ async def test_a_replayed_session_cookie_without_the_page(world: World, alice: P
     assert await world.accounts() == {}
 
 
-async def test_all_of_alice_s_cookies_replayed(bound: World, alice: Person, bob: Person) -> None:
+async def test_a_browser_with_all_of_alices_cookies_completes_nothing_for_bob(
+    bound: World, alice: Person, bob: Person
+) -> None:
     """Even a browser with all of Alice's cookies returns to the application as Bob."""
     link = await bound.link()
     pages = await bound.pages(alice, link)
@@ -186,7 +194,9 @@ async def test_all_of_alice_s_cookies_replayed(bound: World, alice: Person, bob:
 
 
 @pytest.mark.parametrize("confirmation", ["none", "made up", "of his own link"])
-async def test_the_page_is_skipped(world: World, bob: Person, confirmation: str) -> None:
+async def test_a_form_that_was_not_loaded_from_the_page_is_refused(
+    world: World, bob: Person, confirmation: str
+) -> None:
     link, own = await world.link(), await world.link("bob")
     await world.pages(bob, own)
     form = {"none": {}, "made up": {"confirmation": "0" * 64}, "of his own link": hidden_in(bob.saw[-1])}[confirmation]
@@ -209,7 +219,7 @@ async def test_the_page_is_skipped(world: World, bob: Person, confirmation: str)
     ids=["navigation", "img", "fetch", "old browser"],
 )
 @pytest.mark.parametrize("query", ["", "&ws_client_id=mallory"], ids=["", "popup"])
-async def test_the_address_that_skipped_the_page(
+async def test_the_oauth_connect_url_leads_every_browser_to_the_page(
     world: World, bob: Person, headers: dict[str, str], query: str
 ) -> None:
     link = await world.link()
@@ -222,7 +232,7 @@ async def test_the_address_that_skipped_the_page(
     assert not bob.knew
 
 
-async def test_the_provider_s_address_of_another_flow_is_forwarded(world: World, bob: Person) -> None:
+async def test_a_forwarded_authorization_url_ends_with_invalid_state(world: World, bob: Person) -> None:
     """Mallory starts with a program and sends Bob directly to the provider."""
     link = await world.link()
     status, consent, _ = await program_begins(world, link)
@@ -234,7 +244,9 @@ async def test_the_provider_s_address_of_another_flow_is_forwarded(world: World,
     assert await world.pending(link) == []
 
 
-async def test_a_page_on_the_way_to_the_provider_is_forwarded(world: World, alice: Person, bob: Person) -> None:
+async def test_a_forwarded_page_on_the_way_to_the_provider_does_not_lead_there(
+    world: World, alice: Person, bob: Person
+) -> None:
     link = await world.link()
     pages = await world.pages(alice, link)
     await alice.go(pages)
@@ -248,7 +260,7 @@ async def test_a_page_on_the_way_to_the_provider_is_forwarded(world: World, alic
     assert await world.safe(bob)
 
 
-async def test_bob_s_callback_in_alice_s_browser(world: World, alice: Person, bob: Person) -> None:
+async def test_bobs_callback_url_is_refused_in_alices_browser(world: World, alice: Person, bob: Person) -> None:
     own, link = await world.link("bob"), await world.link()
     consent = await begun(bob, await world.pages(bob, own))
     await begun(alice, await world.pages(alice, link))
@@ -257,7 +269,7 @@ async def test_bob_s_callback_in_alice_s_browser(world: World, alice: Person, bo
     assert await world.accounts() == {}
 
 
-async def test_bob_s_code_in_alice_s_callback(world: World, alice: Person, bob: Person) -> None:
+async def test_bobs_code_in_alices_callback_is_refused(world: World, alice: Person, bob: Person) -> None:
     own, link = await world.link("bob"), await world.link()
     code = parse_qs(urlsplit(await callback_of(bob, await begun(bob, await world.pages(bob, own)))).query)["code"][0]
     consent = await begun(alice, await world.pages(alice, link))
@@ -268,7 +280,7 @@ async def test_bob_s_code_in_alice_s_callback(world: World, alice: Person, bob: 
     assert await world.pending(link) == []
 
 
-async def test_alice_and_bob_confirm_at_once(bound: World, alice: Person, bob: Person) -> None:
+async def test_one_of_two_simultaneous_confirmations_is_refused(bound: World, alice: Person, bob: Person) -> None:
     link = await bound.link()
     forms = []
     for person in (alice, bob):
@@ -284,7 +296,9 @@ async def test_alice_and_bob_confirm_at_once(bound: World, alice: Person, bob: P
         assert await bound.accounts() == {"alice": "alice"}
 
 
-async def test_raced_tabs_make_no_more_than_the_session_may(world: World, bob: Person) -> None:
+async def test_simultaneous_callbacks_create_no_more_connections_than_the_session_allows(
+    world: World, bob: Person
+) -> None:
     link = await world.link(max_connections=1)
     pages = await world.pages(bob, link)
     callbacks = [await callback_of(bob, await begun(bob, pages)) for _ in range(4)]
@@ -294,7 +308,7 @@ async def test_raced_tabs_make_no_more_than_the_session_may(world: World, bob: P
     assert await world.safe(bob)
 
 
-async def test_a_stolen_verifier_without_the_key(bound: World, bob: Person) -> None:
+async def test_a_stolen_verifier_without_the_secret_key_completes_nothing(bound: World, bob: Person) -> None:
     link = await bound.link()
     await bob.click(await bound.pages(bob, link))
     assert len(await bound.pending(link)) == 1
@@ -314,7 +328,7 @@ async def test_a_key_of_another_environment_cannot_complete_with_the_verifier(bo
     assert len(await bound.pending(link)) == 1
 
 
-async def test_the_result_of_one_session_with_the_verifier_of_another(bound: World, bob: Person) -> None:
+async def test_a_session_cannot_be_completed_with_the_verifier_of_another(bound: World, bob: Person) -> None:
     link, own = await bound.link(), await bound.link("bob")
     where = await bob.click(await bound.pages(bob, link))
     assert await bound.back(bob, where) is None
@@ -331,7 +345,9 @@ async def connected(world: World, alice: Person) -> str:
     return str(listed["connection_id"])
 
 
-async def test_a_reconnect_link_is_opened_by_bob(world: World, alice: Person, bob: Person) -> None:
+async def test_bob_cannot_replace_alices_account_with_her_reconnect_link(
+    world: World, alice: Person, bob: Person
+) -> None:
     connection_id = await connected(world, alice)
     wish = {"connection_id": connection_id, "integration_id": "accounts"}
     link = await world.link(path="/connect/sessions/reconnect", **wish)
@@ -359,7 +375,7 @@ async def refused(world: World, connection_id: str) -> dict[str, Any]:
         return error
 
 
-async def test_bob_s_typed_key_is_checked_while_alice_reconnects(bound: World, alice: Person) -> None:
+async def test_a_key_of_bob_that_is_still_checked_when_alice_confirms_is_refused(bound: World, alice: Person) -> None:
     """For a provider that does not name the account: Bob's key is checked from before her click until after her result."""
     entry = {
         "display_name": "Nameless",
@@ -404,7 +420,7 @@ async def test_bob_s_typed_key_is_checked_while_alice_reconnects(bound: World, a
         assert (await response.json())["id"] == "alice"
 
 
-async def test_the_link_of_a_404_is_opened_by_bob(world: World, bob: Person) -> None:
+async def test_the_link_in_a_404_error_connects_nothing_when_bob_opens_it(world: World, bob: Person) -> None:
     if world.bound:
         world.gateway.document["environments"]["dev"]["connect_binding"] = "required"
         await world.gateway.restart()
@@ -420,7 +436,7 @@ async def test_the_link_of_a_404_is_opened_by_bob(world: World, bob: Person) -> 
     assert (await world.gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_the_link_of_a_424_is_opened_by_bob(world: World, bob: Person) -> None:
+async def test_the_link_in_a_424_error_reconnects_nothing_when_bob_opens_it(world: World, bob: Person) -> None:
     credentials = {"type": "OAUTH2", "access_token": "dead", "expires_at": "2020-01-01T00:00:00Z"}
     body = {"provider_config_key": "accounts", "connection_id": "alice-1", "credentials": credentials}
     ends = {"end_user": {"id": "alice", "display_name": "Alice Liddell"}}
@@ -443,7 +459,9 @@ async def test_the_link_of_a_424_is_opened_by_bob(world: World, bob: Person) -> 
     "headers",
     [{}, {"Origin": "https://evil.example"}, {"Origin": "null", "Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}],
 )
-async def test_the_form_of_a_frame_is_sent_by_another_site(world: World, bob: Person, headers: dict[str, str]) -> None:
+async def test_the_embedded_form_is_refused_when_another_site_sends_it(
+    world: World, bob: Person, headers: dict[str, str]
+) -> None:
     link = await world.link()
     address = f"{world.gateway.url}/connect/s/embedded/i/accounts"
     await bob.go(address, {"connect_session_token": link.token, "ws_client_id": "w"}, headers=headers)
@@ -452,7 +470,7 @@ async def test_the_form_of_a_frame_is_sent_by_another_site(world: World, bob: Pe
     assert await world.accounts() == {}
 
 
-async def test_the_window_of_a_frame_is_bob_s(world: World, bob: Person) -> None:
+async def test_the_window_of_an_embedded_form_connects_bob_only_without_binding(world: World, bob: Person) -> None:
     """The published SDK's frame in a page of Bob's: its form opens a window in which Bob authorizes."""
     link = await world.link()
     own = {"Origin": world.gateway.url, "Sec-Fetch-Site": "same-origin"}
@@ -469,7 +487,7 @@ async def test_the_window_of_a_frame_is_bob_s(world: World, bob: Person) -> None
 
 
 @pytest.mark.parametrize("how", ["page", "program"])
-async def test_a_credential_is_typed_in_under_alice_s_token(world: World, bob: Person, how: str) -> None:
+async def test_a_key_typed_in_with_alices_token_stays_pending_with_binding(world: World, bob: Person, how: str) -> None:
     link = await world.link(allowed_integrations=["keyed"])
     if how == "page":
         where = await bob.click(await world.pages(bob, link), {"credentials[apiKey]": "key-of-bob"})
@@ -489,7 +507,7 @@ async def test_a_credential_is_typed_in_under_alice_s_token(world: World, bob: P
         assert len(await world.pending(link)) == 1
 
 
-async def test_an_expired_link(world: World, bob: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_link_is_refused(world: World, bob: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     link = await world.link(expires_in=60)
     pages = await world.pages(bob, link)
     html = bob.saw[-1]
@@ -504,7 +522,9 @@ async def test_an_expired_link(world: World, bob: Person, monkeypatch: pytest.Mo
     assert await world.accounts() == {}
 
 
-async def test_a_link_for_one_use_that_alice_has_begun(world: World, alice: Person, bob: Person) -> None:
+async def test_a_single_use_link_that_alice_has_begun_is_refused_for_bob(
+    world: World, alice: Person, bob: Person
+) -> None:
     link = await world.link(single_use=True)
     pages = await world.pages(alice, link)
     await world.pages(bob, link)
@@ -518,7 +538,7 @@ async def test_a_link_for_one_use_that_alice_has_begun(world: World, alice: Pers
     assert await world.accounts() == {"alice": "alice"}
 
 
-async def test_alice_s_return_address_is_opened_by_bob(bound: World, alice: Person, bob: Person) -> None:
+async def test_alices_return_url_completes_nothing_in_bobs_browser(bound: World, alice: Person, bob: Person) -> None:
     link = await bound.link()
     where = await alice.click(await bound.pages(alice, link))
     await bound.link("bob")
@@ -527,7 +547,7 @@ async def test_alice_s_return_address_is_opened_by_bob(bound: World, alice: Pers
     assert await bound.back(alice, where) is not None
 
 
-async def test_bob_s_return_address_is_opened_by_alice(bound: World, alice: Person, bob: Person) -> None:
+async def test_bobs_return_url_completes_nothing_in_alices_browser(bound: World, alice: Person, bob: Person) -> None:
     link, own = await bound.link(), await bound.link("bob")
     where = await bob.click(await bound.pages(bob, own))
     assert await bound.back(alice, where) is None
@@ -546,7 +566,9 @@ def unsigned(claims: dict[str, Any], header: dict[str, str], key: str = "") -> s
 @pytest.mark.parametrize(
     "forgery", ["alg none", "another key", "another environment", "webhook key itself", "expired", "another audience"]
 )
-async def test_a_forged_result(bound: World, bob: Person, forgery: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forged_result_is_refused(
+    bound: World, bob: Person, forgery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     link = await bound.link()
     where = await bob.click(await bound.pages(bob, link))
     genuine = verify_return(where, await bound.signing_key(), audience=bound.app)
