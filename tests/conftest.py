@@ -113,7 +113,7 @@ def empty_database(postgres_server: PostgresServer) -> str:
 
 @pytest.fixture(scope="session")
 def migrated_database(postgres_server: PostgresServer) -> str:
-    """The URL of a database with the gateway's tables. Emptying the tables is ten times as fast as creating a database."""
+    """The URL of a database with the gateway's tables. Emptying them is ten times as fast as creating a database."""
     url = asyncio.run(postgres_server.make_database())
     asyncio.run(migrated(url))
     return url

@@ -69,7 +69,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _loop(item: pytest.Item) -> str:
-    """Return a name for the loop that the test shares with others. After a failed test, its tasks may still run there."""
+    """Return a name for the loop that the test shares with others. Tasks of a failed test may still run there."""
     marker = item.get_closest_marker("asyncio")
     scope = marker.kwargs.get("loop_scope") if marker else None
     return {None: item.nodeid, "module": item.nodeid.partition("::")[0]}.get(scope, str(scope))
@@ -85,7 +85,7 @@ def collected() -> str:
 
 
 def _freeze(alive: int) -> None:
-    """Exclude the surviving objects from future collections. From time to time, free those that have become unreachable."""
+    """Exclude the surviving objects from future collections. After MAX_FROZEN objects, free the unreachable ones."""
     global _frozen
     if _frozen > MAX_FROZEN:
         gc.unfreeze()

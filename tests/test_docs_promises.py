@@ -11,8 +11,9 @@ ROOT = Path(__file__).parent.parent
 
 
 class Page:
-    """A page of promises. `sections`: how the headings of the sections with promises begin, as alternatives of a pattern.
+    """A page of promises.
 
+    The parameter `sections`: how the headings of sections with promises begin, as alternatives of a regular expression.
     `footnotes`: test by footnote. `cited`: the footnotes that the text uses.
     """
 

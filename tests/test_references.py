@@ -40,7 +40,7 @@ OTHERS: Final = frozenset({
     "gateway.auth_modes", "gateway.calls", "gateway.db", "gateway.example", "gateway.lock", "gateway.log", "gateway.service",
     "gateway.socket", "gateway.yaml",
 })  # fmt: skip
-# Attributes of spans.
+# Names of span attributes.
 ATTRIBUTES: Final = frozenset(re.findall(r'"(gateway(?:\.[a-z_]+)+)"', (ROOT / "gateway/observe/spans.py").read_text()))
 # Short names that a package shares with a section of gateway.yaml, of a catalog entry, or with an object.
 SECTIONS: Final = ("docs/configuration.md", "docs/catalog.md")
@@ -85,7 +85,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def prose_of(source: str, tree: ast.Module | None = None) -> Iterator[tuple[int, str]]:
-    """Yield comments and docstrings of Python code, with their line numbers. `tree`: the parsed source, if there is one."""
+    """Yield comments and docstrings of Python code, with their line numbers. `tree`: the source, if already parsed."""
     line = counted = 0
     for lexeme in _STRING_OR_COMMENT.finditer(source):
         if lexeme[0].startswith("#"):
@@ -373,7 +373,7 @@ def test_every_name_in_a_comment_or_docstring_is_one_of_the_code() -> None:
 
 @cache
 def used() -> tuple[frozenset[str], frozenset[str]]:
-    """Return all attributes and names that the gateway's code reads, calls or imports. A definition alone is not a use."""
+    """Return the attributes and names that the gateway's code reads, calls or imports. A definition is not a use."""
     attributes, names = set[str](), set[str]()
     for _, tree in code():
         for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Three nodes on one PostgreSQL, behind the shipped nginx or HAProxy configuration, in front of a `BalancerTestProvider`."""
+"""Three nodes on one PostgreSQL, behind the shipped nginx or HAProxy configuration, and a `BalancerTestProvider`."""
 
 from collections.abc import AsyncIterator
 from typing import Final

@@ -16,7 +16,7 @@ IGNORED: Final = FILE.with_name("Dockerfile.dockerignore")
 
 @dataclass(slots=True)
 class Stage:
-    """A stage. `base`: the image that it starts from. `steps`: its other instructions in order, as (instruction, text)."""
+    """A stage. `base`: the image that it starts from. `steps`: its other instructions, as (instruction, text)."""
 
     base: str
     name: str

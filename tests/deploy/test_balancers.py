@@ -95,12 +95,9 @@ async def test_a_path_arrives_as_it_was_sent(
 async def test_unusual_header_fields_arrive(balancer: Front, balancer_provider: BalancerTestProvider) -> None:
     response = await response_to(balancer, "/proxy/x", "X_Under: 1", "x.dot: 2", "X-Long: " + "v" * 15_000, "X-Empty:")
     assert response.status == 200
-    assert (
-        balancer_provider.headers["x_under"],
-        balancer_provider.headers["x.dot"],
-        balancer_provider.headers["x-empty"],
-    ) == ("1", "2", "")
-    assert len(balancer_provider.headers["x-long"]) == 15_000
+    headers = balancer_provider.headers
+    assert (headers["x_under"], headers["x.dot"], headers["x-empty"]) == ("1", "2", "")
+    assert len(headers["x-long"]) == 15_000
 
 
 async def test_paths_that_the_gateway_refuses_are_refused_behind_a_balancer(

@@ -76,7 +76,7 @@ class Streams:
 
 @asynccontextmanager
 async def busy(balancer: Front) -> AsyncIterator[tuple[list[Load], Streams]]:
-    """Send `PER_S` requests a second (every third is a POST) and keep streams open. All have ended when the block is left."""
+    """Send `PER_S` requests a second (every third is a POST) and keep streams open, until the block is left."""
     https, tls = balancer.ports.https, balancer.tls
     post = head("/short").replace(b"GET", b"POST", 1).replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\nthere")
     kinds = (head("/short"), head("/short?2"), post)

@@ -31,7 +31,7 @@ class DjangoIdp:
         return counts
 
     async def until_dead(self, session: aiohttp.ClientSession, access_token: str) -> None:
-        """Call the server directly with this token until it answers 403, its status for invalid tokens."""
+        """Call the server directly with this token until it responds with 403, its status for invalid tokens."""
         headers = {"Authorization": f"Bearer {access_token}"}
         while True:
             async with session.get(f"{self.url}/api/whoami", headers=headers) as response:

@@ -26,7 +26,7 @@ class Nodes:
         self.http = http
 
     async def imported(self, grant: dict[str, Any], connection_id: str) -> None:
-        """Import a connection with the tokens of a token answer, whose access token expired long ago."""
+        """Import a connection with the tokens of a token endpoint's response. The access token expired long ago."""
         tokens = {name: text for name, text in grant.items() if name in ("access_token", "refresh_token")}
         body = {
             "provider_config_key": "tracker",
@@ -43,7 +43,7 @@ class Nodes:
             return datetime.fromisoformat((await response.json())["credentials"]["expires_at"])
 
     async def call(self, node: int, connection_id: str) -> tuple[int, dict[str, Any]]:
-        """Make one proxied call through the node `node` (modulo their number). Return status and body."""
+        """Make one proxied call through node number `node`, modulo the number of nodes. Return status and body."""
         names = {"Provider-Config-Key": "tracker", "Connection-Id": connection_id}
         url = f"{self.urls[node % len(self.urls)]}/proxy/x"
         async with self.http.get(url, headers=names) as response:

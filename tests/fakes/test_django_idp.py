@@ -1,4 +1,4 @@
-"""The Django OAuth server behaves as the journeys expect: PKCE, rotation, family revocation on reuse, 403 for dead tokens."""
+"""The Django OAuth server works as the journeys expect: PKCE, rotation, revocation on reuse, 403 for expired tokens."""
 
 import base64
 import hashlib
@@ -52,11 +52,11 @@ async def test_a_user_who_refuses_consent_returns_with_access_denied(tmp_path: P
 
 
 def _callback() -> web.Application:
-    async def arrived(_request: web.Request) -> web.Response:
+    async def callback(_request: web.Request) -> web.Response:
         return web.Response(text="back")
 
     app = web.Application()
-    app.router.add_get("/oauth/callback", arrived)
+    app.router.add_get("/oauth/callback", callback)
     return app
 
 

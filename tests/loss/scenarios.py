@@ -28,8 +28,9 @@ SKEWS_S: Final = (10, -10, 35, -35, 300, -300)
 
 
 class Trial:
-    """What a scenario uses. `may_be_lost`: grants whose reply may be lost, since it was in flight when the node's parent
-    was killed or its network was cut.
+    """What a scenario uses.
+
+    `may_be_lost`: grants whose reply may be lost, since it was in flight when a parent was killed or a network was cut.
     """
 
     def __init__(self, cluster: Cluster, provider: StrictProvider, dice: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""``make selftest``: kill processes, cut the network, stall, fill the disk, restart PostgreSQL, and print what was lost."""
+"""``make selftest``: kill and stall processes, cut the network, fill the disk, restart PostgreSQL; print the losses."""
 
 import argparse
 import asyncio
@@ -212,7 +212,7 @@ if __name__ == "__main__":
         "--keep",
         type=Path,
         metavar="FILE",
-        help=f"write the result of every {PART} kills during refreshes to FILE, and continue from it with the same --seed",
+        help=f"write the result of every {PART} kills during refreshes to FILE; continue from it with the same --seed",
     )
     parser.add_argument("--json", action="store_true", help="print JSON at the end instead of lines")
     options = parser.parse_args()

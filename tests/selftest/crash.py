@@ -1,4 +1,4 @@
-"""A crash: a gateway is killed at a named point of a refresh, another replaces it, and the test checks what was lost."""
+"""A crash: a gateway is killed at a named point of a refresh, another replaces it, and losses are counted."""
 
 import asyncio
 import json
@@ -37,7 +37,8 @@ class Outcome:
     """The result of a crash at one point.
 
     `killed`: whether the process died there. `requests`: total token requests. `status`: of a call after the next
-    start. `reason`: of the connection's state. `entries`: its history. `sound`: whether SQLite's integrity check passes.
+    start. `reason`: of the connection's state. `entries`: its history. `sound`: whether SQLite's integrity check
+    passes.
     """
 
     killed: bool
@@ -172,7 +173,7 @@ async def _release_provider(tracker: Tracker) -> None:
 
 
 async def _wait_until_served(serving: Serving, name: str) -> None:
-    """Call until the response is not 503. A call waits for the refresh, and is repeated if the token endpoint failed."""
+    """Call until the status is not 503. A call waits for the refresh, and is repeated if the token endpoint failed."""
     async with asyncio.timeout(LIMIT_S):
         while await call(serving.port, name) == 503:
             await asyncio.sleep(0.05)

@@ -78,6 +78,5 @@ async def cut(place: str, folder: Path, *, forgiving: bool) -> TrialResult:
     fine = (lost and reason == "rotation_lost") if may_be_lost else not lost
     requests = tracker.calls["refresh_token"]
     grace = "has a grace time" if forgiving else "revokes on reuse"
-    return TrialResult(
-        f"network cut {place} ({grace})", f"{result}; {requests} token requests", int(lost), fine and requests == 2
-    )
+    outcome = f"{result}; {requests} token requests"
+    return TrialResult(f"network cut {place} ({grace})", outcome, int(lost), fine and requests == 2)

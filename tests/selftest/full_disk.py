@@ -1,4 +1,4 @@
-"""The disk is full: calls continue from memory, writes get 503 in time, and writes succeed once there is space again."""
+"""The disk is full: calls continue from memory, and writes get 503 in time until there is space again."""
 
 import contextlib
 import os

@@ -1,5 +1,4 @@
-"""``python -m tests.selftest.points HOW serve …``: run ``gateway serve …`` with workers that kill themselves at a point
-that a file names.
+"""``python -m tests.selftest.points HOW serve …``: ``gateway serve …`` whose workers kill themselves at a given point.
 
 They use SIGKILL, so that nothing is cleaned up. Leases are short, so that they expire without a wait of half a minute.
 HOW is `usual` or `often`. With `often`, the parent replaces a worker immediately, no matter how briefly it ran.
@@ -39,7 +38,7 @@ def shorten() -> None:
 
 
 def order(point: str, folder: Path) -> None:
-    """Make the next worker of a gateway in `folder` that reaches `point` kill itself there."""
+    """Make the next worker of the gateway in `folder` that reaches `point` kill itself there."""
     (folder / ORDER).write_text(point)
 
 

@@ -55,7 +55,7 @@ class Count:
 
 @dataclass(slots=True)
 class RefreshTally:
-    """Counts by kind of killed process. `unexpected`: for each loss that must not happen, the connection and its state."""
+    """Counts by kind of killed process. `unexpected`: each loss that must not happen, with the connection's state."""
 
     worker: Count = field(default_factory=Count)
     parent: Count = field(default_factory=Count)

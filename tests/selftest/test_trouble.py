@@ -1,4 +1,4 @@
-"""Kills during writes, cut networks, stalled lease holders, full disks and restarted databases lose nothing acknowledged."""
+"""Nothing acknowledged is lost to kills during writes, cut networks, stalled processes, full disks and restarts."""
 
 import random
 from pathlib import Path

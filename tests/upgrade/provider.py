@@ -36,8 +36,8 @@ TOKEN_LIFETIME_S = 3650 * 86400  # long, since a test cannot move the expiry tha
 class Provider:
     """`proxy_port` and `certificate`: the gateway's PROXY_PORT and SSL_CERT_FILE.
 
-    `refuses_hooks_of`: the targets in ``/hooks/{target}`` that respond with 503. `hooks`: the delivered events by id, as
-    (header fields, body).
+    `refuses_hooks_of`: the targets in ``/hooks/{target}`` that respond with 503. `hooks`: the events by
+    id, as (header fields, body).
     """
 
     certificate: Path

@@ -1,4 +1,4 @@
-"""Anthropic's API: paged models, and messages as one answer or as a stream of named events."""
+"""Anthropic's API: paged models, and messages as one response or as a stream of named events."""
 
 import json
 from collections.abc import Mapping
@@ -33,9 +33,9 @@ class Anthropic(Vendor):
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         assert request.headers["anthropic-version"]
-        asked = await request.json()
+        parameters = await request.json()
         usage = {"input_tokens": 1, "output_tokens": 4}
-        if not asked.get("stream"):
+        if not parameters.get("stream"):
             content = [{"type": "text", "text": "".join(WORDS)}]
             return web.json_response({**MESSAGE, "content": content, "stop_reason": "end_turn", "usage": usage})
         result: list[dict[str, Any]] = [
@@ -46,4 +46,4 @@ class Anthropic(Vendor):
             {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage},
             {"type": "message_stop"},
         ]
-        return await events(request, [f"event: {one['type']}\ndata: {json.dumps(one)}" for one in result])
+        return await events(request, [f"event: {event['type']}\ndata: {json.dumps(event)}" for event in result])

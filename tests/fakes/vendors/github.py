@@ -1,4 +1,4 @@
-"""GitHub's REST API: the user, repositories with Link pages, issues. Bodies contain absolute addresses, like GitHub's."""
+"""GitHub's REST API: the user, repositories with Link pages, issues. Bodies contain absolute URLs, like GitHub's."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -55,10 +55,10 @@ class GitHub(Vendor):
         return web.json_response(self.issues)
 
     async def _open(self, request: web.Request) -> web.Response:
-        asked = await request.json()
+        parameters = await request.json()
         number = len(self.issues) + 1
         at = f"{self.origin}/repos/octo/{request.match_info['name']}/issues/{number}"
-        self.issues.append({"number": number, "id": number, "url": at, "state": "open", "title": asked["title"]})
+        self.issues.append({"number": number, "id": number, "url": at, "state": "open", "title": parameters["title"]})
         return web.json_response(self.issues[-1], status=201)
 
     async def _change(self, request: web.Request) -> web.Response:
