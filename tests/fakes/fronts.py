@@ -79,7 +79,7 @@ def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
 
 
 def swapped(text: str, pattern: str, by: str, times: int) -> str:
-    """Replace `pattern` by `by`. Raises AssertionError unless it matches `times` times: the shipped file has changed."""
+    """Replace `pattern` by `by`. Raises AssertionError unless it matches `times` times, as in the shipped file."""
     text, found = re.subn(pattern, lambda _: by, text, flags=re.MULTILINE)
     assert found == times, (pattern, found)
     return text

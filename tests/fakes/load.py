@@ -23,7 +23,7 @@ def content(number: int, pieces: int) -> bytes:
 
 
 class Upstream:
-    """A provider. `release` lets streams continue after their first half; `begun`: number of streams that have sent it."""
+    """A provider. `release` lets streams continue after their first half; `begun` is how many have sent that half."""
 
     def __init__(self) -> None:
         self.release = asyncio.Event()

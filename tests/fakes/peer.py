@@ -12,8 +12,8 @@ KEY = "7f3e1b9a-52c4-4d18-9a77-0d3e5b1c2f60"
 
 @dataclass
 class FakePeer:
-    """`scopes`: of its key. `faults`: responses to the next requests to a path, each sent once. `dead`: ids of connections
-    that get 424.
+    """`scopes`: of its key. `faults`: responses to the next requests to a path, each sent once. `dead`: ids of
+    connections that get 424.
 
     `most`: maximum number of rows per page, no matter how many are requested. `hidden_from_get`: ids of
     connections that are listed but get 404.

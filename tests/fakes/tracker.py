@@ -39,8 +39,8 @@ class Tracker:
 
     `refusal`: the API's status for an unknown token, and for every token on the paths in `forbidden`. With `expires`,
     every access token is valid until its end, rounded down to a whole second as in servers with integer timestamps.
-    Without it, only the last token of each grant is valid. `scopes_of`: path ▸ the scope without which the API responds
-    as RFC 6750 §3.1 says; responses to a code then list the requested scopes.
+    Without it, only the last token of each grant is valid. `scopes_of`: path ▸ the scope that the API requires there.
+    Without that scope it responds as RFC 6750 §3.1 says. Responses to a code then list the requested scopes.
     """
 
     url: str = ""

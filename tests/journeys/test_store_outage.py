@@ -1,4 +1,4 @@
-"""PostgreSQL goes down under a running gateway and comes back. Changes by another node take effect."""
+"""PostgreSQL stops under a running gateway and starts again. Changes by another node take effect."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,14 +19,16 @@ from tests.fakes.tracker import Tracker
 
 
 @pytest.fixture
-async def two(tracker: Tracker, tmp_path: Path, database: str) -> AsyncIterator[tuple[RunningGateway, RunningGateway]]:
+async def two_nodes(
+    tracker: Tracker, tmp_path: Path, database: str
+) -> AsyncIterator[tuple[RunningGateway, RunningGateway]]:
     """Two nodes on one database."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     made = []
     for _ in range(2):
-        whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
-        whole["store"]["url"] = database
-        made.append(RunningGateway(tmp_path, whole))
+        configuration = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+        configuration["store"]["url"] = database
+        made.append(RunningGateway(tmp_path, configuration))
         await made[-1].start()
     yield made[0], made[1]
     for node in made:
@@ -55,7 +57,7 @@ async def status(node: RunningGateway, connection_id: str = "c1") -> int:
         return code
 
 
-async def until(node: RunningGateway, wanted: int, connection_id: str = "c1") -> None:
+async def until_status(node: RunningGateway, wanted: int, connection_id: str = "c1") -> None:
     """Return when a proxied call has that status."""
     async with asyncio.timeout(PATIENCE_S):
         while await status(node, connection_id) != wanted:
@@ -67,19 +69,19 @@ async def readiness(node: RunningGateway, query: str = "") -> tuple[int, dict[st
         return response.status, await response.json()
 
 
-async def comes_to(node: RunningGateway, status: int, result: dict[str, str]) -> None:
+async def until_ready(node: RunningGateway, status: int, result: dict[str, str]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while await readiness(node) != (status, result):
             await asyncio.sleep(0.01)
 
 
 async def test_a_deleted_connection_is_refused_by_the_other_node(
-    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+    two_nodes: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = two
+    here, there = two_nodes
     changes = there.runtime.store.changes
     wait_for_change = changes.wait_for_change
-    # It reads the log only when notified, not periodically.
+    # The node reads the change log only when it is notified, not periodically.
     monkeypatch.setattr(changes, "wait_for_change", lambda _at_most_s: wait_for_change(10 * PATIENCE_S))
     for n in range(10):
         name = f"c{n}"
@@ -89,16 +91,16 @@ async def test_a_deleted_connection_is_refused_by_the_other_node(
             f"{here.url}/connections/{name}?provider_config_key=tracker", headers=here.headers
         ) as response:
             assert response.status == 200
-        await until(there, 404, name)
+        await until_status(there, 404, name)
 
 
 async def test_recently_used_connections_are_served_during_a_database_outage_and_all_others_after_it(
-    two: tuple[RunningGateway, RunningGateway],
+    two_nodes: tuple[RunningGateway, RunningGateway],
     tracker: Tracker,
     postgres_server: PostgresServer,
     later: Callable[[float], None],
 ) -> None:
-    here, there = two
+    here, there = two_nodes
     await here.imported(tracker.grant(), "c1")
     await here.imported(tracker.grant(), "c2")
     assert await status(there, "c1") == 200
@@ -107,7 +109,7 @@ async def test_recently_used_connections_are_served_during_a_database_outage_and
         for _ in range(7):
             assert await status(there, "c1") == 200
             later(10)  # beyond the minute for which an opened credential is kept
-        assert await status(there, "c2") == 503, "it had not been used here"
+        assert await status(there, "c2") == 503, "c2 was not used on this node"
         for path in ("/connections", "/connections/c1?provider_config_key=tracker"):
             async with there.http.get(there.url + path, headers=there.headers) as response:
                 assert response.status == 503
@@ -115,61 +117,61 @@ async def test_recently_used_connections_are_served_during_a_database_outage_and
                 assert response.headers["Retry-After"] == "5"
         async with there.http.get(f"{there.url}/health") as response:
             assert response.status == 200
-        await comes_to(there, 200, {"result": "ok", "store": "away"})
+        await until_ready(there, 200, {"result": "ok", "store": "away"})
         assert await readiness(there, "?store=required") == (503, {"result": "not ready", "store": "away"})
         later(300)  # live.ttl_s: from now on no connection can be used
         assert await readiness(there) == (503, {"result": "not ready", "store": "away"})
     finally:
         postgres_server.launch()
     await postgres_server.responses()
-    await until(there, 200, "c2")
-    await comes_to(there, 200, {"result": "ok"})
+    await until_status(there, 200, "c2")
+    await until_ready(there, 200, {"result": "ok"})
     assert await readiness(there, "?store=required") == (200, {"result": "ok"})
     assert (await there.json("GET", "/connections", expect=200))["connections"]
     async with here.http.delete(
         f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
     ) as response:
         assert response.status == 200
-    await until(there, 404, "c1"), "changes are followed again"
+    await until_status(there, 404, "c1")  # the node reads changes again
 
 
 async def test_a_changed_connection_that_cannot_be_read_is_served_no_longer_than_trust_s(
-    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+    two_nodes: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = two
+    here, there = two_nodes
     await here.imported(tracker.grant(), "c1")
     assert await status(there) == 200
-    asked = asyncio.Event()
+    read = asyncio.Event()
 
     async def unreadable(_ref: object) -> None:
-        asked.set()
-        raise Unavailable("store_unavailable", "It does not answer.", retry_after_s=5)
+        read.set()
+        raise Unavailable("store_unavailable", "The database does not respond.", retry_after_s=5)
 
     there.configure(live=replace(there.runtime.generation.config.live, trust_s=0.2))
     monkeypatch.setattr(there.runtime.store.connections, "get", unreadable)
     await here.imported(tracker.grant(), "c1")
-    await asyncio.wait_for(asked.wait(), PATIENCE_S)
-    await until(there, 503)
+    await asyncio.wait_for(read.wait(), PATIENCE_S)
+    await until_status(there, 503)
 
 
 async def test_a_node_that_could_not_listen_reads_the_changes_that_it_missed(
-    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+    two_nodes: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = two
+    here, there = two_nodes
     await here.imported(tracker.grant(), "c1")
     assert await status(there) == 200
     connect, may_connect = postgres_backend.connect, asyncio.Event()
 
-    async def later_on(*args: Any, **options: Any) -> Any:
+    async def connect_later(*args: Any, **options: Any) -> Any:
         await may_connect.wait()
         return await connect(*args, **options)
 
-    monkeypatch.setattr(postgres_backend, "connect", later_on)
+    monkeypatch.setattr(postgres_backend, "connect", connect_later)
     await there.runtime.store.changes.close()  # its listening connection is lost
     async with here.http.delete(
         f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
     ) as response:
         assert response.status == 200
-    assert await status(there) == 200, "it cannot know"
+    assert await status(there) == 200, "the node cannot know of the deletion yet"
     may_connect.set()
-    await until(there, 404)
+    await until_status(there, 404)
