@@ -30,13 +30,13 @@ class Open:
         self.itself, self.socket = self, socket.socket()
 
 def test_leaves():
-    held = Open()
+    leak = Open()
     assert {passes}
 
 async def test_leaves_a_transport():
-    held = Open()
-    held.server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    held.ends = await asyncio.open_connection("127.0.0.1", held.server.sockets[0].getsockname()[1])
+    leak = Open()
+    leak.server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    leak.ends = await asyncio.open_connection("127.0.0.1", leak.server.sockets[0].getsockname()[1])
     assert {passes}
 
 @pytest.fixture

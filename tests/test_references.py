@@ -240,8 +240,8 @@ def settings() -> frozenset[str]:
 @cache
 def code() -> tuple[tuple[str, ast.Module], ...]:
     """Return the gateway's modules as (file, tree)."""
-    mine = (name for name in tracked() if name.endswith(".py") and name.startswith(("gateway/", "middleware/")))
-    return tuple((name, tree_of((ROOT / name).read_text())) for name in mine)
+    files = (name for name in tracked() if name.endswith(".py") and name.startswith(("gateway/", "middleware/")))
+    return tuple((name, tree_of((ROOT / name).read_text())) for name in files)
 
 
 @cache

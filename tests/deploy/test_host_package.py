@@ -21,7 +21,7 @@ from aiohttp import web
 @web.middleware
 async def stamp(request, handler):
     response = await handler(request)
-    response.headers["X-Host"] = "mine"
+    response.headers["X-Host"] = "host"
     return response
 """
 HOST_APPLICATION: Final = """
@@ -84,8 +84,8 @@ def test_a_host_application_keeps_its_own_middleware_package(wheel: Path, tmp_pa
         "gateway": str(site / "gateway" / "__init__.py"),
         "links": str(site / "gateway" / "middleware" / "__init__.py"),
         "own": str(host / "middleware" / "__init__.py"),
-        "/health": [200, "mine"],
-        "/providers": [401, "mine"],
+        "/health": [200, "host"],
+        "/providers": [401, "host"],
     }
 
 

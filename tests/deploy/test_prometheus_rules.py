@@ -123,13 +123,13 @@ def test_every_alert_has_series_that_make_it_fire() -> None:
 
 def assert_names_exist(expr: str) -> None:
     """Assert that the series of `expr` exist and have the labels that `expr` uses."""
-    named = re.findall(r"\b((?:gateway|process)_\w+)(?:\{([^}]*)\})?", expr)
-    assert named
-    for series, labels in named:
+    series_and_labels = re.findall(r"\b((?:gateway|process)_\w+)(?:\{([^}]*)\})?", expr)
+    assert series_and_labels
+    for series, labels in series_and_labels:
         family = FAMILIES[series.removesuffix("_bucket")]
         assert set(re.findall(r"(\w+)(?:=~?|!=)\"", labels)) <= set(family.labels), series
     grouped = {label.strip() for some in re.findall(r"by \(([^)]*)\)", expr) for label in some.split(",")}
-    families = [FAMILIES[series.removesuffix("_bucket")] for series, _ in named]
+    families = [FAMILIES[series.removesuffix("_bucket")] for series, _ in series_and_labels]
     assert grouped <= {"le", "instance", *(label for family in families for label in family.labels)}
 
 

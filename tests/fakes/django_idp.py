@@ -48,7 +48,7 @@ async def serving(folder: Path, redirect_uri: str, ttl_s: int = server.TOKEN_TTL
     try:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode()
-        assert line.startswith("idp ready on "), f"the OAuth server did not start, it said {line!r}"
+        assert line.startswith("idp ready on "), f"the OAuth server did not start, its first line is {line!r}"
         yield DjangoIdp(line.removeprefix("idp ready on ").strip())
     finally:
         if process.returncode is None:

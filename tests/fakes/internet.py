@@ -33,8 +33,8 @@ async def diverted(monkeypatch: pytest.MonkeyPatch, response: Handler) -> AsyncI
     async def to_here(self: Egress, request: Any, *args: Any, **options: Any) -> Any:
         headers = request.headers.copy()
         default = {"https": 443, "http": 80}[request.scheme]
-        named = request.host if request.port == default else f"{request.host}:{request.port}"
-        headers[ORIGIN] = f"{request.scheme}://{named}"
+        host = request.host if request.port == default else f"{request.host}:{request.port}"
+        headers[ORIGIN] = f"{request.scheme}://{host}"
         sent = replace(request, scheme="http", host="127.0.0.1", port=port, headers=headers)
         return await send(self, sent, *args, **options)
 
@@ -87,13 +87,13 @@ class LongLivedTokens:
 
     DAY_S = 86_400
 
-    def __init__(self, there: Internet, token_url: str, graph: str, prefix: str, now: Callable[[], float]) -> None:
+    def __init__(self, providers: Internet, token_url: str, graph: str, prefix: str, now: Callable[[], float]) -> None:
         self._prefix, self._now = prefix, now
         self._made: dict[str, float] = {}  # long-lived token ▸ its creation time
         self.refreshes = 0
-        there.on(token_url, self.redeem)
-        there.on(f"{graph}/access_token", self.exchange)
-        there.on(f"{graph}/refresh_access_token", self.refresh)
+        providers.on(token_url, self.redeem)
+        providers.on(f"{graph}/access_token", self.exchange)
+        providers.on(f"{graph}/refresh_access_token", self.refresh)
 
     async def redeem(self, request: web.Request) -> web.Response:
         parameters = await sent(request)
@@ -140,12 +140,12 @@ def _refused() -> web.Response:
 class AccountHosts:
     """Docusign: the user's account is on a host that only ``/oauth/userinfo`` names."""
 
-    def __init__(self, there: Internet, login: str, host: str) -> None:
+    def __init__(self, providers: Internet, login: str, host: str) -> None:
         self._host = host
         self.down = False
-        there.on(f"{login}/oauth/token", self.token)
-        there.on(f"{login}/oauth/userinfo", self.userinfo)
-        there.on(f"{host}/restapi/v2.1/accounts/b", self.account)
+        providers.on(f"{login}/oauth/token", self.token)
+        providers.on(f"{login}/oauth/userinfo", self.userinfo)
+        providers.on(f"{host}/restapi/v2.1/accounts/b", self.account)
 
     async def token(self, _request: web.Request) -> web.Response:
         return web.json_response({"access_token": "t-1", "refresh_token": "r-1", "expires_in": 28_800})
@@ -164,9 +164,9 @@ class AccountHosts:
 class StateInExchange:
     """Dropbox Sign: the token request must contain the `state` of the callback."""
 
-    def __init__(self, there: Internet) -> None:
+    def __init__(self, providers: Internet) -> None:
         self.state = ""
-        there.on("https://app.hellosign.com/oauth/token", self.token)
+        providers.on("https://app.hellosign.com/oauth/token", self.token)
 
     async def token(self, request: web.Request) -> web.Response:
         parameters = await sent(request)
@@ -179,9 +179,9 @@ class StateInExchange:
 class DropsState:
     """Mixcloud: redirects to the callback URL exactly as requested and adds only the code."""
 
-    def __init__(self, there: Internet) -> None:
+    def __init__(self, providers: Internet) -> None:
         self.redirect_uri = ""
-        there.on("https://www.mixcloud.com/oauth/access_token", self.token)
+        providers.on("https://www.mixcloud.com/oauth/access_token", self.token)
 
     def back(self, query: dict[str, str]) -> str:
         """Return the URL to which the browser is redirected after the consent."""
@@ -196,10 +196,10 @@ class DropsState:
 class CompanyPages:
     """Front: the URL of the next page is on a host of the customer's company, `next_host`."""
 
-    def __init__(self, there: Internet, next_host: str) -> None:
+    def __init__(self, providers: Internet, next_host: str) -> None:
         self._next = f"https://{next_host}/teammates?page=2"
-        there.on("https://api2.frontapp.com/teammates", self.first)
-        there.on(f"https://{next_host}/teammates", self.second)
+        providers.on("https://api2.frontapp.com/teammates", self.first)
+        providers.on(f"https://{next_host}/teammates", self.second)
 
     async def first(self, _request: web.Request) -> web.Response:
         return web.json_response({"_pagination": {"next": self._next}, "_results": [{"id": "tea_1"}]})

@@ -68,11 +68,11 @@ async def nodes(
     """
     token_url = token_url or provider_url
     write_entry(folder, "tracker", tracker_entry(provider_url, token_url=f"{token_url}/token"))
-    whole = document([f"127.0.0.1/32:{url.rpartition(':')[2]}" for url in sorted({provider_url, token_url})])
-    whole["store"]["url"] = store_url
-    whole["server"]["workers"] = workers
+    config = document([f"127.0.0.1/32:{url.rpartition(':')[2]}" for url in sorted({provider_url, token_url})])
+    config["store"]["url"] = store_url
+    config["server"]["workers"] = workers
     path = folder / "gateway.yaml"
-    path.write_text(yaml.safe_dump(whole))
+    path.write_text(yaml.safe_dump(config))
     async with contextlib.AsyncExitStack() as stack:
         serve = [serving(NodeFile(path)) for _ in range(0 if skews_s else count)]
         for n, skew_s in enumerate(skews_s):

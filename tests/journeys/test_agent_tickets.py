@@ -76,19 +76,19 @@ TICKETS: Final = (
         lambda issues: of_key(issues, "ACME-3").issue_type == "Bug",
     ),
     Ticket(
-        "Who has ACME-4?",
+        "Who is assigned to ACME-4?",
         issue("ACME-4", "fields.assignee.accountId"),
         str,
         lambda issues: of_key(issues, "ACME-4").assignee,
     ),
     Ticket(
-        "Has anybody ACME-6?",
+        "Is anybody assigned to ACME-6?",
         issue("ACME-6"),
         lambda response: response["fields"]["assignee"] is not None,
         lambda issues: of_key(issues, "ACME-6").assignee is not None,
     ),
     Ticket(
-        "How many issues are open for work?",
+        "How many issues are to do?",
         search('status = "To Do"', "total", maxResults=1),
         int,
         lambda issues: sum(issue.status == "To Do" for issue in issues),
@@ -109,27 +109,32 @@ TICKETS: Final = (
             if (issue.issue_type, issue.status) == ("Bug", "In Progress")
         ],
     ),
-    Ticket("What came last?", search("", "issues[0].key", maxResults=1), str, lambda issues: newest(issues)[0].key),
     Ticket(
-        "What came first?",
+        "What is the newest issue?",
+        search("", "issues[0].key", maxResults=1),
+        str,
+        lambda issues: newest(issues)[0].key,
+    ),
+    Ticket(
+        "What is the oldest issue?",
         search("ORDER BY created ASC", "issues[0].key", maxResults=1),
         str,
         lambda issues: newest(issues)[-1].key,
     ),
     Ticket(
-        "Which five came last, and how are they?",
+        "What are the five newest issues and their statuses?",
         search("", "issues[].{k: key, s: fields.status.name}", maxResults=5),
         lambda response: [(row["k"], row["s"]) for row in response],
         lambda issues: [(issue.key, issue.status) for issue in newest(issues)[:5]],
     ),
     Ticket(
-        "Is somebody at the currency issue?",
+        "Which issues are about a currency?",
         search("", "issues[?contains(fields.summary, 'currency')].key", maxResults=100),
         list,
         lambda issues: [issue.key for issue in newest(issues) if "currency" in issue.summary],
     ),
     Ticket(
-        "How many does each person have?",
+        "How many issues does each person have?",
         search("assignee != empty", "issues[].fields.assignee.accountId", maxResults=100),
         Counter,
         lambda issues: Counter(issue.assignee for issue in issues if issue.assignee),
@@ -148,7 +153,7 @@ TICKETS: Final = (
         lambda name: search(f'reporter = "{name}"', KEYS, maxResults=100),
     ),
     Ticket(
-        "How is the oldest task that nobody has?",
+        "What is the status of the oldest unassigned task?",
         search("issuetype = Task AND assignee = empty ORDER BY created ASC", "issues[0].key", maxResults=1),
         lambda response: response["fields"]["status"]["name"],
         lambda issues: (
@@ -159,7 +164,7 @@ TICKETS: Final = (
         issue,
     ),
     Ticket(
-        "What are the last seven of all pages?",
+        "Which issues are on the second page of 50?",
         search("ORDER BY created DESC", KEYS, maxResults=50),
         list,
         lambda issues: [issue.key for issue in newest(issues)[50:]],
@@ -173,7 +178,7 @@ TICKETS: Final = (
         lambda made: issue(made["key"]),
     ),
     Ticket(
-        "File a task, unless there is one: rotate the signing keys.",
+        "Is there already an issue to rotate the signing keys?",
         search("", "issues[?contains(fields.summary, 'signing keys')].key", maxResults=100),
         lambda response: len(response) > 0,
         lambda issues: any("signing keys" in issue.summary for issue in issues),

@@ -76,14 +76,14 @@ async def test_nodes_with_different_clocks_lose_no_token_and_fail_no_call(
                 )
         for node, skew_s in zip(gateways.running, skews_s, strict=True):
             async with gateways.http.get(f"http://127.0.0.1:{node.port}/ready") as response:
-                shown = await response.json()
+                body = await response.json()
                 assert response.status == 200
             if skew_s:
-                assert shown["clock"] == "off"
-                assert abs(shown["clock_offset_seconds"] + skew_s) < 1
+                assert body["clock"] == "off"
+                assert abs(body["clock_offset_seconds"] + skew_s) < 1
                 assert (await node.logged("clock_offset"))[0]["offset_s"] == pytest.approx(-skew_s, abs=1)
             else:
-                assert shown == {"result": "ok"}
+                assert body == {"result": "ok"}
 
 
 @pytest.mark.heavy
@@ -93,9 +93,9 @@ async def test_a_node_whose_clock_is_an_hour_wrong_refreshes_nothing_and_reports
 ) -> None:
     async with nodes(tmp_path, tracker.url, database, skews_s=(0, 3600)) as gateways:
         await gateways.imported(tracker.grant(), "c1")
-        status, shown = await gateways.call(1, "c1")
-        assert (status, shown["error"]["code"]) == (503, "store_unavailable")
-        assert shown["error"]["payload"]["reason"] == "clock_offset"
+        status, body = await gateways.call(1, "c1")
+        assert (status, body["error"]["code"]) == (503, "store_unavailable")
+        assert body["error"]["payload"]["reason"] == "clock_offset"
         assert tracker.calls["refresh_token"] == 0
         for query, status in (("", 200), ("?store=required", 503)):
             async with gateways.http.get(f"{gateways.urls[1]}/ready{query}") as response:

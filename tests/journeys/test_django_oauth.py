@@ -84,15 +84,15 @@ async def test_refused_consent_creates_no_connection_and_a_revoked_grant_is_repo
     assert (await django_idp.token_requests(gateway_server.session))["authorization_code"] == 1
 
     path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
-    _, shown = await gateway_server.call("GET", path)
+    _, details = await gateway_server.call("GET", path)
     form = {
-        "token": shown["credentials"]["refresh_token"],
+        "token": details["credentials"]["refresh_token"],
         "client_id": django_idp.client_id,
         "client_secret": django_idp.client_secret,
     }
     async with gateway_server.session.post(f"{django_idp.url}/o/revoke_token/", data=form) as response:
         assert response.status == 200
-    await django_idp.until_dead(gateway_server.session, shown["credentials"]["access_token"])
+    await django_idp.until_dead(gateway_server.session, details["credentials"]["access_token"])
     status, refusal = await _until_refused_by_the_gateway(gateway_server, connected)
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
 
@@ -115,8 +115,8 @@ async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
     found = set()
     for connection in listed["connections"]:
         path = f"/connections/{connection['connection_id']}?provider_config_key=accounts"
-        _, shown = await gateway_server.call("GET", path)
-        claims = shown["credentials"]["raw"]["id_token"].split(".")[1]
+        _, details = await gateway_server.call("GET", path)
+        claims = details["credentials"]["raw"]["id_token"].split(".")[1]
         found.add(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["nonce"])
     assert found == nonces
     assert len(nonces) == 2
@@ -145,8 +145,8 @@ async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
     connected = listed["connections"][0]["connection_id"]
     path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
     for _ in range(2):  # the tokens of the consent, then those of a refresh
-        _, shown = await gateway_server.call("GET", path)
-        seen |= {shown["credentials"]["access_token"], shown["credentials"]["refresh_token"]}
+        _, details = await gateway_server.call("GET", path)
+        seen |= {details["credentials"]["access_token"], details["credentials"]["refresh_token"]}
         await _until_expired(gateway_server, django_idp, connected)
         headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_named(connected)}
         async with gateway_server.session.get(gateway_server.url + WHOAMI, headers=headers) as response:
@@ -188,8 +188,8 @@ async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] =
 
 async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: str) -> None:
     """Wait until the OAuth server itself rejects the gateway's current access token."""
-    _, shown = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
-    await idp.until_dead(gateway.session, shown["credentials"]["access_token"])
+    _, details = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
+    await idp.until_dead(gateway.session, details["credentials"]["access_token"])
 
 
 async def _until_refused_by_the_gateway(

@@ -108,8 +108,8 @@ class WebhookGateway:
         self.webhook_url = f"{gateway.runtime.generation.public_url}{PATH}"
 
     async def send(self, body: bytes = BODY, path: str = PATH, **headers: str) -> int:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.gateway.http.post(self.gateway.url + path, data=body, headers=named) as response:
+        with_hyphens = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.gateway.http.post(self.gateway.url + path, data=body, headers=with_hyphens) as response:
             self.text = await response.text()
             return response.status
 
@@ -152,25 +152,25 @@ PLAID = "https://production.plaid.com/webhook_verification_key/get"
 
 
 class PlaidKeys:
-    """Plaid's endpoint. `asked`: the requested key ids. `fails`: a status to respond with instead."""
+    """Plaid's endpoint. `requested_ids`: of keys, in order. `fails`: a status to respond with instead."""
 
     def __init__(self, providers: Internet) -> None:
         self.keys = {kid: generate_private_key(SECP256R1()) for kid in ("k1", "old")}
-        self.asked: list[str] = []
+        self.requested_ids: list[str] = []
         self.fails: int | None = None
         providers.on(PLAID, self.response)
 
     async def response(self, request: web.Request) -> web.Response:
-        asked = await request.json()
-        self.asked.append(asked["key_id"])
+        query = await request.json()
+        self.requested_ids.append(query["key_id"])
         if self.fails is not None:
             return web.json_response({"error_code": "DOWN"}, status=self.fails)
-        known = asked["key_id"] in self.keys and request.method == "POST"
-        if not known or (asked["client_id"], asked["secret"]) != ("cid", "s:ecret"):
+        known = query["key_id"] in self.keys and request.method == "POST"
+        if not known or (query["client_id"], query["secret"]) != ("cid", "s:ecret"):
             return web.json_response({"error_code": "INVALID_FIELD"}, status=400)
-        public = jwk.ECKey.import_key(self.keys[asked["key_id"]]).as_dict(private=False)
-        ended = 1 if asked["key_id"] == "old" else None
-        key = {**public, "kid": asked["key_id"], "alg": "ES256", "use": "sig", "created_at": 1, "expired_at": ended}
+        public = jwk.ECKey.import_key(self.keys[query["key_id"]]).as_dict(private=False)
+        ended = 1 if query["key_id"] == "old" else None
+        key = {**public, "kid": query["key_id"], "alg": "ES256", "use": "sig", "created_at": 1, "expired_at": ended}
         return web.json_response({"key": key, "request_id": "r"})
 
     def sign(self, body: bytes = BODY, kid: str = "k1", key: Any = None, **claims: Any) -> str:
@@ -193,10 +193,10 @@ async def test_plaids_token_is_checked_with_plaids_key_for_its_id(
     assert await endpoint.send(plaid_verification=again) == 200  # the same body is another event
     assert await endpoint.send(b"{}", plaid_verification=plaid.sign(b"{}")) == 200
     assert sorted(await events.until(3)) == sorted([BODY, BODY, b"{}"])
-    assert plaid.asked == ["k1"]  # the key is cached
+    assert plaid.requested_ids == ["k1"]  # the key is cached
     now(4000)
     assert await endpoint.send(b"[]", plaid_verification=plaid.sign(b"[]", iat=int(time.time()) + 4000)) == 200
-    assert plaid.asked == ["k1", "k1"]
+    assert plaid.requested_ids == ["k1", "k1"]
 
 
 async def test_a_forged_plaid_token_is_refused(
@@ -234,7 +234,7 @@ async def test_a_forged_plaid_token_is_refused(
     now(400)
     assert await endpoint.send(plaid_verification=good) == 401  # a replay after its time limit
     assert events.bodies == []
-    assert set(plaid.asked) <= {"k1", "old", "x"}
+    assert set(plaid.requested_ids) <= {"k1", "old", "x"}
     assert all(url in {PLAID, HOOK} for _, url in providers.seen)
 
 
@@ -245,9 +245,9 @@ async def test_a_key_is_requested_once_and_requests_of_unknown_keys_are_limited(
     endpoint = await start("plaid", PLAID_SECRET)
     key = generate_private_key(SECP256R1())
     responses = [await endpoint.send(plaid_verification=plaid.sign(kid="same", key=key)) for _ in range(5)]
-    assert (responses, plaid.asked) == ([401] * 5, ["same"])
+    assert (responses, plaid.requested_ids) == ([401] * 5, ["same"])
     responses = [await endpoint.send(plaid_verification=plaid.sign(kid=f"x{number}", key=key)) for number in range(20)]
-    assert (responses.count(401), responses.count(503), len(plaid.asked)) == (9, 11, 10)
+    assert (responses.count(401), responses.count(503), len(plaid.requested_ids)) == (9, 11, 10)
     now(61)
     assert await endpoint.send(plaid_verification=plaid.sign(iat=int(time.time()) + 61)) == 200
 
@@ -263,7 +263,7 @@ async def test_invented_key_ids_do_not_prevent_requests_of_a_known_key(
     for number in range(6):
         assert await endpoint.send(plaid_verification=plaid.sign(kid=f"x{number}", key=key)) == 401
     assert await endpoint.send(b"[]", plaid_verification=plaid.sign(b"[]")) == 200
-    assert plaid.asked.count("k1") == 1
+    assert plaid.requested_ids.count("k1") == 1
     now(3700)
     for number in range(12):
         await endpoint.send(plaid_verification=plaid.sign(kid=f"y{number}", key=key))
@@ -272,7 +272,7 @@ async def test_invented_key_ids_do_not_prevent_requests_of_a_known_key(
     now(7500)
     responses = [await endpoint.send(plaid_verification=plaid.sign(iat=int(time.time()) + 7500)) for _ in range(20)]
     assert responses == [503] * 20
-    assert plaid.asked.count("k1") == 2 + 10
+    assert plaid.requested_ids.count("k1") == 2 + 10
 
 
 async def test_a_webhook_gets_503_while_keys_cannot_be_fetched(providers: Internet, start: Any, events: Events) -> None:

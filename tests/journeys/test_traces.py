@@ -167,9 +167,9 @@ async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
         await collector.until(lambda: len(collector.named("GET /proxy/{path}")) == 2)
         await collector.until(lambda: collector.named("token.refresh"))
     (refresh,) = collector.named("token.refresh")
-    by = {span.span_id: span for span in collector.named("GET /proxy/{path}")}
-    (other,) = [span for span in by.values() if span.span_id != refresh.parent]
-    assert refresh.parent in by
+    by_id = {span.span_id: span for span in collector.named("GET /proxy/{path}")}
+    (other,) = [span for span in by_id.values() if span.span_id != refresh.parent]
+    assert refresh.parent in by_id
     assert other.links == ((refresh.trace_id, refresh.span_id),)
 
 
@@ -251,9 +251,9 @@ async def test_chain_and_fast_path_send_the_same_trace_headers(
             assert running.fast_path.taken == 2
             expected = 3 if tracing and given != UNSAMPLED else 0
             await collector.until(lambda: len(collector.named("GET")) >= expected)
-    shown = [[(name, "ours" if ours(text, given) else text) for name, text in fields] for fields in sent]
-    assert shown[0] == shown[1] == shown[2]
-    found = dict(shown[0])
+    comparable = [[(name, "ours" if ours(text, given) else text) for name, text in fields] for fields in sent]
+    assert comparable[0] == comparable[1] == comparable[2]
+    found = dict(comparable[0])
     assert "baggage" not in found
     if mode == "drop":
         assert not {"traceparent", "tracestate"} & set(found)

@@ -239,7 +239,7 @@ def main() -> int:
         "--only", action="append", metavar="TEXT", help="only scenarios whose name contains TEXT; may be repeated"
     )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="write the logs of nodes and balancers there")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="write the logs of nodes and balancers to FOLDER")
     given = parser.parse_args()
     if given.logs is not None:
         given.logs.mkdir(parents=True, exist_ok=True)

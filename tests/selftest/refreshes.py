@@ -191,7 +191,10 @@ class _Trial:
         """Check that no connection that was fine after its kill is lost later."""
         port = (await self._running()).port
         async with _client(port) as http, http.get("/connections") as response:
-            states = {shown["connection_id"]: shown["state"] for shown in (await response.json())["connections"]}
+            states = {
+                connection["connection_id"]: connection["state"]
+                for connection in (await response.json())["connections"]
+            }
         assert len(states) == self._made
         self._tally.unexpected += [
             f"{name}: {state} at the end"

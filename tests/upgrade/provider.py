@@ -122,10 +122,10 @@ class Provider:
 
     async def api(self, request: web.Request) -> web.Response:
         """Return the credential that the request contains, without the parts of a signature that change each time."""
-        shown = {name: request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers}
-        if shown.get("Authorization", "").startswith(("OAuth ", "AWS4-")):
-            shown["Authorization"] = shown["Authorization"].split()[0]
-        return web.json_response({"method": request.method, "path": request.path, "credential": shown})
+        credential = {name: request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers}
+        if credential.get("Authorization", "").startswith(("OAuth ", "AWS4-")):
+            credential["Authorization"] = credential["Authorization"].split()[0]
+        return web.json_response({"method": request.method, "path": request.path, "credential": credential})
 
 
 @asynccontextmanager

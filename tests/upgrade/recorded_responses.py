@@ -32,11 +32,10 @@ async def responses(deployment: Deployment, client: Client, known: Mapping[str, 
 
     for environment, key in KEYS.items():
         listed = await ask("/connections", name=f"{environment} /connections", key=key)
-        for shown in sorted(listed["connections"], key=lambda connection: str(connection["connection_id"])):
-            if shown["connection_id"] not in CHANGED_BY_A_REQUEST:
-                path = (
-                    f"/connections/{quote(shown['connection_id'])}?provider_config_key={shown['provider_config_key']}"
-                )
+        for connection in sorted(listed["connections"], key=lambda connection: str(connection["connection_id"])):
+            connection_id, integration_id = connection["connection_id"], connection["provider_config_key"]
+            if connection_id not in CHANGED_BY_A_REQUEST:
+                path = f"/connections/{quote(connection_id)}?provider_config_key={integration_id}"
                 await ask(f"{path}&include=history", name=f"{environment} {path}", key=key)
         for integration in (await ask("/integrations", name=f"{environment} /integrations", key=key))["data"]:
             path = f"/integrations/{integration['unique_key']}?include=webhook&include=credentials"
@@ -53,10 +52,10 @@ async def responses(deployment: Deployment, client: Client, known: Mapping[str, 
         for path in ("/things/1", "/other"):
             response = await client.proxied("crm", "valid", path, key=key)
             found[f"{path} by key {name}"] = _comparable(response)
-    for connection in PROXIED:
-        integration = {"valid": "crm", "made": "crm-api"}.get(connection, connection)
-        response = await client.proxied(integration, connection)
-        found[f"proxied {connection}"] = _comparable(response)
+    for name in PROXIED:
+        integration = {"valid": "crm", "made": "crm-api"}.get(name, name)
+        response = await client.proxied(integration, name)
+        found[f"proxied {name}"] = _comparable(response)
     for name in ("dead", "nobody"):
         response = await client.proxied("crm", name)
         found[f"proxied {name}"] = _comparable(response)

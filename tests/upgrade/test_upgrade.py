@@ -128,7 +128,7 @@ async def _assert_flow_can_be_finished(client: Client, fake_provider: Provider, 
 
 async def _ids(client: Client) -> set[str]:
     response = await client.call("GET", "/connections", expect=200)
-    return {shown["connection_id"] for shown in response.body["connections"]}
+    return {connection["connection_id"] for connection in response.body["connections"]}
 
 
 async def _assert_pending_connections_can_be_completed(client: Client, known: dict[str, Any]) -> None:

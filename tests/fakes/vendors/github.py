@@ -38,12 +38,12 @@ class GitHub(Vendor):
 
     async def _repositories(self, request: web.Request) -> web.Response:
         size, page = int(request.query.get("per_page", "2")), int(request.query.get("page", "1"))
-        shown = REPOSITORIES[(page - 1) * size : page * size]
+        names = REPOSITORIES[(page - 1) * size : page * size]
         last = -(-len(REPOSITORIES) // size)
         links = {"next": page + 1, "last": last} if page < last else {"prev": page - 1}
         at = f"{self.origin}/user/repos?per_page={size}&page="
         link = ", ".join(f'<{at}{number}>; rel="{rel}"' for rel, number in links.items())
-        return web.json_response([self._shown(name) for name in shown], headers={"Link": link})
+        return web.json_response([self._shown(name) for name in names], headers={"Link": link})
 
     async def _repository(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]

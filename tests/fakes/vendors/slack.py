@@ -39,9 +39,9 @@ class Slack(Vendor):
     async def _channels(self, request: web.Request) -> web.Response:
         parameters = {**request.query, **(await _members(request))}
         start, size = int(parameters.get("cursor") or 0), int(parameters.get("limit", 2))
-        shown = [{"id": f"C{name}", "name": name} for name in CHANNELS[start : start + size]]
+        page = [{"id": f"C{name}", "name": name} for name in CHANNELS[start : start + size]]
         cursor = str(start + size) if start + size < len(CHANNELS) else ""
-        return web.json_response({"ok": True, "channels": shown, "response_metadata": {"next_cursor": cursor}})
+        return web.json_response({"ok": True, "channels": page, "response_metadata": {"next_cursor": cursor}})
 
     async def _post(self, request: web.Request) -> web.Response:
         parameters = await _members(request)

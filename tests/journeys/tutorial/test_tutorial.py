@@ -62,8 +62,8 @@ class Reader:
         return self.text(block.text)
 
     def text(self, text: str) -> str:
-        for shown, real in self.ports.items():
-            text = re.sub(rf"(127\.0\.0\.1(?:/32)?:){shown}\b", rf"\g<1>{real}", text)
+        for port, real_port in self.ports.items():
+            text = re.sub(rf"(127\.0\.0\.1(?:/32)?:){port}\b", rf"\g<1>{real_port}", text)
         return text
 
     def edit(self, file: str) -> None:
@@ -146,7 +146,7 @@ class Ada:
     async def follow(self, text: str) -> VisitedPage:
         """Follow the link with that text on the start page, through the connect page and the sandbox's consent."""
         links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', await self.home())
-        (link,) = [unescape(href) for href, shown in links if shown == text]
+        (link,) = [unescape(href) for href, label in links if label == text]
         async with self.http.get(urljoin(self.application, link), headers=BROWSER) as page:
             connect_page = str(page.url)
         consent = await to_consent(self.http, connect_page)
@@ -157,9 +157,9 @@ class Ada:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with self.http.get(f"{self.application}/events") as response:
-                    shown: list[str] = await response.json()
-                if [event for event in shown if event.endswith(" ada")][-1:] == [newest]:
-                    return shown
+                    events: list[str] = await response.json()
+                if [event for event in events if event.endswith(" ada")][-1:] == [newest]:
+                    return events
                 await asyncio.sleep(0.05)
 
 
