@@ -105,12 +105,9 @@ async def test_the_back_button_starts_no_second_authorization(world: World, chro
 async def test_another_site_cannot_frame_the_connect_page(world: World, chromium: Any, evil: str) -> None:
     link = await world.link()
     page = await page_of_bob(chromium, world)
-    messages: list[str] = []
-    page.on("console", lambda message: messages.append(message.text))
     oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
     for url in (link.url, oauth, f"{world.gateway.url}/connect?apiURL={world.gateway.url}"):
         await page.goto(evil)
-        messages.clear()
         await page.evaluate(
             """url => new Promise(done => { const frame = document.createElement("iframe"); frame.src = url;
             frame.onload = frame.onerror = () => done(); document.body.append(frame); })""",

@@ -271,9 +271,8 @@ async def test_bobs_callback_url_is_refused_in_alices_browser(world: World, alic
 
 async def test_bobs_code_in_alices_callback_is_refused(world: World, alice: Person, bob: Person) -> None:
     own, link = await world.link("bob"), await world.link()
-    code = parse_qs(urlsplit(await callback_of(bob, await authorization_url(bob, await world.pages(bob, own)))).query)[
-        "code"
-    ][0]
+    callback = await callback_of(bob, await authorization_url(bob, await world.pages(bob, own)))
+    code = parse_qs(urlsplit(callback).query)["code"][0]
     consent = await authorization_url(alice, await world.pages(alice, link))
     state = parse_qs(urlsplit(consent).query)["state"][0]
     await alice.go(f"{world.gateway.url}/oauth/callback?{urlencode({'code': code, 'state': state})}")
