@@ -35,8 +35,8 @@ def _shared_start() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _logs_as_they_were() -> Iterator[None]:
-    """Reset logging, which a command in this process may have configured, before the next test."""
+def _reset_logging() -> Iterator[None]:
+    """Reset the logging configuration, which a command in this process may have changed, before the next test."""
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
@@ -52,7 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 async def tracker() -> AsyncIterator["Tracker"]:
-    """A provider at `tracker.url`."""
+    """A provider that the test controls, at `tracker.url`."""
     fake = Tracker()
     server = await fake.serve()
     fake.url = f"http://127.0.0.1:{server.port}"
@@ -113,7 +113,7 @@ def empty_database(postgres_server: PostgresServer) -> str:
 
 @pytest.fixture(scope="session")
 def migrated_database(postgres_server: PostgresServer) -> str:
-    """The URL of a database with the gateway's tables. Emptying the tables is ten times as fast as creating a database."""
+    """The URL of a database with the gateway's tables. Emptying them is ten times as fast as creating a database."""
     url = asyncio.run(postgres_server.make_database())
     asyncio.run(migrated(url))
     return url

@@ -19,13 +19,13 @@ from typing import Any, Final
 import pytest
 from aiohttp import web_app
 
-LOOKED_THROUGH: Final = 2_000  # objects that each collection may traverse; if more have survived, they are frozen
+MAX_TRAVERSED: Final = 2_000  # objects that each collection may traverse; if more have survived, they are frozen
 
-ASIDE: Final = 1_000_000  # number of frozen objects after which all are traversed again
+MAX_FROZEN: Final = 1_000_000  # number of frozen objects after which all are traversed again
 
-_aside = 0
+_frozen = 0
 _failed = pytest.StashKey[bool]()
-_spoiled: Final = set[str]()  # modules and sessions with one loop in which a test has failed
+_failed_loops: Final = set[str]()  # loops, by the name that `_loop` gives them, in which a test has failed
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -51,8 +51,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     getattr(item, "funcargs", {}).clear()
     web_app._cached_build_middleware.cache_clear()
-    if not item.stash.get(_failed, False) and (left := collected()) and _loop(item) not in _spoiled:
-        pytest.fail(f"the test left open what it should close:\n{left}", pytrace=False)
+    if not item.stash.get(_failed, False) and (found := collected()) and _loop(item) not in _failed_loops:
+        pytest.fail(f"the test left resources open:\n{found}", pytrace=False)
     return result
 
 
@@ -60,7 +60,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     if item.stash.get(_failed, False):
-        _spoiled.add(_loop(item))
+        _failed_loops.add(_loop(item))
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # they refer to the frames of the test
             if hasattr(sys, name):
                 delattr(sys, name)
@@ -69,7 +69,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _loop(item: pytest.Item) -> str:
-    """Return a name for the loop that the test shares with others. After a failed test, its tasks may still run there."""
+    """Return a name for the loop that the test shares with others. Tasks of a failed test may still run there."""
     marker = item.get_closest_marker("asyncio")
     scope = marker.kwargs.get("loop_scope") if marker else None
     return {None: item.nodeid, "module": item.nodeid.partition("::")[0]}.get(scope, str(scope))
@@ -77,36 +77,36 @@ def _loop(item: pytest.Item) -> str:
 
 def collected() -> str:
     """Collect unreachable objects. Return the warnings and the errors of finalizers, one per line."""
-    with _noted() as found:
+    with _recorded_warnings() as found:
         gc.collect()
-    if (alive := len(gc.get_objects())) > LOOKED_THROUGH:
-        _set_aside(alive)
+    if (alive := len(gc.get_objects())) > MAX_TRAVERSED:
+        _freeze(alive)
     return "\n".join(found)
 
 
-def _set_aside(alive: int) -> None:
-    """Exclude the surviving objects from future collections. From time to time, free those that have become unreachable."""
-    global _aside
-    if _aside > ASIDE:
+def _freeze(alive: int) -> None:
+    """Exclude the surviving objects from future collections. After MAX_FROZEN objects, free the unreachable ones."""
+    global _frozen
+    if _frozen > MAX_FROZEN:
         gc.unfreeze()
-        with _noted():  # nobody can say any more which test left these objects
+        with _recorded_warnings():  # which test left these objects is no longer known
             gc.collect()
-        _aside = 0
+        _frozen = 0
     gc.freeze()
-    _aside += alive
+    _frozen += alive
 
 
 @contextmanager
-def _noted() -> Iterator[list[str]]:
+def _recorded_warnings() -> Iterator[list[str]]:
     found = list[str]()
     hook = sys.unraisablehook
-    sys.unraisablehook = lambda fault: found.append(
-        f"{fault.err_msg or 'raised in'} {fault.object!r}: {fault.exc_value!r}"
+    sys.unraisablehook = lambda error: found.append(
+        f"{error.err_msg or 'raised in'} {error.object!r}: {error.exc_value!r}"
     )
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             yield found
-        found += [f"{one.category.__name__}: {one.message}" for one in warned]
+        found += [f"{warning.category.__name__}: {warning.message}" for warning in warned]
     finally:
         sys.unraisablehook = hook

@@ -12,25 +12,25 @@ from tools.architecture_docs import docstring, floors, packages
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = (ROOT / "docs/architecture.md").read_text()
 PACKAGES: Final = dict(packages())
-LEAST, MOST = 8, 22
+MIN_LINES, MAX_LINES = 8, 22
 """Lines of a package's docstring: fewer say too little, more belong on a page of their own."""
 
 
-def listed(text: str) -> list[str]:
-    """Return the names in the left column of a docstring's list: indented, with a description after two spaces."""
+def names_in_list(text: str) -> list[str]:
+    """Return the names in the left column of a docstring's list, which is indented. Two spaces end the column."""
     columns = re.findall(r"^    (\w[\w, ]*?)  +\S", text, re.MULTILINE)
     return [name.strip() for column in columns for name in column.split(",")]
 
 
-def parts(folder: Path) -> set[str]:
+def modules_and_packages_in(folder: Path) -> set[str]:
     """Return the modules and packages in a folder."""
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     return modules | {path.parent.name for path in folder.glob("*/__init__.py") if not path.parent.is_symlink()}
 
 
-def test_a_list_of_files_is_read() -> None:
+def test_the_list_of_files_in_a_docstring_is_read() -> None:
     text = "Subject.\n\nProse, not  a list.\n\n    one, two   both\n    three      the third\n\nAlways true: nothing."
-    assert listed(text) == ["one", "two", "three"]
+    assert names_in_list(text) == ["one", "two", "three"]
 
 
 def test_packages_are_found() -> None:
@@ -44,29 +44,29 @@ def test_package_is_on_the_page(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_opens_with_what_it_does_its_files_and_what_always_holds(name: str) -> None:
+def test_a_package_docstring_has_a_summary_and_says_what_is_always_true(name: str) -> None:
     text = docstring(PACKAGES[name])
     subject, _, rest = text.partition("\n\n")
     assert subject.endswith(".")
-    assert "\n" not in subject, "its first line alone stands on the page"
+    assert "\n" not in subject, "only its first line is on the page"
     assert "Always true: " in rest
-    assert LEAST <= len(text.splitlines()) <= MOST
+    assert MIN_LINES <= len(text.splitlines()) <= MAX_LINES
 
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_package_lists_each_of_its_files_once(name: str) -> None:
     folder = PACKAGES[name]
-    wanted = parts(folder)
+    wanted = modules_and_packages_in(folder)
     if name == "gateway":  # its packages are on the page
         wanted = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     if name == "gateway.store.migrations.versions":  # their names state their order
         wanted = set()
-    assert sorted(listed(docstring(folder))) == sorted(wanted)
+    assert sorted(names_in_list(docstring(folder))) == sorted(wanted)
 
 
-def test_every_floor_stands_on_the_page() -> None:
+def test_every_floor_is_on_the_page() -> None:
     assert len(floors()) > 15
-    assert [one for floor in floors() for one in floor if f"`{one}`" not in PAGE] == []
+    assert [name for floor in floors() for name in floor if f"`{name}`" not in PAGE] == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_page_names_every_file_that_names_an_auth_mode() -> None:
     from gateway.catalog.auth_modes import AUTH_MODES
 
     (row,) = re.findall(r"^\| auth mode \| (.*) \|$", PAGE, re.MULTILINE)
-    there = [place for place in re.findall(r"`(gateway/[\w/]+(?:\.py)?)`", row) if (ROOT / place).exists()]
+    mentioned = [place for place in re.findall(r"`(gateway/[\w/]+(?:\.py)?)`", row) if (ROOT / place).exists()]
     found = set()
     for path in sorted((ROOT / "gateway").rglob("*.py")):
         name = str(path.relative_to(ROOT))
@@ -107,13 +107,13 @@ def test_the_page_names_every_file_that_names_an_auth_mode() -> None:
             and AUTH_MODES.keys() & set(map(str, constants))
         ):
             found.add(name)
-    examples = {"gateway/openapi/operations.py", "gateway/openapi/response_examples.py"}  # of a body
+    examples = {"gateway/openapi/operations.py", "gateway/openapi/response_examples.py"}  # examples of bodies
     assert "gateway/api/typed_in.py" in found
-    assert [name for name in sorted(found - examples) if not name.startswith(tuple(there))] == []
+    assert [name for name in sorted(found - examples) if not name.startswith(tuple(mentioned))] == []
 
 
 def test_the_chain_on_the_page_is_that_of_proxied_calls() -> None:
-    """In its order. Each link has the name of its function."""
+    """The page lists the links in the order of the chain. Each link has the name of its function."""
     from gateway.middleware.surfaces import PROXY
 
     (step,) = re.findall(r"\(`middleware/facts\.py`\):(.*?)^4\. ", PAGE, re.MULTILINE | re.DOTALL)

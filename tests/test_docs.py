@@ -28,14 +28,14 @@ def test_every_route_is_documented(path: str) -> None:
     assert f"{path}" in (DOCS / "http-api.md").read_text()
 
 
-def test_every_command_is_reported_in_the_readme_or_the_docs() -> None:
+def test_every_command_is_in_the_readme_or_the_docs() -> None:
     from gateway.cli import COMMANDS
 
     text = "\n".join(path.read_text() for path in [DOCS.parent / "README.md", *DOCS.glob("*.md")])
     assert [name for name in COMMANDS if f"gateway {name}" not in text] == []
 
 
-def test_every_script_is_reported_in_the_docs() -> None:
+def test_every_script_is_in_the_docs() -> None:
     from gateway.integrations.declared import SCRIPTS
 
     text = (DOCS / "catalog.md").read_text()

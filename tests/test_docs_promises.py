@@ -11,14 +11,18 @@ ROOT = Path(__file__).parent.parent
 
 
 class Page:
-    """A page of promises. `sections`: beginnings of the headings of sections with promises, as alternatives of a pattern."""
+    """A page of promises.
+
+    The parameter `sections`: how the headings of sections with promises begin, as alternatives of a regular expression.
+    `footnotes`: test by footnote. `cited`: the footnotes that the text uses.
+    """
 
     def __init__(self, name: str, sections: str) -> None:
-        whole = (ROOT / "docs" / name).read_text()
+        content = (ROOT / "docs" / name).read_text()
         self.name = name
-        self.notes = dict(re.findall(r"^\[\^([a-z-]+)\]: `([^`]*)`$", whole, re.MULTILINE))
-        text, _, _ = whole.partition("\n[^")
-        self.named = sorted(set(re.findall(r"\[\^([a-z-]+)\]", text)))
+        self.footnotes = dict(re.findall(r"^\[\^([a-z-]+)\]: `([^`]*)`$", content, re.MULTILINE))
+        text, _, _ = content.partition("\n[^")
+        self.cited = sorted(set(re.findall(r"\[\^([a-z-]+)\]", text)))
         promising = rf"^(## (?:{sections}).*?)(?=^## |\Z)"
         self.sections: list[str] = re.findall(promising, text, re.MULTILINE | re.DOTALL)
 
@@ -51,18 +55,18 @@ def test_there_are_promises_in_every_section() -> None:
 
 @pytest.mark.parametrize("promise", [promise for page in PAGES for promise in page.promises])
 def test_a_promise_ends_with_its_tests(promise: str) -> None:
-    assert re.search(r"(\[\^[a-z-]+\])+( \|)?$", promise), f"no test stands behind: {promise}"
+    assert re.search(r"(\[\^[a-z-]+\])+( \|)?$", promise), f"no footnote names a test of: {promise}"
 
 
 def asserts(node: ast.AST) -> bool:
-    """Return whether the node is an assert, or expects an exception."""
+    """Return whether the node is an `assert` or a `with pytest.raises(…)`."""
     if isinstance(node, ast.With):
         return any(ast.unparse(item.context_expr).startswith("pytest.raises(") for item in node.items)
     return isinstance(node, ast.Assert)
 
 
 @pytest.mark.parametrize(
-    ("code", "does"),
+    ("code", "expected"),
     [
         ("assert x", True),
         ("with pytest.raises(E): x()", True),
@@ -72,20 +76,22 @@ def asserts(node: ast.AST) -> bool:
         ("assert_something()", False),
     ],
 )
-def test_a_bare_call_asserts_nothing(code: str, does: bool) -> None:
-    assert any(map(asserts, ast.walk(ast.parse(code)))) is does
+def test_only_an_assert_or_an_expected_exception_counts_as_an_assertion(code: str, expected: bool) -> None:
+    assert any(map(asserts, ast.walk(ast.parse(code)))) is expected
 
 
-@pytest.mark.parametrize(("page", "note"), [pytest.param(page, note, id=note) for page in PAGES for note in page.named])
-def test_the_test_that_is_named_exists(page: Page, note: str) -> None:
-    file, _, name = page.notes[note].partition("::")
+@pytest.mark.parametrize(("page", "note"), [pytest.param(page, note, id=note) for page in PAGES for note in page.cited])
+def test_the_test_of_a_promise_exists_and_asserts(page: Page, note: str) -> None:
+    file, _, name = page.footnotes[note].partition("::")
     tree = ast.parse((ROOT / file).read_text())
     (test,) = [
         node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
     ]
-    assert any(map(asserts, ast.walk(test))), "it asserts nothing itself; what a helper asserts may be taken away there"
+    assert any(map(asserts, ast.walk(test))), (
+        "the test has no assertion of its own; one in a helper could be removed unnoticed"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
-def test_no_note_is_left_over(page: Page) -> None:
-    assert sorted(page.notes) == page.named
+def test_every_footnote_is_used(page: Page) -> None:
+    assert sorted(page.footnotes) == page.cited

@@ -1,4 +1,4 @@
-"""A test that leaves something open fails itself, and a failed test makes no other fail."""
+"""A test that leaves a resource open gets an error itself, and a failed test makes no other test fail."""
 
 import os
 import subprocess
@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LEAVING = (
+LEAKING_TESTS = (
     "test_leaves",
     "test_leaves_a_transport",
-    "test_leaves_what_its_fixture_made",
-    "test_leaves_what_an_application_holds",
+    "test_leaves_a_value_of_its_fixture",
+    "test_leaves_a_value_of_an_application",
 )
 SUITE = """
 import asyncio
@@ -21,7 +21,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-HELD = web.AppKey("held", object)
+VALUE = web.AppKey("value", object)
 
 class Open:
     '''A socket that only the garbage collector closes.'''
@@ -30,38 +30,38 @@ class Open:
         self.itself, self.socket = self, socket.socket()
 
 def test_leaves():
-    held = Open()
+    leak = Open()
     assert {passes}
 
 async def test_leaves_a_transport():
-    held = Open()
-    held.server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    held.ends = await asyncio.open_connection("127.0.0.1", held.server.sockets[0].getsockname()[1])
+    leak = Open()
+    leak.server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    leak.ends = await asyncio.open_connection("127.0.0.1", leak.server.sockets[0].getsockname()[1])
     assert {passes}
 
 @pytest.fixture
-def made():
+def opened():
     return Open()
 
-def test_leaves_what_its_fixture_made(made):
+def test_leaves_a_value_of_its_fixture(opened):
     assert {passes}
 
 @web.middleware
-async def one(request, handler):
+async def pass_on(request, handler):
     return await handler(request)
 
-async def answer(request):
+async def respond(request):
     return web.Response()
 
-async def test_leaves_what_an_application_holds():
-    app = web.Application(middlewares=[one])
-    app[HELD] = Open()
-    app.router.add_get("/", answer)
+async def test_leaves_a_value_of_an_application():
+    app = web.Application(middlewares=[pass_on])
+    app[VALUE] = Open()
+    app.router.add_get("/", respond)
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/")).status == 200
     assert {passes}
 
-def test_another():
+def test_next():
     gc.collect()
 """
 
@@ -87,11 +87,11 @@ def outcomes(folder: Path) -> tuple[dict[str, dict[str, str]], str]:
     return found, done.stdout + done.stderr
 
 
-def test_what_a_test_leaves_open_is_an_error_unless_it_has_failed_and_then_it_fails_alone(tmp_path: Path) -> None:
+def test_an_open_resource_is_an_error_of_a_passed_test_and_of_no_other_test(tmp_path: Path) -> None:
     found, printed = outcomes(tmp_path)
-    another = {"test_another": "PASSED"}
-    assert found["test_passes"] == dict.fromkeys(LEAVING, "ERROR") | another, printed
-    assert found["test_fails"] == dict.fromkeys(LEAVING, "FAILED") | another, printed
+    next_test = {"test_next": "PASSED"}
+    assert found["test_passes"] == dict.fromkeys(LEAKING_TESTS, "ERROR") | next_test, printed
+    assert found["test_fails"] == dict.fromkeys(LEAKING_TESTS, "FAILED") | next_test, printed
     errors, title, failures = printed.partition("= FAILURES =")
     assert title, printed
     assert "ResourceWarning: unclosed <socket.socket" in errors, printed

@@ -25,7 +25,7 @@ _FILE = re.compile(
     r"(?<![\w./<*{}~-])((?:[a-z_][\w-]*/)+[\w-]+\.(?:py|html|yaml|toml|svg|js|css|md|conf|cfg|service))\b"
 )
 _BARE = re.compile(r"(?<![\w./<*{}-])([a-z_]\w*\.py)\b")
-# Dotted names: `oauth.error_codes`, `http.url.rest_of`, `Policy.decision`, `backoff.api_verdict`.
+# Matches dotted names: `oauth.error_codes`, `http.url.rest_of`, `Policy.decision`, `backoff.api_verdict`.
 _DOTTED = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`(?!`)")
 # Finds what Python's `tokenize` finds, at a twentieth of the cost.
 _STRING_OR_COMMENT = re.compile(
@@ -35,19 +35,19 @@ _NAME = re.compile(r"\b[^\W\d]\w*")
 _WORD = re.compile(r"(?<!`)`([A-Za-z_]\w*)(?:\(\))?`(?!`)")
 # Packages of release 0.2.0 that no longer exist; their content is in other packages.
 GONE: Final = frozenset({"courier", "forward", "keys", "lean", "live", "logs", "metrics", "webhooks", "wire"})
-# Names that look like the gateway's and are not: an operator's, an example's, a product's.
+# Names that look like modules of the gateway, but belong to operators, examples or products.
 OTHERS: Final = frozenset({
     "gateway.auth_modes", "gateway.calls", "gateway.db", "gateway.example", "gateway.lock", "gateway.log", "gateway.service",
     "gateway.socket", "gateway.yaml",
 })  # fmt: skip
-# Attributes of spans.
+# Names of span attributes.
 ATTRIBUTES: Final = frozenset(re.findall(r'"(gateway(?:\.[a-z_]+)+)"', (ROOT / "gateway/observe/spans.py").read_text()))
 # Short names that a package shares with a section of gateway.yaml, of a catalog entry, or with an object.
 SECTIONS: Final = ("docs/configuration.md", "docs/catalog.md")
 OBJECTS: Final = frozenset({"app.cleanup_ctx", "delivery.attempts", "segment.counted"})
 FILES: Final = (".py", ".yaml", ".md")
-# Names of libraries and of providers' answers.
-THEIRS: Final = ("BaseRequest.", "Request.")
+# Names of libraries and in providers' responses.
+LIBRARY_NAMES: Final = ("BaseRequest.", "Request.")
 FOREIGN: Final = frozenset({"awatch", "authed_user"})
 # Files that a reader creates, and those of an installed wheel.
 MADE: Final = frozenset({"gateway/data/gateway.yaml"})
@@ -85,7 +85,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def prose_of(source: str, tree: ast.Module | None = None) -> Iterator[tuple[int, str]]:
-    """Yield comments and docstrings of Python code, with their lines. `tree`: of the source, if it is already parsed."""
+    """Yield comments and docstrings of Python code, with their line numbers. `tree`: the source, if already parsed."""
     line = counted = 0
     for lexeme in _STRING_OR_COMMENT.finditer(source):
         if lexeme[0].startswith("#"):
@@ -150,7 +150,7 @@ def test_every_document_that_is_cited_exists_and_has_the_section() -> None:
     assert wrong == []
 
 
-def test_every_link_of_a_document_leads_somewhere() -> None:
+def test_every_link_in_a_document_has_a_target() -> None:
     wrong = []
     for name, number, line in prose():
         if not name.endswith(".md"):
@@ -167,12 +167,12 @@ def test_every_link_of_a_document_leads_somewhere() -> None:
 
 
 def test_every_decision_that_is_cited_exists() -> None:
-    there = {int(path.name[:4]) for path in (ROOT / "docs/adr").glob("*.md")}
+    existing = {int(path.name[:4]) for path in (ROOT / "docs/adr").glob("*.md")}
     wrong = [
         f"{name}:{number}: {found[0]}"
         for name, number, line in prose()
         for found in _DECISION.finditer(line)
-        if int(found[1]) not in there
+        if int(found[1]) not in existing
     ]
     assert wrong == []
 
@@ -194,17 +194,17 @@ def exists(dotted: str) -> bool:
         if path.is_dir() or path.with_suffix(".py").is_file():
             if cut == len(parts):
                 return True
-            here: object = importlib.import_module(".".join(parts[:cut]))
+            value: object = importlib.import_module(".".join(parts[:cut]))
             for part in parts[cut:]:
-                if not hasattr(here, part):
+                if not hasattr(value, part):
                     return False
-                here = getattr(here, part)
+                value = getattr(value, part)
             return True
     return False
 
 
 @pytest.mark.parametrize(
-    ("dotted", "there"),
+    ("dotted", "expected"),
     [
         ("gateway.access", True),
         ("gateway.access.scopes.SCOPES", True),
@@ -213,8 +213,8 @@ def exists(dotted: str) -> bool:
         ("gateway.access.scopes.NOTHING", False),
     ],
 )
-def test_a_name_of_a_module_is_looked_up(dotted: str, there: bool) -> None:
-    assert exists(dotted) is there
+def test_a_name_of_a_module_is_looked_up(dotted: str, expected: bool) -> None:
+    assert exists(dotted) is expected
 
 
 def test_every_module_that_is_named_in_full_exists() -> None:
@@ -240,8 +240,8 @@ def settings() -> frozenset[str]:
 @cache
 def code() -> tuple[tuple[str, ast.Module], ...]:
     """Return the gateway's modules as (file, tree)."""
-    mine = (name for name in tracked() if name.endswith(".py") and name.startswith(("gateway/", "middleware/")))
-    return tuple((name, tree_of((ROOT / name).read_text())) for name in mine)
+    files = (name for name in tracked() if name.endswith(".py") and name.startswith(("gateway/", "middleware/")))
+    return tuple((name, tree_of((ROOT / name).read_text())) for name in files)
 
 
 @cache
@@ -306,7 +306,7 @@ def is_named(dotted: str) -> bool | None:
 
 
 @pytest.mark.parametrize(
-    ("dotted", "named"),
+    ("dotted", "expected"),
     [
         ("http.url.rest_of", True),
         ("Policy.decision", True),
@@ -325,18 +325,18 @@ def is_named(dotted: str) -> bool | None:
         ("folder.CatalogEntry.gone", False),
     ],
 )
-def test_a_name_with_points_is_looked_up(dotted: str, named: bool | None) -> None:
-    assert is_named(dotted) is named
+def test_a_dotted_name_is_looked_up(dotted: str, expected: bool | None) -> None:
+    assert is_named(dotted) is expected
 
 
-def test_every_name_with_points_in_code_and_on_the_map_exists() -> None:
+def test_every_dotted_name_in_code_and_on_the_map_exists() -> None:
     wrong = []
     for name, number, line in current():
         if name.startswith(("gateway/", "middleware/")) or name == "docs/architecture.md":
             wrong += [
                 f"{name}:{number}: {dotted}"
                 for dotted in _DOTTED.findall(line)
-                if dotted not in settings() and dotted not in OBJECTS and not dotted.startswith(THEIRS)
+                if dotted not in settings() and dotted not in OBJECTS and not dotted.startswith(LIBRARY_NAMES)
                 if not dotted.endswith(FILES) and is_named(dotted) is False
             ]
     assert wrong == []
@@ -373,7 +373,7 @@ def test_every_name_in_a_comment_or_docstring_is_one_of_the_code() -> None:
 
 @cache
 def used() -> tuple[frozenset[str], frozenset[str]]:
-    """Return all attributes and names that the gateway's code reads, calls or imports. A definition alone is not a use."""
+    """Return the attributes and names that the gateway's code reads, calls or imports. A definition is not a use."""
     attributes, names = set[str](), set[str]()
     for _, tree in code():
         for node in ast.walk(tree):
@@ -408,8 +408,8 @@ def test_every_function_and_class_on_the_map_is_used() -> None:
 
 
 def test_every_file_that_is_named_exists() -> None:
-    top = {Path(one).name for one in folders()}
-    names = {Path(one).name for one in tracked()}
+    top = {Path(folder).name for folder in folders()}
+    names = {Path(file).name for file in tracked()}
     wrong = []
     for name, number, line in current():
         for found in _FILE.findall(line):

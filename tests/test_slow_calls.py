@@ -7,12 +7,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SLOW = {"content_type", "charset", "post", "text", "json", "multipart"}
-"""Of a request of aiohttp: they parse Content-Type with `email.parser`. `gateway.http.headers` and
+"""Attributes of aiohttp's requests that parse Content-Type with `email.parser`. `gateway.http.headers` and
 `gateway.middleware.key_limits` do it in linear time."""
 
 
 def uses(source: str) -> list[int]:
-    """Return the lines that use one of them."""
+    """Return the lines that use one of the `SLOW` attributes of a request."""
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))

@@ -1,4 +1,4 @@
-"""The benchmark itself works: it starts both Python proxies, sends load to them, and writes its figures."""
+"""The benchmark starts both Python proxies, sends load to them, and writes its figures."""
 
 import json
 import re
@@ -38,9 +38,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the benchmark r
 @pytest.mark.timeout(300)
 def test_short_run_measures_the_gateway_and_aiohttp(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", *SHORT, "--only", "aiohttp", "--only", "gateway", "--out", str(tmp_path)]
-    ended = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
-    assert ended.returncode == 0, ended.stderr
-    body = json.loads(ended.stdout)
+    done = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    body = json.loads(done.stdout)
     assert [row["name"] for row in body["rows"]] == ["aiohttp", "gateway"]
     for row in body["rows"]:
         assert row["skipped"] == []

@@ -30,7 +30,7 @@ class Cluster:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Cluster"]:
-        self._running = list(await asyncio.gather(*map(_started, self._files)))
+        self._running = list(await asyncio.gather(*map(_start_node, self._files)))
         await self._running[0][1].connect()
         try:
             yield self
@@ -54,9 +54,9 @@ class Cluster:
 
     async def start(self, number: int) -> None:
         """Start a node and wait until it is ready."""
-        self._running[number] = await _started(self._files[number])
+        self._running[number] = await _start_node(self._files[number])
 
 
-async def _started(file: NodeFile) -> tuple[AbstractAsyncContextManager[Serving], Serving]:
+async def _start_node(file: NodeFile) -> tuple[AbstractAsyncContextManager[Serving], Serving]:
     context = serving(file)
     return context, await context.__aenter__()

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 Duration = Annotated[str, StringConstraints(pattern=r"^(\d+(us|ms|s|m|h))+$")]
 Size = Annotated[str, StringConstraints(pattern=r"^\d+[bkmg]b?$")]
 Port = Annotated[str, StringConstraints(pattern=r"^(\d+(\.\d+){3}:)?\d+:\d+$")]
-# The tag must name a version: it must not be absent, and must not mean another image next week.
+# The tag must name a version. No tag, or a tag such as `latest`, may mean another image next week.
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9./-]+:\d+(\.\d+)*(-[a-z0-9.]+)?$")]
 VARIABLE: Final = re.compile(r"(?<!\$)\$\{([A-Z_]+)(:\?[^}]+)?\}")
 

@@ -1,4 +1,4 @@
-"""Three nodes on one PostgreSQL, behind the shipped nginx or HAProxy configuration, in front of a `BalancerTestProvider`."""
+"""Three nodes on one PostgreSQL, behind the shipped nginx or HAProxy configuration, and a `BalancerTestProvider`."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -7,26 +7,26 @@ import pytest
 import pytest_asyncio
 
 from tests.deploy.cluster import Cluster
+from tests.fakes.balancer_provider import BalancerTestProvider
 from tests.fakes.fronts import Front, front, program
 from tests.fakes.postgres import PostgresServer
-from tests.fakes.wide import BalancerTestProvider
 
 BALANCERS: Final = ("nginx", "haproxy")
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
-async def wide() -> AsyncIterator[BalancerTestProvider]:
+async def balancer_provider() -> AsyncIterator[BalancerTestProvider]:
     async with BalancerTestProvider().serving() as provider:
         yield provider
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def cluster(
-    wide: BalancerTestProvider, postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+    balancer_provider: BalancerTestProvider, postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
     """The cluster, with the connection that `tests.fakes.processes.head` uses."""
     folder = tmp_path_factory.mktemp("nodes")
-    async with Cluster(folder, wide.port, await postgres_server.make_database()).serving() as nodes:
+    async with Cluster(folder, balancer_provider.port, await postgres_server.make_database()).serving() as nodes:
         yield nodes
 
 

@@ -1,4 +1,4 @@
-"""Parses a Dockerfile to stages of instructions: only the grammar that the repository's Dockerfile uses."""
+"""Parses a Dockerfile into stages of instructions. Knows only the grammar that the repository's Dockerfile uses."""
 
 import fnmatch
 import json
@@ -16,7 +16,7 @@ IGNORED: Final = FILE.with_name("Dockerfile.dockerignore")
 
 @dataclass(slots=True)
 class Stage:
-    """A stage. `base`: the image that it starts from. `steps`: its other instructions in order, as (instruction, text)."""
+    """A stage. `base`: the image that it starts from. `steps`: its other instructions, as (instruction, text)."""
 
     base: str
     name: str
@@ -48,13 +48,13 @@ def stages(path: Path = FILE) -> list[Stage]:
 
 
 def _instructions(path: Path) -> Iterator[str]:
-    whole = ""
+    instruction = ""
     for line in path.read_text().splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
-            whole += line.removesuffix("\\").strip() + " "
+            instruction += line.removesuffix("\\").strip() + " "
             if not line.endswith("\\"):
-                yield whole.strip()
-                whole = ""
+                yield instruction.strip()
+                instruction = ""
 
 
 def in_context(path: Path) -> bool:
@@ -66,12 +66,12 @@ def in_context(path: Path) -> bool:
         pattern = line.removeprefix("!")
         if not line or line.startswith("#"):
             continue
-        anywhere = pattern.removeprefix("**/")
-        fits = any(
-            fnmatch.fnmatch(part.name, anywhere) if pattern != anywhere else fnmatch.fnmatch(str(part), pattern)
+        name_pattern = pattern.removeprefix("**/")
+        matches = any(
+            fnmatch.fnmatch(part.name, name_pattern) if pattern != name_pattern else fnmatch.fnmatch(str(part), pattern)
             for part in (path, *path.parents[:-1])
         )
-        if fits:
+        if matches:
             sent = line.startswith("!")
     return sent
 

@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 
 from tests.deploy.cluster import Cluster
+from tests.fakes.balancer_provider import MIB, BalancerTestProvider, piece
 from tests.fakes.fronts import HOST, Front
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.load import SHORT
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import CONNECTION
 from tests.fakes.raw import RawClient, RawResponse
-from tests.fakes.wide import MIB, BalancerTestProvider, piece
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -30,14 +30,16 @@ LARGE = 64
 @asynccontextmanager
 async def http(balancer: Front) -> AsyncIterator[aiohttp.ClientSession]:
     """A client that resolves the test's host name to the balancer and trusts the balancer's certificate."""
-    connector = aiohttp.TCPConnector(ssl=balancer.tls, resolver=Here())
+    connector = aiohttp.TCPConnector(ssl=balancer.tls, resolver=LoopbackResolver())
     async with aiohttp.ClientSession(
         f"https://{HOST}:{balancer.ports.https}", headers=US, connector=connector, auto_decompress=False
     ) as session:
         yield session
 
 
-class Here(aiohttp.abc.AbstractResolver):
+class LoopbackResolver(aiohttp.abc.AbstractResolver):
+    """Resolves every host name to 127.0.0.1."""
+
     async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[Any]:
         return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": 2, "proto": 0, "flags": 0}]
 
@@ -45,7 +47,7 @@ class Here(aiohttp.abc.AbstractResolver):
 
 
 @asynccontextmanager
-async def dialled(balancer: Front) -> AsyncIterator[RawClient]:
+async def raw_connection(balancer: Front) -> AsyncIterator[RawClient]:
     """A raw TLS connection to the balancer, for exact bytes."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", balancer.ports.https, ssl=balancer.tls, server_hostname=HOST
@@ -61,8 +63,8 @@ def request_head(target: str, *more: str, method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {HOST}", *fields, *more, "", ""]).encode()
 
 
-async def asked(balancer: Front, target: str, *more: str) -> RawResponse:
-    async with dialled(balancer) as client:
+async def response_to(balancer: Front, target: str, *more: str) -> RawResponse:
+    async with raw_connection(balancer) as client:
         client.send(request_head(target, *more))
         return await client.response()
 
@@ -82,29 +84,34 @@ TARGETS = [
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=[target[:24] for target in TARGETS])
-async def test_a_path_arrives_as_it_was_sent(balancer: Front, wide: BalancerTestProvider, target: str) -> None:
-    wide.asked.clear()
-    response = await asked(balancer, f"/proxy{target}")
-    assert (response.status, list(wide.asked)) == (200, [target])
+async def test_a_path_arrives_as_it_was_sent(
+    balancer: Front, balancer_provider: BalancerTestProvider, target: str
+) -> None:
+    balancer_provider.requests.clear()
+    response = await response_to(balancer, f"/proxy{target}")
+    assert (response.status, list(balancer_provider.requests)) == (200, [target])
 
 
-async def test_odd_fields_arrive(balancer: Front, wide: BalancerTestProvider) -> None:
-    response = await asked(balancer, "/proxy/x", "X_Under: 1", "x.dot: 2", "X-Long: " + "v" * 15_000, "X-Empty:")
+async def test_unusual_header_fields_arrive(balancer: Front, balancer_provider: BalancerTestProvider) -> None:
+    response = await response_to(balancer, "/proxy/x", "X_Under: 1", "x.dot: 2", "X-Long: " + "v" * 15_000, "X-Empty:")
     assert response.status == 200
-    assert (wide.headers["x_under"], wide.headers["x.dot"], wide.headers["x-empty"]) == ("1", "2", "")
-    assert len(wide.headers["x-long"]) == 15_000
+    headers = balancer_provider.headers
+    assert (headers["x_under"], headers["x.dot"], headers["x-empty"]) == ("1", "2", "")
+    assert len(headers["x-long"]) == 15_000
 
 
-async def test_the_gateway_still_refuses_what_it_refuses(balancer: Front, wide: BalancerTestProvider) -> None:
-    wide.asked.clear()
+async def test_paths_that_the_gateway_refuses_are_refused_behind_a_balancer(
+    balancer: Front, balancer_provider: BalancerTestProvider
+) -> None:
+    balancer_provider.requests.clear()
     for target in ("/proxy/a/../b", "/proxy/a/%2e%2e/b", "/%70roxy/x"):
-        response = await asked(balancer, target)
+        response = await response_to(balancer, target)
         assert response.status in (400, 404), target
         assert "gateway-error" in response.headers, target
-    assert not wide.asked
+    assert not balancer_provider.requests
 
 
-async def test_events_arrive_when_they_are_sent(balancer: Front, wide: BalancerTestProvider) -> None:
+async def test_events_arrive_when_they_are_sent(balancer: Front, balancer_provider: BalancerTestProvider) -> None:
     """The provider sends each event only after the previous one has arrived, so the balancer must not buffer any."""
     arrived = []
     async with http(balancer) as session, session.get("/proxy/dialogue/50") as response, asyncio.timeout(PATIENCE_S):
@@ -112,15 +119,15 @@ async def test_events_arrive_when_they_are_sent(balancer: Front, wide: BalancerT
         async for line in response.content:
             if line.startswith(b"id: "):
                 arrived.append(int(line[4:]))
-                wide.arrived.release()
+                balancer_provider.arrived.release()
     assert arrived == list(range(50))
 
 
-async def test_a_websocket_talks_both_ways(balancer: Front) -> None:
+async def test_a_websocket_passes_messages_in_both_directions(balancer: Front) -> None:
     async with http(balancer) as session, session.ws_connect("/proxy/socket", max_msg_size=0) as socket:
-        for said in ("hello", "x" * 100_000):
-            await socket.send_str(said)
-            assert await socket.receive_str() == said
+        for text in ("hello", "x" * 100_000):
+            await socket.send_str(text)
+            assert await socket.receive_str() == text
         await socket.send_bytes(bytes(range(256)) * 4096)
         assert await socket.receive_bytes() == bytes(range(256)) * 4096
         await socket.close()
@@ -154,7 +161,7 @@ async def test_large_download_arrives_unchanged(balancer: Front) -> None:
     assert digest.hexdigest() == digest_of_large()
 
 
-async def test_host_and_links_contain_the_public_address(balancer: Front) -> None:
+async def test_the_gateways_own_responses_arrive(balancer: Front) -> None:
     async with http(balancer) as session, session.get("/ready") as response:
         assert (response.status, await response.json()) == (200, {"result": "ok"})
     async with http(balancer) as session, session.get("/nowhere") as response:
@@ -172,19 +179,19 @@ async def test_plain_http_is_refused_and_not_redirected(balancer: Front) -> None
 
 
 async def test_old_tls_is_refused(balancer: Front) -> None:
-    old = ssl.create_default_context()
-    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        old.maximum_version = ssl.TLSVersion.TLSv1_1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises((ssl.SSLError, OSError)):
-        await asyncio.open_connection("127.0.0.1", balancer.ports.https, ssl=old, server_hostname=HOST)
+        await asyncio.open_connection("127.0.0.1", balancer.ports.https, ssl=context, server_hostname=HOST)
 
 
 async def test_no_code_token_or_capability_is_logged(balancer: Front) -> None:
-    await asked(balancer, "/oauth/callback?state=secret-state&code=secret-code")
-    await asked(balancer, "/c/secret-capability/rest/x?token=secret-token")
-    await asked(balancer, "/c/secret-alone")
-    await asked(balancer, "/proxy/seen")
+    await response_to(balancer, "/oauth/callback?state=secret-state&code=secret-code")
+    await response_to(balancer, "/c/secret-capability/rest/x?token=secret-token")
+    await response_to(balancer, "/c/secret-alone")
+    await response_to(balancer, "/proxy/seen")
     async with asyncio.timeout(PATIENCE_S):
         while "/proxy/seen" not in balancer.log:
             await asyncio.sleep(0.01)
@@ -194,22 +201,22 @@ async def test_no_code_token_or_capability_is_logged(balancer: Front) -> None:
 
 
 async def test_a_post_that_was_lost_with_its_node_is_not_sent_again(
-    balancer: Front, cluster: Cluster, wide: BalancerTestProvider
+    balancer: Front, cluster: Cluster, balancer_provider: BalancerTestProvider
 ) -> None:
-    wide.asked.clear()
-    wide.hold.clear()
-    posts = [asyncio.create_task(posted(balancer)) for _ in range(6)]
+    balancer_provider.requests.clear()
+    balancer_provider.hold.clear()
+    posts = [asyncio.create_task(post_held(balancer)) for _ in range(6)]
     async with asyncio.timeout(PATIENCE_S):
-        while wide.asked["/held"] < 6:
+        while balancer_provider.requests["/held"] < 6:
             await asyncio.sleep(0.01)
     assert await cluster.stop(0, signal.SIGKILL) == -signal.SIGKILL
     try:
         await asyncio.wait(posts, return_when=asyncio.FIRST_COMPLETED)
-        wide.hold.set()
+        balancer_provider.hold.set()
         statuses = await asyncio.gather(*posts)
-        assert wide.asked["/held"] == 6
+        assert balancer_provider.requests["/held"] == 6
         assert {status for status in statuses if status != 200} <= {502}
-        assert 0 < statuses.count(502) < 6, "some were on the node that died, and the others not"
+        assert 0 < statuses.count(502) < 6, "some requests were on the killed node, the others were not"
         # the balancer has noticed the dead node
         async with http(balancer) as session, session.get("/proxy/x") as response:
             assert (response.status, await response.read()) == (200, SHORT)
@@ -217,7 +224,7 @@ async def test_a_post_that_was_lost_with_its_node_is_not_sent_again(
         await cluster.start(0)
 
 
-async def posted(balancer: Front) -> int:
+async def post_held(balancer: Front) -> int:
     async with http(balancer) as session, session.post("/proxy/held", data=json.dumps({"once": True})) as response:
         await response.read()
         return response.status

@@ -1,4 +1,4 @@
-"""Each file in deploy/ is accepted by the program that reads it, as far as this can be checked without a Docker engine."""
+"""The program that reads a file in deploy/ accepts it, as far as this can be checked without a Docker engine."""
 
 import re
 import shutil
@@ -26,8 +26,8 @@ NODES: Final = ["172.30.30.11:3003", "172.30.30.12:3003", "172.30.30.13:3003"]
 SERVICE: Final = DEPLOY / "gateway.service"
 
 
-@pytest.mark.parametrize(("name", "only_look"), [("nginx", ["-t"]), ("haproxy", ["-c"])])
-def test_the_balancer_takes_its_configuration(tmp_path: Path, name: str, only_look: list[str]) -> None:
+@pytest.mark.parametrize(("name", "check_option"), [("nginx", ["-t"]), ("haproxy", ["-c"])])
+def test_the_balancer_accepts_its_configuration(tmp_path: Path, name: str, check_option: list[str]) -> None:
     if program(name) is None:
         pytest.skip(f"{name} is not installed here: apt-get install {name}")
     certified(HOST, tmp_path)
@@ -37,7 +37,7 @@ def test_the_balancer_takes_its_configuration(tmp_path: Path, name: str, only_lo
         tmp_path / "certificate.pem",
         Ports(*(lasting_port() for _ in range(2)), nodes=tuple(f"127.0.0.1:{lasting_port()}" for _ in range(3))),
     )
-    ran = subprocess.run([*command, *only_look], capture_output=True, text=True, check=False)
+    ran = subprocess.run([*command, *check_option], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "warn" not in (ran.stdout + ran.stderr).lower(), ran.stderr
 
@@ -52,15 +52,15 @@ def test_balancers_accept_heads_as_large_as_the_gateway_does() -> None:
     assert int(line[1]) * int(line[2]) * 1024 >= HEAD_BYTES
     assert int(response[1]) * 1024 > RESPONSE_BYTES
     haproxy = (DEPLOY / "haproxy.cfg").read_text()
-    whole = re.search(r"tune\.bufsize (\d+)", haproxy)
+    buffer = re.search(r"tune\.bufsize (\d+)", haproxy)
     lines = re.search(r"tune\.http\.maxhdr (\d+)", haproxy)
-    assert whole is not None
+    assert buffer is not None
     assert lines is not None
-    assert int(whole[1]) - 1024 > max(RESPONSE_BYTES, HEAD_BYTES)  # HAProxy keeps tune.maxrewrite free
+    assert int(buffer[1]) - 1024 > max(RESPONSE_BYTES, HEAD_BYTES)  # HAProxy keeps tune.maxrewrite free
     assert int(lines[1]) > HEADER_LINES
 
 
-def test_the_balancers_close_idle_connections_before_we_do() -> None:
+def test_the_balancers_close_idle_connections_before_the_gateway_does() -> None:
     nginx = re.search(r"keepalive 64;\n(?:\s+#.*\n)+\s+keepalive_timeout (\d+)s;", (DEPLOY / "nginx.conf").read_text())
     haproxy = re.findall(r"pool-purge-delay (\d+)s", (DEPLOY / "haproxy.cfg").read_text())
     assert nginx is not None
@@ -71,8 +71,8 @@ def test_the_balancers_close_idle_connections_before_we_do() -> None:
 
 
 def test_balancers_give_slow_clients_as_much_time_as_the_gateway() -> None:
-    """A slow body gets the gateway's own answer, not the balancer's, and the balancer keeps no connection longer than
-    the gateway.
+    """A slow body gets the gateway's own response, not the balancer's. The balancer's limits are at most twice the
+    gateway's.
     """
     nginx, haproxy = (DEPLOY / "nginx.conf").read_text(), (DEPLOY / "haproxy.cfg").read_text()
 
@@ -109,7 +109,7 @@ def test_compose_file_is_complete(name: str) -> None:
     for service in file.services.values():
         assert set(service.depends_on) <= set(file.services)
         for other in service.depends_on:
-            assert file.services[other].healthcheck is not None, f"nothing says when {other} is healthy"
+            assert file.services[other].healthcheck is not None, f"{other} has no health check"
         for network, place in service.networks.items():
             subnet = ip_network(file.networks[network].ipam.config[0].subnet)
             assert ip_address(place.ipv4_address) in subnet
@@ -126,7 +126,7 @@ def test_compose_file_is_complete(name: str) -> None:
 def test_service_with_secrets_has_no_other_privileges(name: str) -> None:
     for service in compose.read(DEPLOY / name).services.values():
         if service.image.startswith("postgres:"):
-            assert not service.ports, "the database is nobody's business outside"
+            assert not service.ports, "the database must not be reachable from outside"
             continue
         assert service.read_only
         assert service.cap_drop == ["ALL"]
@@ -140,13 +140,13 @@ def test_service_with_secrets_has_no_other_privileges(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_compose_file_header_lists_every_variable_and_folder(name: str) -> None:
     text = (DEPLOY / name).read_text()
-    result = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    header = "\n".join(line for line in text.splitlines() if line.startswith("#"))
     variables = {
-        match[1] for match in compose.VARIABLE.finditer("\n".join(text.splitlines()[len(result.splitlines()) :]))
+        match[1] for match in compose.VARIABLE.finditer("\n".join(text.splitlines()[len(header.splitlines()) :]))
     }
     assert variables >= {"GATEWAY_USER"}
-    assert all(f"{variable}=" in result for variable in variables), variables
-    made = re.search(r"mkdir -p ((?:\w+ ?)+)", result)
+    assert all(f"{variable}=" in header for variable in variables), variables
+    made = re.search(r"mkdir -p ((?:\w+ ?)+)", header)
     assert made is not None
     folders = {
         volume.source.removeprefix("./")
@@ -160,9 +160,9 @@ def test_compose_file_header_lists_every_variable_and_folder(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_a_container_is_given_longer_to_stop_than_it_needs(name: str) -> None:
     drain_s = parse({"store": {"encryption_keys": [ENCRYPTION_KEY]}}, base=DEPLOY, environ={}).server.drain_s
-    serving = [one for one in compose.read(DEPLOY / name).services.values() if one.build is not None]
-    assert serving
-    for service in serving:
+    built = [service for service in compose.read(DEPLOY / name).services.values() if service.build is not None]
+    assert built
+    for service in built:
         assert service.stop_grace_period is not None
         assert int(service.stop_grace_period.removesuffix("s")) >= drain_s + 30
 
@@ -180,12 +180,12 @@ def test_init_arguments_in_compose_file_write_a_valid_configuration(tmp_path: Pa
     given = [word.replace("/etc/gateway", str(tmp_path)).replace("$$", "$") for word in words]
     ran = CliRunner().invoke(main, [*given, "--public-url", "https://gateway.example.com"])
     assert (program_name, ran.exit_code) == ("gateway", 0), ran.output
-    made = load(tmp_path / "gateway.yaml", environ={"POSTGRES_PASSWORD": "x"})
-    assert (made.server.host, made.server.port) == ("0.0.0.0", 3003)
-    assert made.store.url in ("sqlite:////var/lib/gateway/gateway.db", "postgresql://gateway:x@postgres/gateway")
+    config = load(tmp_path / "gateway.yaml", environ={"POSTGRES_PASSWORD": "x"})
+    assert (config.server.host, config.server.port) == ("0.0.0.0", 3003)
+    assert config.store.url in ("sqlite:////var/lib/gateway/gateway.db", "postgresql://gateway:x@postgres/gateway")
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not installed here: apt-get install systemd")
@@ -204,9 +204,9 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 
 def test_systemd_waits_longer_than_the_gateway_drains() -> None:
     drain_s = parse({"store": {"encryption_keys": [ENCRYPTION_KEY]}}, base=DEPLOY, environ={}).server.drain_s
-    patience = re.search(r"TimeoutStopSec=(\d+)", SERVICE.read_text())
-    assert patience is not None
-    assert int(patience[1]) >= drain_s + 30
+    timeout = re.search(r"TimeoutStopSec=(\d+)", SERVICE.read_text())
+    assert timeout is not None
+    assert int(timeout[1]) >= drain_s + 30
 
 
 def test_systemd_ends_no_other_process_when_one_is_out_of_memory() -> None:

@@ -1,6 +1,4 @@
-"""The gateway in the same environment as a host application with its own `middleware` package or `gateway` module (ADR
-45).
-"""
+"""The gateway beside a host application that has its own `middleware` package or `gateway` module (ADR 45)."""
 
 import asyncio
 import json
@@ -17,16 +15,16 @@ from tests.fakes.gateways import document
 from tests.fakes.processes import Serving
 
 ROOT: Final = Path(__file__).parents[2]
-OWN: Final = """
+HOST_MIDDLEWARE: Final = """
 from aiohttp import web
 
 @web.middleware
 async def stamp(request, handler):
-    answer = await handler(request)
-    answer.headers["X-Host"] = "mine"
-    return answer
+    response = await handler(request)
+    response.headers["X-Host"] = "host"
+    return response
 """
-HOST: Final = """
+HOST_APPLICATION: Final = """
 import asyncio, json, sys
 import gateway
 import middleware
@@ -42,13 +40,13 @@ async def main():
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0][:2]
-    shown = {"gateway": gateway.__file__, "links": sys.modules["gateway.middleware"].__file__, "own": middleware.__file__}
+    found = {"gateway": gateway.__file__, "links": sys.modules["gateway.middleware"].__file__, "own": middleware.__file__}
     async with ClientSession() as session:
         for path in ("/health", "/providers"):
-            async with session.get(f"http://{host}:{port}{path}") as answer:
-                shown[path] = [answer.status, answer.headers.get("X-Host")]
+            async with session.get(f"http://{host}:{port}{path}") as response:
+                found[path] = [response.status, response.headers.get("X-Host")]
     await runner.cleanup()
-    print(json.dumps(shown))
+    print(json.dumps(found))
 
 asyncio.run(main())
 """
@@ -63,36 +61,36 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_it_installs_no_top_level_package_but_gateway(wheel: Path) -> None:
+def test_the_wheel_installs_no_top_level_package_but_gateway(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"gateway"}
     assert "gateway/middleware/surfaces.py" in names
 
 
-def test_a_hosts_own_middleware_package_is_used_beside_it(wheel: Path, tmp_path: Path) -> None:
+def test_a_host_application_keeps_its_own_middleware_package(wheel: Path, tmp_path: Path) -> None:
     site, host = tmp_path / "site", tmp_path / "host"
     zipfile.ZipFile(wheel).extractall(site)
     (host / "middleware").mkdir(parents=True)
-    (host / "middleware" / "__init__.py").write_text(OWN)
+    (host / "middleware" / "__init__.py").write_text(HOST_MIDDLEWARE)
     (host / "middleware" / "chain.py").write_text("MINE = True\n")
-    (host / "main.py").write_text(HOST)
+    (host / "main.py").write_text(HOST_APPLICATION)
     command = [sys.executable, str(host / "main.py"), str(tmp_path)]
     ran = subprocess.run(
         command, env={"PYTHONPATH": str(site)}, cwd=host, capture_output=True, text=True, check=False, timeout=120
     )
     assert ran.returncode == 0, ran.stderr
-    shown = json.loads(ran.stdout.splitlines()[-1])
-    assert shown == {
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found == {
         "gateway": str(site / "gateway" / "__init__.py"),
         "links": str(site / "gateway" / "middleware" / "__init__.py"),
         "own": str(host / "middleware" / "__init__.py"),
-        "/health": [200, "mine"],
-        "/providers": [401, "mine"],
+        "/health": [200, "host"],
+        "/providers": [401, "host"],
     }
 
 
-async def test_a_host_with_a_module_gateway_of_its_own_runs_ours_as_a_process(tmp_path: Path) -> None:
-    """In the host's own folder, neither the parent nor a worker imports the host's module instead of the gateway."""
+async def test_gateway_serve_does_not_import_the_hosts_own_gateway_module(tmp_path: Path) -> None:
+    """Started in the host's folder, neither the parent nor a worker imports the host's `gateway.py`."""
     (tmp_path / "gateway.py").write_text("raise SystemExit('the host has a gateway, too')\n")
     settings = document([])
     settings["environments"]["dev"]["integrations"] = {}

@@ -1,6 +1,6 @@
-"""The Dockerfile: its instructions are checked, and its build steps are run without a Docker engine.
+"""The Dockerfile: its instructions are checked, and `make image` runs its build steps without a Docker engine.
 
-The steps install everything again, which takes a minute; `make image` does it.
+The steps install everything again, which takes a minute.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from tests.deploy.dockerfile import TOP, Stage, copy, in_context, stages
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import free_port
 
-BY_HAND: Final = pytest.mark.skipif(
-    "GATEWAY_IMAGE" not in os.environ, reason="installs everything again, by `make image`"
+ONLY_MAKE_IMAGE: Final = pytest.mark.skipif(
+    "GATEWAY_IMAGE" not in os.environ, reason="installs everything again; `make image` runs it"
 )
 BUILD, FINAL = stages()
 # a Python with pip, which the project's own environment does not have
-OUTSIDE: Final = str(Path(sys.base_prefix) / "bin" / "python3")
+PYTHON_WITH_PIP: Final = str(Path(sys.base_prefix) / "bin" / "python3")
 
 
 def python_of(stage: Stage) -> str:
     found = re.fullmatch(r"python:(3\.\d+)-slim-[a-z]+", stage.base)
-    assert found, f"{stage.base} names no version"
+    assert found, f"{stage.base} has no version"
     return found[1]
 
 
@@ -43,7 +43,7 @@ def test_both_stages_start_from_the_same_version_of_a_slim_image() -> None:
     assert f"Programming Language :: Python :: {python_of(FINAL)}" in (TOP / "pyproject.toml").read_text()
 
 
-def test_it_installs_from_the_lock_by_hash_and_as_wheels() -> None:
+def test_the_image_installs_wheels_from_the_lock_by_hash() -> None:
     installs = [text for text in BUILD.all("RUN") if " pip install " in text]
     assert "--require-hashes" in installs[0]
     assert "--only-binary :all:" in installs[0]
@@ -97,8 +97,8 @@ def test_image_runs_unprivileged_and_has_a_health_check() -> None:
 
 
 def health_check() -> list[str]:
-    (response,) = FINAL.all("HEALTHCHECK")
-    command: list[str] = json.loads(response.partition("CMD ")[2])
+    (health,) = FINAL.all("HEALTHCHECK")
+    command: list[str] = json.loads(health.partition("CMD ")[2])
     return [sys.executable, *command[1:]]
 
 
@@ -119,16 +119,16 @@ async def test_health_check_uses_the_port_of_the_environment(
     done = await asyncio.to_thread(subprocess.run, health_check(), env=environment, capture_output=True, check=False)
     await server.close()
     assert ((done.returncode == 0), seen) == (healthy, ["/health"]), done.stderr
-    gone = await asyncio.to_thread(subprocess.run, health_check(), env=environment, capture_output=True, check=False)
-    assert gone.returncode != 0
+    refused = await asyncio.to_thread(subprocess.run, health_check(), env=environment, capture_output=True, check=False)
+    assert refused.returncode != 0
 
 
 def test_health_check_imports_little() -> None:
     """The health check runs twice a minute: without `site`, and without an HTTP client library."""
-    (response,) = FINAL.all("HEALTHCHECK")
-    assert "--interval=30s" in response
+    (health,) = FINAL.all("HEALTHCHECK")
+    assert "--interval=30s" in health
     assert "-S" in health_check()
-    assert re.findall(r"import ([\w, .]+);", response) == ["os, socket"]
+    assert re.findall(r"import ([\w, .]+);", health) == ["os, socket"]
 
 
 def test_image_labels_match_the_package_metadata() -> None:
@@ -140,10 +140,10 @@ def test_image_labels_match_the_package_metadata() -> None:
 
 def test_wheel_builds_are_identical_despite_files_left_by_runs(tmp_path: Path) -> None:
     clean, used = tmp_path / "clean", tmp_path / "used"
-    made = shutil.ignore_patterns("__pycache__", ".compiled.jsonl*")
+    generated = shutil.ignore_patterns("__pycache__", ".compiled.jsonl*")
     for folder in (clean, used):
         for name in ("gateway", "middleware", "catalog", "templates"):
-            shutil.copytree(TOP / name, folder / name, ignore=made)
+            shutil.copytree(TOP / name, folder / name, ignore=generated)
         for name in ("pyproject.toml", "README.md", "LICENSE", "gateway.yaml"):
             shutil.copy(TOP / name, folder)
     for left in ("catalog/.compiled.jsonl", "gateway/__pycache__/app.cpython-311.pyc"):
@@ -163,7 +163,7 @@ def test_wheel_builds_are_identical_despite_files_left_by_runs(tmp_path: Path) -
     assert wheels[0].read_bytes() == wheels[1].read_bytes()
 
 
-@BY_HAND
+@ONLY_MAKE_IMAGE
 @pytest.mark.timeout(600)
 def test_build_steps_make_a_gateway_that_serves_on_a_read_only_disk(tmp_path: Path) -> None:
     root, source = tmp_path / "opt", tmp_path / "src"
@@ -186,16 +186,16 @@ def test_build_steps_make_a_gateway_that_serves_on_a_read_only_disk(tmp_path: Pa
         assert process.stdout.readline() == f"gateway ready on http://127.0.0.1:{port}\n"
         try:
             check = json.loads(FINAL.all("HEALTHCHECK")[0].partition("CMD ")[2])
-            asked = [word.replace("3003", str(port)) for word in check]
-            assert subprocess.run(asked, env=environment, check=False).returncode == 0
+            health_check_command = [word.replace("3003", str(port)) for word in check]
+            assert subprocess.run(health_check_command, env=environment, check=False).returncode == 0
         finally:
             process.terminate()
         assert process.wait(PATIENCE_S) == 0
-    assert subprocess.run(asked, env=environment, check=False, capture_output=True).returncode != 0
-    assert compiled.stat().st_mtime_ns == before, "the catalog was compiled when the image was made, and not again"
+    assert subprocess.run(health_check_command, env=environment, check=False, capture_output=True).returncode != 0
+    assert compiled.stat().st_mtime_ns == before, "the catalog is compiled when the image is built, and not again"
 
 
-@BY_HAND
+@ONLY_MAKE_IMAGE
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_every_dependency_has_a_wheel_for_both_architectures(tmp_path: Path, machine: str) -> None:
@@ -204,7 +204,7 @@ def test_every_dependency_has_a_wheel_for_both_architectures(tmp_path: Path, mac
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in (17, 24, 28, 34)] + [f"manylinux2014_{machine}"]
     subprocess.run(
         [
-            *(OUTSIDE, "-m", "pip", "download", "-q", "--require-hashes", "--only-binary", ":all:"),
+            *(PYTHON_WITH_PIP, "-m", "pip", "download", "-q", "--require-hashes", "--only-binary", ":all:"),
             *(word for platform in platforms for word in ("--platform", platform)),
             *("--python-version", python_of(FINAL), "--implementation", "cp", "-d", tmp_path, "--no-deps"),
             *("-r", TOP / "requirements.lock"),
@@ -217,7 +217,7 @@ def _python(version: str) -> str:
     """Return a Python of that version if one runs on this machine, else the Python that runs the tests."""
     found = shutil.which(f"python{version}")
     runs = found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
-    return found if found is not None and runs else OUTSIDE
+    return found if found is not None and runs else PYTHON_WITH_PIP
 
 
 def _build(root: Path, source: Path) -> None:

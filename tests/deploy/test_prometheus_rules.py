@@ -18,27 +18,27 @@ RULES: dict[str, dict[str, Any]] = {
     rule["alert"]: rule for group in yaml.safe_load(FILE.read_text())["groups"] for rule in group["rules"]
 }
 PROMTOOL = shutil.which("promtool")
-WHOSE = 'environment="dev",integration="jira"'
+LABELS = 'environment="dev",integration="jira"'
 
 # For each alert, the series that make it fire (one value per minute) and some of the labels that the alert then has.
 FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "GatewayRefreshesRefused": (
-        {f'gateway_token_refreshes_total{{{WHOSE},outcome="refused"}}': "0+1x90"},
+        {f'gateway_token_refreshes_total{{{LABELS},outcome="refused"}}': "0+1x90"},
         {"environment": "dev", "integration": "jira"},
     ),
     "GatewayClientSecretRefused": (
-        {f'gateway_token_refresh_failures_total{{{WHOSE},reason="invalid_client"}}': "0x30 1x60"},
+        {f'gateway_token_refresh_failures_total{{{LABELS},reason="invalid_client"}}': "0x30 1x60"},
         {"environment": "dev", "integration": "jira"},
     ),
     "GatewayRotationLost": (
-        {f'gateway_token_refresh_failures_total{{{WHOSE},reason="rotation_lost"}}': "0x30 1x60"},
+        {f'gateway_token_refresh_failures_total{{{LABELS},reason="rotation_lost"}}': "0x30 1x60"},
         {"environment": "dev", "integration": "jira"},
     ),
     "GatewayRefreshesSlow": (
         {
-            f'gateway_token_refresh_seconds_bucket{{{WHOSE},le="10.0"}}': "0x90",
-            f'gateway_token_refresh_seconds_bucket{{{WHOSE},le="30.0"}}': "0+5x90",
-            f'gateway_token_refresh_seconds_bucket{{{WHOSE},le="+Inf"}}': "0+5x90",
+            f'gateway_token_refresh_seconds_bucket{{{LABELS},le="10.0"}}': "0x90",
+            f'gateway_token_refresh_seconds_bucket{{{LABELS},le="30.0"}}': "0+5x90",
+            f'gateway_token_refresh_seconds_bucket{{{LABELS},le="+Inf"}}': "0+5x90",
         },
         {"environment": "dev", "integration": "jira"},
     ),
@@ -58,25 +58,25 @@ FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"environment": "dev"},
     ),
     "GatewayCredentialsRejected": (
-        {f'gateway_rejected_credentials_total{{{WHOSE},state="needs_reauth"}}': "0+1x90"},
+        {f'gateway_rejected_credentials_total{{{LABELS},state="needs_reauth"}}': "0+1x90"},
         {"environment": "dev", "integration": "jira"},
     ),
     "GatewayJournalUnwritable": ({"gateway_refresh_journal_unwritable": "1x90"}, {}),
-    "GatewayTokensWrittenBack": ({f"gateway_tokens_written_back_total{{{WHOSE}}}": "0+1x90"}, {}),
+    "GatewayTokensWrittenBack": ({f"gateway_tokens_written_back_total{{{LABELS}}}": "0+1x90"}, {}),
     "GatewaySecretsUnreadable": (
         {'gateway_stored_secrets_unreadable_total{environment="dev",table="connections"}': "0+1x90"},
         {"environment": "dev"},
     ),
     "GatewayProviderLeftAlone": ({'gateway_upstream_breakers_open{provider="jira"}': "1x90"}, {"provider": "jira"}),
     "GatewayRateLimited": (
-        {f'gateway_proxy_requests_total{{{WHOSE},method="GET",status="429",error=""}}': "0+5x90"},
+        {f'gateway_proxy_requests_total{{{LABELS},method="GET",status="429",error=""}}': "0+5x90"},
         {"environment": "dev", "integration": "jira"},
     ),
     "GatewaySlow": (
         {
-            f'gateway_proxy_duration_seconds_bucket{{{WHOSE},part="gateway",le="0.01"}}': "0x90",
-            f'gateway_proxy_duration_seconds_bucket{{{WHOSE},part="gateway",le="0.05"}}': "0+100x90",
-            f'gateway_proxy_duration_seconds_bucket{{{WHOSE},part="gateway",le="+Inf"}}': "0+100x90",
+            f'gateway_proxy_duration_seconds_bucket{{{LABELS},part="gateway",le="0.01"}}': "0x90",
+            f'gateway_proxy_duration_seconds_bucket{{{LABELS},part="gateway",le="0.05"}}': "0+100x90",
+            f'gateway_proxy_duration_seconds_bucket{{{LABELS},part="gateway",le="+Inf"}}': "0+100x90",
         },
         {},
     ),
@@ -121,21 +121,21 @@ def test_every_alert_has_series_that_make_it_fire() -> None:
     assert FIRES.keys() == RULES.keys()
 
 
-def check_names(expr: str) -> None:
+def assert_names_exist(expr: str) -> None:
     """Assert that the series of `expr` exist and have the labels that `expr` uses."""
-    named = re.findall(r"\b((?:gateway|process)_\w+)(?:\{([^}]*)\})?", expr)
-    assert named
-    for series, labels in named:
+    series_and_labels = re.findall(r"\b((?:gateway|process)_\w+)(?:\{([^}]*)\})?", expr)
+    assert series_and_labels
+    for series, labels in series_and_labels:
         family = FAMILIES[series.removesuffix("_bucket")]
         assert set(re.findall(r"(\w+)(?:=~?|!=)\"", labels)) <= set(family.labels), series
     grouped = {label.strip() for some in re.findall(r"by \(([^)]*)\)", expr) for label in some.split(",")}
-    families = [FAMILIES[series.removesuffix("_bucket")] for series, _ in named]
+    families = [FAMILIES[series.removesuffix("_bucket")] for series, _ in series_and_labels]
     assert grouped <= {"le", "instance", *(label for family in families for label in family.labels)}
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_an_alert_names_series_and_labels_that_exist(name: str) -> None:
-    check_names(RULES[name]["expr"])
+    assert_names_exist(RULES[name]["expr"])
     assert RULES[name]["annotations"].keys() == {"summary", "fix"}
 
 
@@ -144,10 +144,10 @@ def test_the_dashboard_names_series_and_labels_that_exist() -> None:
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
     assert len(expressions) == 21
     for expr in expressions:
-        check_names(expr)
+        assert_names_exist(expr)
 
 
-def proved(tmp_path: Path, quiet: bool) -> subprocess.CompletedProcess[str]:
+def run_promtool(tmp_path: Path, quiet: bool) -> subprocess.CompletedProcess[str]:
     """Run promtool on each alert with its series; if `quiet`, with series on which no alert fires.
 
     Each alert has its own file, so that promtool evaluates no other alert on its series.
@@ -159,7 +159,7 @@ def proved(tmp_path: Path, quiet: bool) -> subprocess.CompletedProcess[str]:
         fired = {"exp_labels": {**rule["labels"], **labels}}
         test = {
             "interval": "1m",
-            "input_series": [{"series": one, "values": values or text} for one, text in series.items()],
+            "input_series": [{"series": selector, "values": values or text} for selector, text in series.items()],
             "alert_rule_test": [{"eval_time": "80m", "alertname": name, "exp_alerts": [] if quiet else [fired]}],
         }
         alone = {part: value for part, value in rule.items() if part != "annotations"}  # annotations contain values
@@ -176,7 +176,7 @@ def test_prometheus_accepts_the_rules_and_each_alert_fires_only_on_its_series(tm
     assert PROMTOOL is not None
     checked = subprocess.run([PROMTOOL, "check", "rules", FILE], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
-    fired = proved(tmp_path, quiet=False)
+    fired = run_promtool(tmp_path, quiet=False)
     assert fired.returncode == 0, fired.stdout + fired.stderr
-    quiet = proved(tmp_path, quiet=True)
+    quiet = run_promtool(tmp_path, quiet=True)
     assert quiet.returncode == 0, quiet.stdout + quiet.stderr

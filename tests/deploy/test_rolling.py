@@ -1,7 +1,7 @@
-"""A rolling restart of all nodes, and a database outage, behind nginx and behind HAProxy: no request fails.
+"""A rolling restart of nodes, and a database restart, behind nginx and behind HAProxy: no request fails.
 
-This is the short form of `make rolling`, which restarts every node three times and sets GATEWAY_ROLLING to the number
-of requests per second.
+This is the short form, which restarts one node. `make rolling` restarts every node three times and sets
+GATEWAY_ROLLING to the number of requests per second.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from typing import Final
 import pytest
 
 from tests.deploy.cluster import Cluster
+from tests.fakes.balancer_provider import EVERY_S
 from tests.fakes.fronts import HOST, Front
 from tests.fakes.load import Load
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.processes import head
-from tests.fakes.wide import EVERY_S
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1800)]
 
@@ -37,26 +37,26 @@ class Streams:
     """A constant number of event streams, each open for `STREAM_S`. `broken` counts incomplete streams by reason."""
 
     def __init__(self, port: int, tls: ssl.SSLContext) -> None:
-        self.whole = 0
+        self.complete = 0
         self.broken: Counter[str] = Counter()
         self._port, self._tls = port, tls
         self._more = True
-        self._tasks = [asyncio.create_task(self._on_and_on(n * STREAM_S / STREAMS)) for n in range(STREAMS)]
+        self._tasks = [asyncio.create_task(self._repeat(n * STREAM_S / STREAMS)) for n in range(STREAMS)]
 
     async def stop(self) -> None:
         """Stop after the last event of the open streams."""
         self._more = False
         await asyncio.gather(*self._tasks)
 
-    async def _on_and_on(self, after_s: float) -> None:
-        await asyncio.sleep(after_s)  # so that at any moment some streams begin, some continue and some end
+    async def _repeat(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)  # so that the streams begin at different times
         while self._more:
             try:
                 await self._stream(round(STREAM_S / EVERY_S))
-            except (OSError, EOFError, AssertionError) as fault:
-                self.broken[f"{type(fault).__name__}: {fault}"] += 1
+            except (OSError, EOFError, AssertionError) as error:
+                self.broken[f"{type(error).__name__}: {error}"] += 1
             else:
-                self.whole += 1
+                self.complete += 1
 
     async def _stream(self, count: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls, server_hostname=HOST)
@@ -76,7 +76,7 @@ class Streams:
 
 @asynccontextmanager
 async def busy(balancer: Front) -> AsyncIterator[tuple[list[Load], Streams]]:
-    """Send `PER_S` requests a second (every third is a POST) and keep streams open. All have ended when the block is left."""
+    """Send `PER_S` requests a second (every third is a POST) and keep streams open, until the block is left."""
     https, tls = balancer.ports.https, balancer.tls
     post = head("/short").replace(b"GET", b"POST", 1).replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\nthere")
     kinds = (head("/short"), head("/short?2"), post)
@@ -102,12 +102,12 @@ async def test_no_request_and_no_stream_fails_while_node_after_node_is_restarted
     done: Counter[int] = sum((load.done for load in loads), Counter())
     failed: Counter[str] = sum((load.failed for load in loads), Counter())
     result = f"{done.total()} requests at {done.total() / took_s:.0f}/s, {failed.total()} failed; "
-    result += f"{streams.whole} streams of {STREAM_S:g} s whole, {streams.broken.total()} broken"
+    result += f"{streams.complete} streams of {STREAM_S:g} s complete, {streams.broken.total()} broken"
     print(f"\n{balancer.name}, {len(RESTARTED)} restarts: {result}")
     faults = [line for line in balancer.log.splitlines() if "[error]" in line]
     assert (failed, streams.broken) == (Counter(), Counter()), "\n".join([result, *faults[-5:]])
     assert set(done) == {200}
-    assert streams.whole >= 2 * STREAMS
+    assert streams.complete >= 2 * STREAMS
 
 
 async def test_no_request_fails_while_the_database_restarts(

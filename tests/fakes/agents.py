@@ -22,7 +22,7 @@ Responding = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class RecordedProvider:
-    """A provider that answers with `responding`, or else with the request itself.
+    """A provider that responds with the result of `responding`, or, without it, with the request itself.
 
     `calls` are (method, raw path, authorization, body).
     """
@@ -66,7 +66,7 @@ class Agents:
         capabilities: Any = None,
         **params: Any,
     ) -> Any:
-        """Return the answer's `result` or `error`."""
+        """Send one MCP message. Return the `result` or the `error` of the response."""
         _, body = await self.responded(key, method, path=path, revision=revision, capabilities=capabilities, **params)
         return body.get("result", body.get("error"))
 
@@ -80,7 +80,7 @@ class Agents:
         capabilities: Any = None,
         **params: Any,
     ) -> tuple[int, Any]:
-        """Return status and body."""
+        """Send one MCP message. Return status and body of the response."""
         headers = {"Authorization": f"Bearer {key}", "MCP-Protocol-Version": revision, "Accept": "application/json"}
         if revision == mcp.MODERN:
             params["_meta"] = {mcp.META_VERSION: revision, mcp.META_CAPABILITIES: capabilities or {}}

@@ -12,7 +12,7 @@ from cryptography.x509.oid import NameOID
 
 
 def certified(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return the (server's, client's) contexts. The certificate is self-signed and valid only for `host`."""
+    """Return the server's and the client's context. The certificate is self-signed and valid only for `host`."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = dt.datetime.now(dt.UTC)
@@ -28,14 +28,14 @@ def certified(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    shown = folder / "certificate.pem"
-    shown.write_bytes(
+    file = folder / "certificate.pem"
+    file.write_bytes(
         certificate.public_bytes(serialization.Encoding.PEM)
         + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(shown)
-    return server, ssl.create_default_context(cafile=str(shown))
+    server.load_cert_chain(file)
+    return server, ssl.create_default_context(cafile=str(file))
 
 
 class Identity(NamedTuple):
@@ -48,7 +48,7 @@ class Identity(NamedTuple):
 def issued(
     name: str, issuer: "tuple[Any, Any] | None" = None, host: str | None = None
 ) -> tuple[Identity, tuple[Any, Any]]:
-    """Return a certificate for `name`, signed by `issuer` or self-signed."""
+    """Return an identity for `name`, and its certificate and key as objects. Signed by `issuer`, or self-signed."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)

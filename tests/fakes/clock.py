@@ -4,7 +4,7 @@ import time
 
 
 class Clock:
-    """`ahead_s`: how far the clock is ahead of the real one, to simulate elapsed time."""
+    """`ahead_s`: how many seconds the clock is ahead of the real one."""
 
     ahead_s = 0.0
 

@@ -38,7 +38,7 @@ class Span:
 
 @dataclass
 class Collector:
-    """`status`: status of every answer. `hold`: while unset, answers wait. `raw`: the bodies as received."""
+    """`status`: of every response. `hold`: while unset, responses wait. `raw`: the received bodies, decompressed."""
 
     url: str = ""
     status: int = 200
@@ -75,7 +75,7 @@ class Collector:
 
     @property
     def orphans(self) -> list[Span]:
-        """Spans whose parent has not arrived."""
+        """Spans whose parent was not received."""
         known = {(span.trace_id, span.span_id) for span in self.spans}
         return [span for span in self.spans if span.parent and (span.trace_id, span.parent) not in known]
 
@@ -84,7 +84,7 @@ def decoded(body: bytes) -> list[Span]:
     message = ExportTraceServiceRequest.FromString(body)
     found = []
     for resource in message.resource_spans:
-        service = {one.key: one.value.string_value for one in resource.resource.attributes}.get("service.name", "")
+        service = {item.key: item.value.string_value for item in resource.resource.attributes}.get("service.name", "")
         found += [
             Span(
                 span.name,
@@ -95,7 +95,7 @@ def decoded(body: bytes) -> list[Span]:
                 span.start_time_unix_nano,
                 span.end_time_unix_nano,
                 span.status.code == 2,
-                {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes},
+                {item.key: getattr(item.value, item.value.WhichOneof("value")) for item in span.attributes},
                 tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
                 service,
             )

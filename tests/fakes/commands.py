@@ -1,4 +1,4 @@
-"""Runs a `gateway …` command in this process, on a thread with its own loop, to save the second that a start takes."""
+"""Runs a `gateway …` command in this process, which saves a second. It runs on a thread with its own loop."""
 
 import asyncio
 from typing import NamedTuple

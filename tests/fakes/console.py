@@ -1,4 +1,4 @@
-"""A user of the console: signs in by a link as a browser does, reads pages and their JSON, submits forms."""
+"""A user of the console, who signs in by a link as a browser does, reads pages and their JSON, and submits forms."""
 
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -41,8 +41,8 @@ class AtConsole:
     async def send(
         self, path: str, fields: Mapping[str, str], *, expect: int = 200, headers: Mapping[str, str] | None = None
     ) -> str:
-        address = f"{self.running.url}/console{path}"
-        async with self.http.post(address, data=fields, headers=headers) as response:
+        url = f"{self.running.url}/console{path}"
+        async with self.http.post(url, data=fields, headers=headers) as response:
             text = await response.text()
             assert response.status == expect, (response.status, text)
             return unescape(text)

@@ -31,7 +31,7 @@ class DjangoIdp:
         return counts
 
     async def until_dead(self, session: aiohttp.ClientSession, access_token: str) -> None:
-        """Call the server directly with this token until it answers 403, its status for invalid tokens."""
+        """Call the server directly with this token until it responds with 403, its status for invalid tokens."""
         headers = {"Authorization": f"Bearer {access_token}"}
         while True:
             async with session.get(f"{self.url}/api/whoami", headers=headers) as response:
@@ -48,7 +48,7 @@ async def serving(folder: Path, redirect_uri: str, ttl_s: int = server.TOKEN_TTL
     try:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode()
-        assert line.startswith("idp ready on "), f"the OAuth server did not start, it said {line!r}"
+        assert line.startswith("idp ready on "), f"the OAuth server did not start, its first line is {line!r}"
         yield DjangoIdp(line.removeprefix("idp ready on ").strip())
     finally:
         if process.returncode is None:

@@ -126,13 +126,13 @@ def routes() -> list[object]:
 
     counts: Counter[str] = Counter()
     lock = threading.Lock()
-    response_token = views.TokenView.as_view()
+    token_view = views.TokenView.as_view()
 
     @csrf_exempt
     def token(request: HttpRequest) -> HttpResponse:
         with lock:
             counts[request.POST.get("grant_type", "none")] += 1
-        return response_token(request)
+        return token_view(request)
 
     def counted(_request: HttpRequest) -> HttpResponse:
         return JsonResponse(counts)

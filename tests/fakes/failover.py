@@ -1,4 +1,4 @@
-"""A PostgreSQL primary and an asynchronous standby behind one address, with a failover that loses the last commits."""
+"""A PostgreSQL primary and an asynchronous standby behind one port, with a failover that loses the last commits."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ class Cluster:
         """Kill the primary. The standby takes its place, on a new timeline."""
         assert self.standby is not None
         await asyncio.to_thread(self.primary.kill)
-        await self._cut()
+        await self._abort_connections()
         await asyncio.to_thread(self.standby.launch)
         await self.standby.responses()
         await self.standby.run("SELECT pg_promote()")
@@ -55,12 +55,12 @@ class Cluster:
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
-        await self._cut()
+        await self._abort_connections()
         await asyncio.gather(*self._serving, return_exceptions=True)
         for server in filter(None, (self.primary, self.standby)):
             await asyncio.to_thread(server.remove)
 
-    async def _cut(self) -> None:
+    async def _abort_connections(self) -> None:
         for writer in list(self._open):
             writer.transport.abort()
 
@@ -73,7 +73,7 @@ class Cluster:
             with contextlib.suppress(OSError):
                 upstream, sink = await asyncio.open_connection("127.0.0.1", self._target.port)
                 self._open.add(sink)
-                await asyncio.gather(_pumped(reader, sink), _pumped(upstream, writer))
+                await asyncio.gather(_copy(reader, sink), _copy(upstream, writer))
                 self._open.discard(sink)
         finally:
             writer.transport.abort()
@@ -81,7 +81,7 @@ class Cluster:
             self._serving.discard(task)
 
 
-async def _pumped(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
         while data := await source.read(1 << 16):
             sink.write(data)

@@ -27,17 +27,17 @@ CAMEL: Final = {"jira_post_connection": "jiraPostConnection", "jira_webhook_rout
 
 def foreign(provider: Provider) -> Entry:
     """Return `provider` in that format, as far as the format can express it."""
-    said = provider.model_dump(exclude_unset=True, exclude_none=True)
-    out: Entry = {key: said[key] for key in SAME if key in said}
+    entry = provider.model_dump(exclude_unset=True, exclude_none=True)
+    out: Entry = {key: entry[key] for key in SAME if key in entry}
     for key in ("post_connection_script", "webhook_routing_script"):
         if key in out:
             out[key] = CAMEL[out[key]]
     for key in FORMS:
-        if said.get(key):
-            out[key] = {name: _field(setting, index) for index, (name, setting) in enumerate(said[key].items())}
-    out["proxy"] = {key: said["proxy"][key] for key in PROXY if key in said["proxy"]}
-    _either(out, said.get("alternatives", {}))
-    _tokens(out, said)
+        if entry.get(key):
+            out[key] = {name: _field(setting, index) for index, (name, setting) in enumerate(entry[key].items())}
+    out["proxy"] = {key: entry["proxy"][key] for key in PROXY if key in entry["proxy"]}
+    _either(out, entry.get("alternatives", {}))
+    _tokens(out, entry)
     return out
 
 
@@ -56,27 +56,27 @@ def _either(out: Entry, alternatives: Mapping[str, list[str]]) -> None:
             holder[name] = " || ".join([*forms, holder[name]])
 
 
-def _tokens(out: Entry, said: Mapping[str, Any]) -> None:
-    if response := said.get("token_response"):
+def _tokens(out: Entry, entry: Mapping[str, Any]) -> None:
+    if response := entry.get("token_response"):
         names = {"token_path": "token", "refresh_token_path": "refresh_token", "expiry_path": "token_expiration"}
         out["token_response"] = {names[key]: value for key, value in response.items() if key in names}
         kinds = {"duration": "expireIn", "timestamp": "expireAt"}
         if "expiry_path" in response:
             kind = kinds[response.get("expiry_kind", "duration")]
             out["token_response"]["token_expiration_strategy"] = kind
-    if body := said.get("token_body"):
+    if body := entry.get("token_body"):
         out["token_params"] = body
-    if ttl := said.get("token_ttl"):
+    if ttl := entry.get("token_ttl"):
         out["token_expires_in_ms"] = ttl * 1000
-    if jwt := said.get("jwt"):
+    if jwt := entry.get("jwt"):
         out["token"] = {"signing_key": jwt["key"], "expires_in_ms": jwt.get("lifetime_s", 300) * 1000}
         out["token"] |= {"header": jwt.get("header", {}), "payload": jwt.get("claims", {})}
         if "key_encoding" in jwt:
             out["token"]["secret_encoding"] = jwt["key_encoding"]
-    if "signature" in said:
+    if "signature" in entry:
         out["signature"] = {"protocol": "WSSE"}
-        out["token_expires_in_ms"] = said["signature"].get("lifetime_s", 300) * 1000
-    if steps := said.get("additional_steps"):
+        out["token_expires_in_ms"] = entry["signature"].get("lifetime_s", 300) * 1000
+    if steps := entry.get("additional_steps"):
         names = {
             "url": "token_url",
             "method": "token_request_method",
@@ -88,8 +88,8 @@ def _tokens(out: Entry, said: Mapping[str, Any]) -> None:
             | ({"token_params": step["body"]} if "body" in step else {})
             for step in steps
         ]
-    if "installation_token_url" in said:
-        out["token_url"] = {"OAUTH2": said["token_url"], "APP": said["installation_token_url"]}
+    if "installation_token_url" in entry:
+        out["token_url"] = {"OAUTH2": entry["token_url"], "APP": entry["installation_token_url"]}
 
 
 def _put(entry: Entry, *path: str, value: Any) -> None:
@@ -107,7 +107,7 @@ QUIRKS: Final[tuple[tuple[str | None, Callable[[Entry], None]], ...]] = (
     ("webhook_allowed_query_params", lambda e: _put(e, "webhook_allowed_query_params", value=["a"])),
     ("connection_config.extra.warnings", lambda e: _put(e, "connection_config", "extra", value=_WARNED)),
     ("connection_config.bad.pattern", lambda e: _put(e, "connection_config", "bad", value={"pattern": "(?<=a+)b\\p{L}"})),
-    ("docs", lambda e: _put(e, "docs", value="not an address")),
+    ("docs", lambda e: _put(e, "docs", value="not a URL")),
     ("some_day", lambda e: _put(e, "some_day", value={"a": 1})),
     (None, lambda e: _put(e, "proxy", "connection_config", value={"inner": {"title": "I"}})),
     (None, lambda e: _put(e, "authorization_method", value="header")),
@@ -119,10 +119,10 @@ _WARNED: Final = {"title": "Extra", "warnings": ["beware"], "optional": True}
 
 
 def foreign_catalog(providers: Mapping[str, Provider]) -> tuple[dict[str, Entry], dict[str, str | None]]:
-    """Return every entry, each fifth with a quirk and each seventh with an alias, and the fields to be reported as lost."""
+    """Return every entry, with a quirk in each fifth and an alias of each seventh, and the fields to report as lost."""
     entries: dict[str, Entry] = {}
     lost: dict[str, str | None] = {}
-    quirks = _around()
+    quirks = _quirks_in_a_circle()
     for index, (name, provider) in enumerate(providers.items()):
         entries[name] = foreign(provider)
         if index % 5 == 0:
@@ -134,6 +134,6 @@ def foreign_catalog(providers: Mapping[str, Provider]) -> tuple[dict[str, Entry]
     return entries, lost
 
 
-def _around() -> Iterator[tuple[str | None, Callable[[Entry], None]]]:
+def _quirks_in_a_circle() -> Iterator[tuple[str | None, Callable[[Entry], None]]]:
     while True:
         yield from QUIRKS

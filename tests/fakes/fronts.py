@@ -1,4 +1,4 @@
-"""nginx and HAProxy as processes, with the configurations of deploy/. Only addresses and file names are replaced."""
+"""nginx and HAProxy as processes, with the configurations of deploy/. Only ports and file names are replaced."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ HOST: Final = "gateway.example.com"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The balancer's ports for HTTPS and plain HTTP, and the nodes' addresses with ports."""
+    """The balancer's ports for HTTPS and plain HTTP, and the nodes as host and port."""
 
     https: int
     plain: int
@@ -66,7 +66,7 @@ def nginx_conf(folder: Path, certificate: Path, ports: Ports) -> list[str]:
 
 
 def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
-    """Do the same as `nginx_conf` for deploy/haproxy.cfg; ``-c`` may be appended."""
+    """Write deploy/haproxy.cfg, as `nginx_conf` does. Return the command to run; ``-c`` may be appended."""
     text = (DEPLOY / "haproxy.cfg").read_text()
     text = swapped(text, r"/etc/haproxy/tls/gateway\.pem", str(certificate), 1)
     text = swapped(text, r"bind :443 ", f"bind 127.0.0.1:{ports.https} ", 1)
@@ -79,9 +79,7 @@ def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
 
 
 def swapped(text: str, pattern: str, by: str, times: int) -> str:
-    """Replace `pattern`. Fail if the number of matches has changed, because the test would then no longer test the
-    shipped file.
-    """
+    """Replace `pattern` by `by`. Raises AssertionError unless it matches `times` times, as in the shipped file."""
     text, found = re.subn(pattern, lambda _: by, text, flags=re.MULTILINE)
     assert found == times, (pattern, found)
     return text

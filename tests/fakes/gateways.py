@@ -86,7 +86,7 @@ class RunningGateway:
         return self._session
 
     async def json(self, method: str, path: str, *, expect: int | None = None, **options: Any) -> Any:
-        """Call the gateway's API with the key and return the parsed answer."""
+        """Call the gateway's API with the key and return the parsed body. `expect`: the status to assert."""
         async with self.http.request(method, self.url + path, headers=self.headers, **options) as response:
             body = await response.json()
             assert expect is None or response.status == expect, (response.status, body)
@@ -99,7 +99,7 @@ class RunningGateway:
         return self.http.request(method, f"{self.url}/proxy{path}", headers=headers, **options)
 
     async def imported(self, grant: Mapping[str, Any], connection_id: str = "c1", **more: Any) -> Any:
-        """Import a connection of integration `tracker` with the tokens of a token answer."""
+        """Import a connection of integration `tracker` with the tokens of a token endpoint's response."""
         credentials = {"type": "OAUTH2", **{k: v for k, v in grant.items() if k != "token_type"}}
         body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials, **more}
         return await self.json("POST", "/connections", json=body, expect=201)
@@ -121,7 +121,7 @@ async def in_front_of(url: str, folder: Path) -> AsyncIterator[RunningGateway]:
 
 
 def free_socket() -> Any:
-    """Return a listening socket on a port chosen by the system."""
+    """Return a socket that is bound to a port chosen by the system and does not listen yet."""
     import socket
 
     sock = socket.socket()

@@ -1,4 +1,4 @@
-"""An OpenID provider in this process. It signs `user` in immediately, and can send wrong answers on demand."""
+"""An OpenID provider in this process. It signs `user` in immediately, and can send wrong responses on demand."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,10 @@ CLIENT_SECRET = "console-secret-0123456789"
 
 @dataclass
 class IdentityProvider:
-    """`change`: changes the claims before they are signed. `sign`: creates the ID token."""
+    """`change`: changes the claims before they are signed. `sign`: creates the ID token.
+
+    `asked`: the queries of requests to ``/authorize``.
+    """
 
     url: str = ""
     user: str = "ada"
@@ -53,8 +56,8 @@ class IdentityProvider:
 
     async def token(self, request: web.Request) -> web.Response:
         form = await request.post()
-        began = self.codes.pop(str(form["code"]), None)
-        if began is None or not _proves(began["code_challenge"], str(form["code_verifier"])):
+        query = self.codes.pop(str(form["code"]), None)
+        if query is None or not _proves(query["code_challenge"], str(form["code_verifier"])):
             return web.json_response({"error": "invalid_grant"}, status=400)
         now = int(time.time())
         claims = {
@@ -63,7 +66,7 @@ class IdentityProvider:
             "sub": self.user,
             "iat": now,
             "exp": now + 300,
-            "nonce": began["nonce"],
+            "nonce": query["nonce"],
             "preferred_username": self.user,
             "groups": self.groups,
         }
@@ -86,16 +89,16 @@ def _proves(challenge: str, verifier: str) -> bool:
 
 @asynccontextmanager
 async def identity_provider() -> AsyncIterator[IdentityProvider]:
-    found = IdentityProvider()
+    provider = IdentityProvider()
     app = web.Application()
-    app.router.add_get("/.well-known/openid-configuration", found.metadata)
-    app.router.add_get("/jwks", found.jwks)
-    app.router.add_get("/authorize", found.authorize)
-    app.router.add_post("/token", found.token)
+    app.router.add_get("/.well-known/openid-configuration", provider.metadata)
+    app.router.add_get("/jwks", provider.jwks)
+    app.router.add_get("/authorize", provider.authorize)
+    app.router.add_post("/token", provider.token)
     server = TestServer(app)
     await server.start_server()
-    found.url = str(server.make_url("")).rstrip("/")
+    provider.url = str(server.make_url("")).rstrip("/")
     try:
-        yield found
+        yield provider
     finally:
         await server.close()

@@ -1,4 +1,4 @@
-"""A token endpoint with scripted answers: aioresponses, with the arguments that `ClientResponse` needs since aiohttp
+"""A token endpoint with scripted responses: aioresponses, with the argument that `ClientResponse` needs since aiohttp
 3.14.
 
 Use the fixture `token_endpoint` (``from tests.fakes.idp import token_endpoint``) to test the exchange but not its
@@ -24,9 +24,7 @@ class ScriptedResponse(ClientResponse):
 
 @pytest.fixture
 def token_endpoint() -> Iterator[aioresponses]:
-    """``token_endpoint.post(url, payload={...})`` scripts an answer. Requests to addresses on this machine are really
-    sent.
-    """
+    """``token_endpoint.post(url, payload={...})`` scripts a response. Requests to this machine are really sent."""
     with (
         patch("aioresponses.core.ClientResponse", ScriptedResponse),
         aioresponses(passthrough=["http://127.0.0.1", "http://localhost"]) as scripted,

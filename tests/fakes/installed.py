@@ -1,5 +1,5 @@
-"""Packages that only tests need, installed once, outside the repository, in a folder named after a hash of its
-contents.
+"""Packages that only tests need, installed once, outside the repository, in a folder named after a hash of the
+requirements.
 
 A test whose packages cannot be installed is skipped, with the reason.
 """

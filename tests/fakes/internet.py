@@ -1,4 +1,4 @@
-"""All providers at the addresses of the shipped entries: one local server receives every request that the gateway sends."""
+"""All providers at the URLs of the shipped entries: one local server receives every request that the gateway sends."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -33,8 +33,8 @@ async def diverted(monkeypatch: pytest.MonkeyPatch, response: Handler) -> AsyncI
     async def to_here(self: Egress, request: Any, *args: Any, **options: Any) -> Any:
         headers = request.headers.copy()
         default = {"https": 443, "http": 80}[request.scheme]
-        named = request.host if request.port == default else f"{request.host}:{request.port}"
-        headers[ORIGIN] = f"{request.scheme}://{named}"
+        host = request.host if request.port == default else f"{request.host}:{request.port}"
+        headers[ORIGIN] = f"{request.scheme}://{host}"
         sent = replace(request, scheme="http", host="127.0.0.1", port=port, headers=headers)
         return await send(self, sent, *args, **options)
 
@@ -47,26 +47,26 @@ async def diverted(monkeypatch: pytest.MonkeyPatch, response: Handler) -> AsyncI
 
 @dataclass
 class Internet:
-    """`seen`: the received requests as (method, address without query)."""
+    """`seen`: the received requests as (method, URL without query)."""
 
     port: int = 0
     seen: list[tuple[str, str]] = field(default_factory=list)
     _handlers: dict[str, Handler] = field(default_factory=dict)
 
-    def on(self, address: str, handler: Handler) -> None:
-        """Let `handler` answer requests to `address`, for every method and query."""
-        self._handlers[address] = handler
+    def on(self, url: str, handler: Handler) -> None:
+        """Let `handler` respond to requests to `url`, for every method and query."""
+        self._handlers[url] = handler
 
     async def response(self, request: web.Request) -> web.StreamResponse:
-        address = f"{request.headers[ORIGIN]}{request.path}"
-        self.seen.append((request.method, address))
-        handler = self._handlers.get(address)
-        return await handler(request) if handler else web.json_response({"message": "no such address"}, status=404)
+        url = f"{request.headers[ORIGIN]}{request.path}"
+        self.seen.append((request.method, url))
+        handler = self._handlers.get(url)
+        return await handler(request) if handler else web.json_response({"message": "no such URL"}, status=404)
 
 
 @asynccontextmanager
 async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
-    """Yield an internet without any address."""
+    """Yield an internet in which no URL has a handler."""
     made = Internet()
     async with diverted(monkeypatch, made.response) as made.port:
         yield made
@@ -87,18 +87,20 @@ class LongLivedTokens:
 
     DAY_S = 86_400
 
-    def __init__(self, there: Internet, token_url: str, graph: str, prefix: str, now: Callable[[], float]) -> None:
+    def __init__(self, providers: Internet, token_url: str, graph: str, prefix: str, now: Callable[[], float]) -> None:
         self._prefix, self._now = prefix, now
         self._made: dict[str, float] = {}  # long-lived token ▸ its creation time
         self.refreshes = 0
-        there.on(token_url, self.redeem)
-        there.on(f"{graph}/access_token", self.exchange)
-        there.on(f"{graph}/refresh_access_token", self.refresh)
+        providers.on(token_url, self.redeem)
+        providers.on(f"{graph}/access_token", self.exchange)
+        providers.on(f"{graph}/refresh_access_token", self.refresh)
 
     async def redeem(self, request: web.Request) -> web.Response:
-        asked = await sent(request)
-        good = request.method == "POST" and asked["code"] == "c-1" and asked["client_secret"] == "our secret"
-        return web.json_response({"access_token": "short", "user_id": 17841400000000001}) if good else _refused()
+        parameters = await sent(request)
+        accepted = (
+            request.method == "POST" and parameters["code"] == "c-1" and parameters["client_secret"] == "our secret"
+        )
+        return web.json_response({"access_token": "short", "user_id": 17841400000000001}) if accepted else _refused()
 
     async def exchange(self, request: web.Request) -> web.Response:
         wanted = {
@@ -109,9 +111,12 @@ class LongLivedTokens:
         return self._new() if request.method == "GET" and dict(request.query) == wanted else _refused()
 
     async def refresh(self, request: web.Request) -> web.Response:
-        asked = dict(request.query)
-        made = self._made.get(asked.get("access_token", ""))
-        fits = asked.keys() == {"grant_type", "access_token"} and asked["grant_type"] == f"{self._prefix}_refresh_token"
+        parameters = dict(request.query)
+        made = self._made.get(parameters.get("access_token", ""))
+        fits = (
+            parameters.keys() == {"grant_type", "access_token"}
+            and parameters["grant_type"] == f"{self._prefix}_refresh_token"
+        )
         if request.method != "GET" or not fits or made is None or self._now() - made < self.DAY_S:
             return _refused()
         self.refreshes += 1
@@ -135,12 +140,12 @@ def _refused() -> web.Response:
 class AccountHosts:
     """Docusign: the user's account is on a host that only ``/oauth/userinfo`` names."""
 
-    def __init__(self, there: Internet, login: str, host: str) -> None:
+    def __init__(self, providers: Internet, login: str, host: str) -> None:
         self._host = host
         self.down = False
-        there.on(f"{login}/oauth/token", self.token)
-        there.on(f"{login}/oauth/userinfo", self.userinfo)
-        there.on(f"{host}/restapi/v2.1/accounts/b", self.account)
+        providers.on(f"{login}/oauth/token", self.token)
+        providers.on(f"{login}/oauth/userinfo", self.userinfo)
+        providers.on(f"{host}/restapi/v2.1/accounts/b", self.account)
 
     async def token(self, _request: web.Request) -> web.Response:
         return web.json_response({"access_token": "t-1", "refresh_token": "r-1", "expires_in": 28_800})
@@ -159,27 +164,27 @@ class AccountHosts:
 class StateInExchange:
     """Dropbox Sign: the token request must contain the `state` of the callback."""
 
-    def __init__(self, there: Internet) -> None:
+    def __init__(self, providers: Internet) -> None:
         self.state = ""
-        there.on("https://app.hellosign.com/oauth/token", self.token)
+        providers.on("https://app.hellosign.com/oauth/token", self.token)
 
     async def token(self, request: web.Request) -> web.Response:
-        asked = await sent(request)
-        good = self.state and asked.get("state") == self.state
+        parameters = await sent(request)
+        accepted = self.state and parameters.get("state") == self.state
         return web.json_response(
-            {"access_token": "t-1", "expires_in": 86_400} if good else {"error": "invalid_request"}
+            {"access_token": "t-1", "expires_in": 86_400} if accepted else {"error": "invalid_request"}
         )
 
 
 class DropsState:
-    """Mixcloud: redirects to the callback address exactly as requested and adds only the code."""
+    """Mixcloud: redirects to the callback URL exactly as requested and adds only the code."""
 
-    def __init__(self, there: Internet) -> None:
+    def __init__(self, providers: Internet) -> None:
         self.redirect_uri = ""
-        there.on("https://www.mixcloud.com/oauth/access_token", self.token)
+        providers.on("https://www.mixcloud.com/oauth/access_token", self.token)
 
     def back(self, query: dict[str, str]) -> str:
-        """Return the address to which the browser is redirected after the consent."""
+        """Return the URL to which the browser is redirected after the consent."""
         self.redirect_uri = query["redirect_uri"]
         return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}code=c-1"
 
@@ -189,17 +194,17 @@ class DropsState:
 
 
 class CompanyPages:
-    """Front: the address of the next page is on a host of the customer's company, `next_host`."""
+    """Front: the URL of the next page is on a host of the customer's company, `next_host`."""
 
-    def __init__(self, there: Internet, next_host: str) -> None:
+    def __init__(self, providers: Internet, next_host: str) -> None:
         self._next = f"https://{next_host}/teammates?page=2"
-        there.on("https://api2.frontapp.com/teammates", self.first)
-        there.on(f"https://{next_host}/teammates", self.second)
+        providers.on("https://api2.frontapp.com/teammates", self.first)
+        providers.on(f"https://{next_host}/teammates", self.second)
 
     async def first(self, _request: web.Request) -> web.Response:
         return web.json_response({"_pagination": {"next": self._next}, "_results": [{"id": "tea_1"}]})
 
     async def second(self, request: web.Request) -> web.Response:
-        good = request.headers.get("Authorization") == "Bearer the-key"
-        results = [{"id": "tea_2"}] if good else []
+        accepted = request.headers.get("Authorization") == "Bearer the-key"
+        results = [{"id": "tea_2"}] if accepted else []
         return web.json_response({"_pagination": {"next": None}, "_results": results})

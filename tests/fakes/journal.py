@@ -13,7 +13,7 @@ from gateway.records.provider_call import ProviderCall, Reply
 
 
 class JournalFile:
-    """The journal file of a process that lives until `die`."""
+    """The journal file of a process that lives until `die` is called."""
 
     def __init__(self, folder: Path) -> None:
         self.segment = Segment(folder, secrets.token_hex(6))
@@ -31,7 +31,7 @@ class JournalFile:
 
 
 def slot_file(place: Path, records: Sequence[bytes]) -> Path:
-    """Write `{place}-{name}` as releases before the journal did, as if left by a dead process."""
+    """Write the file `{place}-{name}` of a dead process, in the format of releases that had no journal."""
     path = place.with_name(f"{place.name}-{secrets.token_hex(6)}")
     slots = [struct.pack("<4sI", b"pair", len(record)) + record for record in records]
     path.write_bytes(b"".join(slot.ljust(16 << 10, b"\0") for slot in slots) + bytes(8 * (16 << 10)))
@@ -40,8 +40,9 @@ def slot_file(place: Path, records: Sequence[bytes]) -> Path:
 
 def left(folder: Path) -> list[tuple[dict[str, Any], bytes]]:
     """Return the records that are not released."""
-    return [(one.about, one.sealed) for one in open_records(folder)]
+    return [(record.about, record.sealed) for record in open_records(folder)]
 
 
 def living(folder: Path) -> list[OpenRecord]:
-    return [one for one in open_records(folder) if one.living]
+    """Return the records whose process lives."""
+    return [record for record in open_records(folder) if record.living]

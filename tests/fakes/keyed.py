@@ -27,7 +27,7 @@ class TwoConnectionGateway:
         return int(self.running.url.rpartition(":")[2])
 
     async def key(self, name: str = "agent", *, key: str | None = None, **wish: Any) -> dict[str, Any]:
-        """Mint a key and return the API's answer. `key`: the key that mints it."""
+        """Mint a key and return `data` of the response. `key`: the key that mints it."""
         headers = {"Authorization": f"Bearer {key}"} if key else self.running.headers
         body = {"display_name": name, **wish}
         url = f"{self.running.url}/environment/api-keys"
@@ -44,7 +44,7 @@ class TwoConnectionGateway:
             return response.status, response.headers, await response.json(content_type=None)
 
     async def raw(self, message: bytes) -> Response:
-        """Send these bytes on a new connection and return the answer."""
+        """Send these bytes on a new connection and return the response."""
         async with dial(self.port) as client:
             await client.send(message)
             return await client.response(message.partition(b" ")[0])

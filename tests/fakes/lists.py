@@ -30,7 +30,7 @@ Page = Callable[[web.Request], Awaitable[web.StreamResponse] | web.StreamRespons
 
 @dataclass
 class Lists:
-    """A list provider. `page` answers every request; `seen` are the request targets, `headers` their header fields."""
+    """A list provider. `page` responds to every request; `seen`: request targets; `headers`: their header fields."""
 
     page: Page
     url: str = ""
@@ -71,7 +71,10 @@ async def serving(page: Page) -> AsyncIterator[Lists]:
 
 @asynccontextmanager
 async def paged(folder: Path, page: Page, paginate: Any = CURSOR, **proxy: Any) -> AsyncIterator["Paged"]:
-    """Run a gateway whose connection ``c1`` leads to a list with these pages. `proxy`: more fields of the entry's `proxy`."""
+    """Run a gateway whose connections ``c1`` and ``c2`` lead to a list with these pages.
+
+    `proxy`: more fields of the entry's `proxy`.
+    """
     async with serving(page) as lists:
         entry = {
             "display_name": "Lists",
@@ -104,7 +107,7 @@ async def imported(gateway: RunningGateway, connection_id: str) -> None:
 
 @dataclass(frozen=True)
 class PagedReply:
-    """The answer to a paged call. `lines`: all of its lines. `records`: the lines that are not the gateway's own."""
+    """The response to a paged call. `lines`: all of its lines. `records`: the lines that are not the gateway's own."""
 
     status: int
     headers: Mapping[str, str]

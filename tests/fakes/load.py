@@ -1,4 +1,4 @@
-"""Keep-alive clients that send requests without pause, and an upstream with recognizable answers."""
+"""Keep-alive clients that send requests without pause, and an upstream with recognizable responses."""
 
 import asyncio
 import hashlib
@@ -23,18 +23,18 @@ def content(number: int, pieces: int) -> bytes:
 
 
 class Upstream:
-    """A provider. `release` lets streams continue after their first half; `begun` counts the streams that wait for it."""
+    """A provider. `release` lets streams continue after their first half; `begun` is how many have sent that half."""
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
         self.begun = 0
         self.port = 0
-        self._moved = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
     async def has_begun(self, streams: int) -> None:
         """Wait until this many streams have sent their first half."""
-        async with asyncio.timeout(PATIENCE_S), self._moved:
-            await self._moved.wait_for(lambda: self.begun >= streams)
+        async with asyncio.timeout(PATIENCE_S), self._changed:
+            await self._changed.wait_for(lambda: self.begun >= streams)
 
     async def short(self, request: web.Request) -> web.Response:
         return web.Response(body=SHORT)
@@ -46,9 +46,9 @@ class Upstream:
         await response.prepare(request)
         half = len(body) // 2
         await response.write(body[:half])
-        async with self._moved:
+        async with self._changed:
             self.begun += 1
-            self._moved.notify_all()
+            self._changed.notify_all()
         await self.release.wait()
         await response.write(body[half:])
         await response.write_eof()
@@ -73,8 +73,8 @@ class Upstream:
 class Load:
     """Clients on keep-alive connections. Each sends requests without pause, or every `each_s` seconds.
 
-    `done` counts answers by status; `failed` counts failures by kind; `closed` counts connections that ended after an
-    answer announced it, which is not a failure. Everything else except a complete answer with the body of
+    `done` counts responses by status; `failed` counts failures by kind; `closed` counts connections that ended after a
+    response with `Connection: close`, which is not a failure. Everything except a complete response with the body of
     `Upstream.short` is a failure, a refused connection too.
     """
 
@@ -85,10 +85,10 @@ class Load:
         self.failed: Counter[str] = Counter()
         self.closed = 0
         self._port, self._head = port, head
-        self._way = {"ssl": tls, "server_hostname": "gateway.example.com"} if tls else {}
+        self._tls_options = {"ssl": tls, "server_hostname": "gateway.example.com"} if tls else {}
         self._each_s = each_s
         self._more = True
-        self._moved = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self._tasks = [asyncio.create_task(self._client()) for _ in range(clients)]
 
     @property
@@ -96,29 +96,29 @@ class Load:
         return self.done.total()
 
     async def further(self, requests: int) -> None:
-        """Wait until this many more requests are answered, or one has failed."""
+        """Wait until this many more responses have arrived, or a request has failed."""
         goal = self.total + requests
-        async with asyncio.timeout(PATIENCE_S), self._moved:
-            await self._moved.wait_for(lambda: self.total >= goal or self.failed)
+        async with asyncio.timeout(PATIENCE_S), self._changed:
+            await self._changed.wait_for(lambda: self.total >= goal or self.failed)
 
     async def stop(self) -> None:
-        """Stop after the outstanding answers."""
+        """Stop after the outstanding responses."""
         self._more = False
         await asyncio.gather(*self._tasks)
 
     async def _client(self) -> None:
         while self._more:
             try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", self._port, **self._way)
+                reader, writer = await asyncio.open_connection("127.0.0.1", self._port, **self._tls_options)
             except OSError as fault:
                 self.failed[f"connecting: {type(fault).__name__}"] += 1
-                await self._tell()
+                await self._notify()
                 return
             with suppress(OSError):
-                await self._ask_on(reader, writer)
+                await self._send_requests(reader, writer)
             writer.transport.abort()
 
-    async def _ask_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _send_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         due = asyncio.get_running_loop().time()
         while self._more:
             try:
@@ -130,7 +130,7 @@ class Load:
                 self.failed[type(fault).__name__] += 1
                 return
             finally:
-                await self._tell()
+                await self._notify()
             self.done[int(head[9:12])] += 1
             if body != SHORT:
                 self.failed[f"{head[9:12].decode()} with another body: {body[:200]!r}"] += 1
@@ -141,6 +141,6 @@ class Load:
                 due += self._each_s
                 await asyncio.sleep(due - asyncio.get_running_loop().time() + self._each_s * random.uniform(-0.5, 0.5))
 
-    async def _tell(self) -> None:
-        async with self._moved:
-            self._moved.notify_all()
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()

@@ -17,14 +17,14 @@ class NotAuthenticated(Exception):
 
 @dataclass
 class SdkClients:
-    """The SDK's registration handler and its ClientAuthenticator, rule by rule: `client_id` is read only from the body."""
+    """The SDK's registration handler and its ClientAuthenticator, rule by rule. Only the body's `client_id` is read."""
 
     registered: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def register(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a registration. The method is the requested one, `client_secret_post` if absent."""
-        method = asked.get("token_endpoint_auth_method") or METHODS[0]
-        client: dict[str, Any] = {**asked, "client_id": secrets.token_hex(8), "token_endpoint_auth_method": method}
+    def register(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the response to a registration. The method is the requested one, by default `client_secret_post`."""
+        method = request.get("token_endpoint_auth_method") or METHODS[0]
+        client: dict[str, Any] = {**request, "client_id": secrets.token_hex(8), "token_endpoint_auth_method": method}
         if method != "none":
             client |= {"client_secret": secrets.token_hex(32), "client_secret_expires_at": 0}
         self.registered[client["client_id"]] = client

@@ -26,7 +26,7 @@ class Nodes:
         self.http = http
 
     async def imported(self, grant: dict[str, Any], connection_id: str) -> None:
-        """Import a connection with the tokens of a token answer, whose access token expired long ago."""
+        """Import a connection with the tokens of a token endpoint's response. The access token expired long ago."""
         tokens = {name: text for name, text in grant.items() if name in ("access_token", "refresh_token")}
         body = {
             "provider_config_key": "tracker",
@@ -43,7 +43,7 @@ class Nodes:
             return datetime.fromisoformat((await response.json())["credentials"]["expires_at"])
 
     async def call(self, node: int, connection_id: str) -> tuple[int, dict[str, Any]]:
-        """Make one proxied call through the node `node` (modulo their number). Return status and body."""
+        """Make one proxied call through node number `node`, modulo the number of nodes. Return status and body."""
         names = {"Provider-Config-Key": "tracker", "Connection-Id": connection_id}
         url = f"{self.urls[node % len(self.urls)]}/proxy/x"
         async with self.http.get(url, headers=names) as response:
@@ -68,11 +68,11 @@ async def nodes(
     """
     token_url = token_url or provider_url
     write_entry(folder, "tracker", tracker_entry(provider_url, token_url=f"{token_url}/token"))
-    whole = document([f"127.0.0.1/32:{url.rpartition(':')[2]}" for url in sorted({provider_url, token_url})])
-    whole["store"]["url"] = store_url
-    whole["server"]["workers"] = workers
+    config = document([f"127.0.0.1/32:{url.rpartition(':')[2]}" for url in sorted({provider_url, token_url})])
+    config["store"]["url"] = store_url
+    config["server"]["workers"] = workers
     path = folder / "gateway.yaml"
-    path.write_text(yaml.safe_dump(whole))
+    path.write_text(yaml.safe_dump(config))
     async with contextlib.AsyncExitStack() as stack:
         serve = [serving(NodeFile(path)) for _ in range(0 if skews_s else count)]
         for n, skew_s in enumerate(skews_s):

@@ -19,10 +19,10 @@ def hidden_in(html: str) -> dict[str, str]:
 
 
 async def submit(
-    http: aiohttp.ClientSession, address: str, typed: Mapping[str, str] | None = None, **options: object
+    http: aiohttp.ClientSession, url: str, typed: Mapping[str, str] | None = None, **options: object
 ) -> aiohttp.ClientResponse:
-    """Submit the form at `address` with the fields `typed`. Return the answer, already read. `options`: of the POST."""
-    async with http.get(address, headers=BROWSER) as page:
+    """Submit the form at `url` with the fields `typed`. Return the response, already read. `options`: of the POST."""
+    async with http.get(url, headers=BROWSER) as page:
         html = await page.text()
     form = {**hidden_in(html), **(typed or {})}
     action = unescape(ACTION.search(html)[1])  # type: ignore[index]
@@ -31,9 +31,9 @@ async def submit(
         return response
 
 
-async def to_consent(http: aiohttp.ClientSession, address: str, typed: Mapping[str, str] | None = None) -> str:
-    """Submit the form at `address` and return the provider's address to which its answer leads the browser."""
-    response = await submit(http, address, typed)
+async def to_consent(http: aiohttp.ClientSession, url: str, typed: Mapping[str, str] | None = None) -> str:
+    """Submit the form at `url` and return the provider's URL to which the response leads the browser."""
+    response = await submit(http, url, typed)
     html = await response.text()
     found = re.search(r'http-equiv="refresh" content="0;url=([^"]+)"', html)
     assert found is not None, html

@@ -12,9 +12,11 @@ KEY = "7f3e1b9a-52c4-4d18-9a77-0d3e5b1c2f60"
 
 @dataclass
 class FakePeer:
-    """`scopes`: of its key. `faults`: answers for the next request to a path, each used once.
+    """`scopes`: of its key. `faults`: responses to the next requests to a path, each sent once. `dead`: ids of
+    connections that get 424.
 
-    `most`: maximum number of rows per page, no matter how many are requested.
+    `most`: maximum number of rows per page, no matter how many are requested. `hidden_from_get`: ids of
+    connections that are listed but get 404.
     """
 
     integrations: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -100,28 +102,34 @@ class FakePeer:
         return web.json_response({"data": result})
 
     def _shown(self, key: str) -> dict[str, Any]:
-        one = self.integrations[key]
+        integration = self.integrations[key]
         times = {"created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z"}
-        named = {"unique_key": key, "provider": one["provider"], "display_name": one.get("display_name", key)}
+        named = {
+            "unique_key": key,
+            "provider": integration["provider"],
+            "display_name": integration.get("display_name", key),
+        }
         return {**named, "logo": "https://x/logo.svg", "forward_webhooks": True, **times}
 
     async def _list(self, request: web.Request) -> web.Response:
         limit, page = min(int(request.query.get("limit", "10000")), self.most), int(request.query.get("page", "0"))
         wanted = request.query.get("integrationId")
-        there = [one for one in self.connections[::-1] if not wanted or one["provider_config_key"] in wanted.split(",")]
+        newest_first = [
+            row for row in self.connections[::-1] if not wanted or row["provider_config_key"] in wanted.split(",")
+        ]
         hidden = ("credentials", "connection_config", "webhook_url_override", "updated_at", "last_fetched_at")
         rows = [
-            {name: value for name, value in one.items() if name not in hidden} | {"created": one["created_at"]}
-            for one in there[page * limit : (page + 1) * limit]
+            {name: value for name, value in row.items() if name not in hidden} | {"created": row["created_at"]}
+            for row in newest_first[page * limit : (page + 1) * limit]
         ]
         return web.json_response({"connections": rows})
 
     async def _get(self, request: web.Request) -> web.Response:
         name, key = request.match_info["id"], request.query.get("provider_config_key")
         found = [
-            one
-            for one in self.connections
-            if (one["connection_id"], one["provider_config_key"]) == (name, key) and name not in self.hidden_from_get
+            row
+            for row in self.connections
+            if (row["connection_id"], row["provider_config_key"]) == (name, key) and name not in self.hidden_from_get
         ]
         if not found:
             return refused(404, "not_found", "no such connection")

@@ -48,7 +48,7 @@ DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class PostgresServer:
-    """A server that can be restarted with `stop` and `start` under the same address.
+    """A server that can be restarted on the same port with `stop` and `start`.
 
     `copied_from`: the port of a running server, if this one becomes its standby.
     """
@@ -103,11 +103,12 @@ class PostgresServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it accepts connections."""
         self.launch()
         asyncio.run(self.responses())
 
     def launch(self) -> None:
+        """Start the server's process, without waiting for it. The server ends with the thread that started it."""
         settings = [word for setting in self._settings for word in ("-c", setting)]
         place = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]
         with (self._folder / "log").open("ab") as log:
@@ -121,6 +122,7 @@ class PostgresServer:
             )
 
     async def responses(self) -> None:
+        """Wait until the server accepts connections."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:

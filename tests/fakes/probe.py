@@ -1,4 +1,4 @@
-"""A client in its own process that measures how long short answers take while other clients request expensive work.
+"""A client in its own process that measures how long short responses take while other clients request expensive work.
 
 ``python -m tests.fakes.probe PORT``: for each input line, it prints the longest wait since the previous line.
 """
@@ -14,7 +14,7 @@ REQUEST = b"GET /health HTTP/1.1\r\nHost: gw\r\n\r\n"
 PAUSE_S = 0.002
 
 
-async def ask(port: int, waits: list[float]) -> None:
+async def send_requests(port: int, waits: list[float]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while True:
         began = time.monotonic()
@@ -28,14 +28,14 @@ async def ask(port: int, waits: list[float]) -> None:
 
 async def run(port: int) -> None:
     waits: list[float] = []
-    asking = asyncio.create_task(ask(port, waits))
+    sending = asyncio.create_task(send_requests(port, waits))
     while await asyncio.to_thread(sys.stdin.readline):
         count = len(waits)
-        while len(waits) < count + 2 and not asking.done():  # an outstanding request counts too
+        while len(waits) < count + 2 and not sending.done():  # an outstanding request counts too
             await asyncio.sleep(PAUSE_S)
         print(max(waits), flush=True)
         waits.clear()
-    asking.cancel()
+    sending.cancel()
 
 
 def queued_s(pid: int) -> float:

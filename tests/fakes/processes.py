@@ -82,23 +82,24 @@ class Serving:
         self.metrics_url = ""
         self.log: list[dict[str, Any]] = []
         self._silent = False
-        self._heard = asyncio.Condition()
+        self._logged = asyncio.Condition()
         self.listening = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
         assert self.process.stderr is not None
         while line := await self.process.stderr.readline():
-            async with self._heard:
+            async with self._logged:
                 try:
                     self.log.append(json.loads(line))
                 except ValueError:  # a message for the operator, or a line torn by another worker
                     self.log.append({"event": line.decode().rstrip()})
-                self._heard.notify_all()
-        async with self._heard:
+                self._logged.notify_all()
+        async with self._logged:
             self._silent = True
-            self._heard.notify_all()
+            self._logged.notify_all()
 
     async def ready(self) -> None:
+        """Wait for the line that the process prints when it is ready."""
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
             line = (await self.process.stdout.readline()).decode()
@@ -113,8 +114,8 @@ class Serving:
     async def logged(self, event: str, times: int = 1) -> list[dict[str, Any]]:
         """Wait for `times` log entries of that event and return the entries."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_S), self._heard:
-                await self._heard.wait_for(lambda: self._silent or len(self.entries(event)) >= times)
+            async with asyncio.timeout(PATIENCE_S), self._logged:
+                await self._logged.wait_for(lambda: self._silent or len(self.entries(event)) >= times)
         found = self.entries(event)
         assert len(found) >= times, f"{event} was logged {len(found)} times, not {times}: {self.log}"
         return found
@@ -124,13 +125,14 @@ class Serving:
         return [entry for entry in self.log if entry["event"] == event]
 
     async def ended(self) -> int:
+        """Wait until the process and its workers have ended. Return the exit code of the process."""
         async with asyncio.timeout(PATIENCE_S):
             code = await self.process.wait()
             await self.listening
         return code
 
     def workers(self) -> list[int]:
-        """Return its child processes, from all of its threads; none after its exit."""
+        """Return the ids of its child processes, of all of its threads; none after its exit."""
         pids = list[int]()
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{self.process.pid}/task").iterdir():
@@ -153,9 +155,9 @@ class Serving:
             "connection_id": "c1",
             "credentials": {"type": "API_KEY", "apiKey": "k" * 20},
         }
-        address = f"http://127.0.0.1:{self.port}/connections"
+        url = f"http://127.0.0.1:{self.port}/connections"
         headers = {"Authorization": f"Bearer {SECRET_KEY}"}
-        async with aiohttp.ClientSession(headers=headers) as http, http.post(address, json=body) as response:
+        async with aiohttp.ClientSession(headers=headers) as http, http.post(url, json=body) as response:
             assert response.status == 201, await response.text()
 
     async def metrics(self) -> str:

@@ -12,7 +12,7 @@ from tests.fakes.patience import PATIENCE_S
 
 @dataclass(frozen=True, slots=True)
 class RawResponse:
-    """An answer as received. `rest`: the bytes after it."""
+    """A response as received. `rest`: the bytes after it."""
 
     line: str
     headers: dict[str, str]
@@ -25,14 +25,14 @@ class RawResponse:
 
     @property
     def error(self) -> dict[str, Any]:
-        shape: dict[str, Any] = json.loads(self.body)["error"]
-        return shape
+        error: dict[str, Any] = json.loads(self.body)["error"]
+        return error
 
 
 def parsed(raw: bytes, *, head_only: bool = False) -> RawResponse:
-    """Return the first answer in `raw`, framed by its Content-Length. `head_only`: for HEAD."""
+    """Return the first response in `raw`, framed by its Content-Length. `head_only`: for HEAD."""
     head, separator, rest = raw.partition(b"\r\n\r\n")
-    assert separator, f"no whole head in {raw!r}"
+    assert separator, f"no complete head in {raw!r}"
     line, *fields = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
     length = 0 if head_only else int(headers.get("content-length", "0"))
@@ -47,7 +47,7 @@ class RawClient:
         self.writer.write(data)
 
     async def until_closed(self) -> bytes:
-        """Return all bytes until the connection ends, in whatever way."""
+        """Return all bytes until the connection ends, by a close or a reset."""
         seen = bytearray()
         async with asyncio.timeout(PATIENCE_S):
             try:
@@ -72,7 +72,7 @@ class RawClient:
             return await self.reader.readexactly(size)
 
     async def response(self) -> RawResponse:
-        """Return the next answer, framed by its Content-Length, and read nothing after it."""
+        """Return the next response, framed by its Content-Length, and read nothing after it."""
         head = await self.until(b"\r\n\r\n")
         length = parsed(head, head_only=True).headers.get("content-length", "0")
         return parsed(head + await self.exactly(int(length)))

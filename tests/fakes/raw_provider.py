@@ -1,4 +1,4 @@
-"""A provider on a bare socket: it records the received bytes, and sends the answers that a test defines."""
+"""A provider on a bare socket: it records the received bytes, and sends the responses that a test defines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +15,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 @dataclass
 class RawProvider:
     """`heads`: the request heads as received. `bodies`: the bytes after them. `connections`: number of accepted
-    connections.
+    connections. `left`: set when a connection has ended.
     """
 
     port: int = 0
@@ -50,7 +50,7 @@ async def read_message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 @asynccontextmanager
 async def raw_provider(response: bytes | Script = OK, *, close: bool = False) -> AsyncIterator[RawProvider]:
-    """Answer every request with these bytes, or pass each connection to a script. `close`: one answer per connection."""
+    """Respond to each request with these bytes, or pass each connection to a script. `close`: after one response."""
     provider = RawProvider()
     tasks: set[asyncio.Task[None]] = set()
 

@@ -13,7 +13,7 @@ from multidict import CIMultiDictProxy
 
 @dataclass(frozen=True)
 class ReceivedWebhook:
-    """A request, and the status of its answer."""
+    """A request, and the status of its response."""
 
     path: str
     headers: CIMultiDictProxy[str]
@@ -27,14 +27,14 @@ class ReceivedWebhook:
 
 @dataclass
 class Receiver:
-    """A receiver. `response` returns the answer to a request; while `hold` is unset, answers wait."""
+    """A receiver. `response` returns the response to a path and body; while `hold` is unset, responses wait."""
 
     url: str = ""
     response: Callable[[str, Any], web.Response] = lambda _path, _body: web.Response(status=204)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     got: list[ReceivedWebhook] = field(default_factory=list)
-    held: int = 0  # requests that have no answer yet
-    _came: asyncio.Event = field(default_factory=asyncio.Event)
+    held: int = 0  # requests that have no response yet
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self) -> TestServer:
         self.hold.set()
@@ -51,22 +51,22 @@ class Receiver:
 
     @property
     def taken(self) -> list[ReceivedWebhook]:
-        """Return the requests that were answered with a 2xx, in order."""
-        return [one for one in self.got if 200 <= one.status < 300]
+        """Return the requests that got a 2xx, in order."""
+        return [webhook for webhook in self.got if 200 <= webhook.status < 300]
 
     def events(self) -> list[tuple[str, str]]:
         """Return connection and event of the accepted requests, in order. An event that was sent several times is
         listed once.
         """
-        once = {one.headers.get("webhook-id", str(number)): one.event for number, one in enumerate(self.taken)}
+        once = {webhook.headers.get("webhook-id", str(n)): webhook.event for n, webhook in enumerate(self.taken)}
         return [(event["connectionId"], event["event"]) for event in once.values()]
 
     async def until(self, enough: Callable[[], Any], within_s: float = 20) -> None:
         """Wait for requests until `enough()` is true."""
         async with asyncio.timeout(within_s):
             while not enough():
-                self._came.clear()
-                await self._came.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
     async def until_taken(self, number: int) -> list[ReceivedWebhook]:
         await self.until(lambda: len(self.taken) >= number)
@@ -75,10 +75,10 @@ class Receiver:
     async def _take(self, request: web.Request) -> web.Response:
         body = await request.read()
         self.held += 1
-        self._came.set()
+        self._changed.set()
         await self.hold.wait()
         self.held -= 1
         response = self.response(request.path, body)
         self.got.append(ReceivedWebhook(request.path, request.headers, body, response.status))
-        self._came.set()
+        self._changed.set()
         return response

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 class RecordingServer:
     """`received`: request lines, header fields and bodies, in order. `refuse`: reject the next token requests.
 
-    `location`: redirect target for all other requests. `fields`: header fields of the answers to all other requests.
+    `location`: redirect target for all other requests. `fields`: header fields of the responses to all other requests.
     """
 
     url: str = ""

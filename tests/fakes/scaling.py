@@ -9,7 +9,7 @@ from typing import Final
 
 LINEAR: Final = 4.0  # growth from n to 4 n
 MOST: Final = 2.2 * LINEAR  # n log n and noise pass; n² gives 16
-PLAIN: Final = 1.5 * LINEAR  # growth so small in the first measurement needs no second one
+PLAIN: Final = 1.5 * LINEAR  # less growth than this in the first measurement needs no second one
 CUBED: Final = LINEAR**3 / 2  # cubic growth, up to twice the reference
 _LETTER: Final = re.compile(r"[^\W\d]")
 

@@ -35,11 +35,11 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Iterator[load_catalog.Row]:
         if folder != shipped or earlier:
             return read(folder, files, words, earlier, keys)
-        asked = (_frozen(words.modes), _frozen(words.scripts))
-        if asked not in known:
+        catalog_key = (_frozen(words.modes), _frozen(words.scripts))
+        if catalog_key not in known:
             made: list[str] = []
-            known[asked] = (list(read(folder, files, words, earlier, made)), made)
-        rows, made = known[asked]
+            known[catalog_key] = (list(read(folder, files, words, earlier, made)), made)
+        rows, made = known[catalog_key]
         keys += made
         return iter(rows)
 

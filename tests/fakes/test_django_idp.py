@@ -1,4 +1,4 @@
-"""The Django OAuth server behaves as the journeys expect: PKCE, rotation, family revocation on reuse, 403 for dead tokens."""
+"""The Django OAuth server works as the journeys expect: PKCE, rotation, revocation on reuse, 403 for expired tokens."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ from tests.fakes.django_idp import DjangoIdp, serving, walk_consent
 VERIFIER = "v" * 50
 
 
-async def test_the_whole_life_of_a_grant(tmp_path: Path) -> None:
+async def test_tokens_expire_rotate_and_are_revoked_on_reuse(tmp_path: Path) -> None:
     async with TestServer(_callback()) as callback, browser() as session:
         redirect_uri = str(callback.make_url("/oauth/callback"))
         async with serving(tmp_path, redirect_uri) as idp:
@@ -52,11 +52,11 @@ async def test_a_user_who_refuses_consent_returns_with_access_denied(tmp_path: P
 
 
 def _callback() -> web.Application:
-    async def arrived(_request: web.Request) -> web.Response:
+    async def callback(_request: web.Request) -> web.Response:
         return web.Response(text="back")
 
     app = web.Application()
-    app.router.add_get("/oauth/callback", arrived)
+    app.router.add_get("/oauth/callback", callback)
     return app
 
 

@@ -1,4 +1,4 @@
-"""TLS in front of a PostgreSQL server without TLS: answers libpq's SSLRequest, then forwards the bytes."""
+"""TLS in front of a PostgreSQL server without TLS: accepts libpq's SSLRequest, then forwards the bytes."""
 
 import asyncio
 import contextlib
@@ -6,26 +6,26 @@ import ssl
 from collections.abc import AsyncIterator
 from typing import Final
 
-WISH: Final = bytes.fromhex("0000000804d2162f")  # SSLRequest: PostgreSQL's manual, 55.7 "Message Formats"
+SSL_REQUEST: Final = bytes.fromhex("0000000804d2162f")  # SSLRequest: PostgreSQL's manual, 55.7 "Message Formats"
 
 
 @contextlib.asynccontextmanager
 async def tls_before(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """Yield the local port where that server can be reached only by TLS."""
-    under_way: set[asyncio.Task[None]] = set()
+    """Yield a local port at which the server on `port` can be reached only with TLS."""
+    tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        under_way.add(task)
+        tasks.add(task)
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                if await reader.readexactly(len(WISH)) == WISH:
+                if await reader.readexactly(len(SSL_REQUEST)) == SSL_REQUEST:
                     writer.write(b"S")
                     await writer.start_tls(context)
                     await _both_ways(reader, writer, port)
         finally:
-            under_way.discard(task)
+            tasks.discard(task)
             writer.transport.abort()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -33,9 +33,9 @@ async def tls_before(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        for task in list(under_way):
+        for task in list(tasks):
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _both_ways(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:

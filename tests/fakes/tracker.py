@@ -34,14 +34,13 @@ class Grant:
 
 @dataclass
 class Tracker:
-    """`response` replaces the token endpoint's next answers. While `hold` is unset, token requests wait; while `hold_api`
-    is unset, all
-    other requests wait. `hold_response` delays the answers to processed token requests.
+    """`response`: of the token endpoint, instead of its own. While `hold` is unset, token requests wait. While
+    `hold_response` is unset, responses to processed refreshes wait. While `hold_api` is unset, API requests wait.
 
     `refusal`: the API's status for an unknown token, and for every token on the paths in `forbidden`. With `expires`,
     every access token is valid until its end, rounded down to a whole second as in servers with integer timestamps.
-    Without it, only the last token of each grant is valid. `scopes_of`: path ▸ the scope without which the API answers
-    as RFC 6750 §3.1 says; tokens then list the requested scopes.
+    Without it, only the last token of each grant is valid. `scopes_of`: path ▸ the scope that the API requires there.
+    Without that scope it responds as RFC 6750 §3.1 says. Responses to a code then list the requested scopes.
     """
 
     url: str = ""
@@ -87,7 +86,7 @@ class Tracker:
         return server
 
     def grant(self) -> dict[str, Any]:
-        """Create a grant and return a token endpoint's answer to it, for imports."""
+        """Create a grant and return the token endpoint's response for it, for imports."""
         made = Grant(f"refresh-{next(self._numbers)}")
         self.grants.append(made)
         return self._issued(made)
@@ -121,14 +120,14 @@ class Tracker:
                 status=self.response.status, body=self.response.body, headers=self.response.headers.copy()
             )
         if form.get("grant_type") == "authorization_code":
-            asked = self._codes.pop(form.get("code", ""), None)
-            if asked is None:
+            query = self._codes.pop(form.get("code", ""), None)
+            if query is None:
                 return web.json_response({"error": "invalid_grant"}, status=400)
-            response_of_code = self.grant()
+            tokens = self.grant()
             if self.scopes_of:
-                self.grants[-1].scopes = frozenset(asked.get("scope", "").split())
-                response_of_code["scope"] = asked.get("scope", "")
-            return web.json_response(response_of_code)
+                self.grants[-1].scopes = frozenset(query.get("scope", "").split())
+                tokens["scope"] = query.get("scope", "")
+            return web.json_response(tokens)
         response = self.refreshed(form.get("refresh_token", ""))
         await self.hold_response.wait()
         return response

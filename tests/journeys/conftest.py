@@ -81,14 +81,14 @@ class GatewayServer:
     ) -> tuple[int, Any]:
         """Call with the secret key and return status and JSON. `path` is sent byte for byte."""
         sent = {"Authorization": f"Bearer {self.secret_key}", **(headers or {})}
-        address = URL(self.url + path, encoded=True)
-        async with self.session.request(method, address, json=body, headers=sent) as response:
+        url = URL(self.url + path, encoded=True)
+        async with self.session.request(method, url, json=body, headers=sent) as response:
             return response.status, await response.json()
 
     async def connect_url(self, integration: str) -> str:
-        """Create a connect session and return the address that starts it in the end user's browser."""
-        wish = {"end_user": {"id": "ada"}, "allowed_integrations": [integration]}
-        status, made = await self.call("POST", "/connect/sessions", body=wish)
+        """Create a connect session and return the URL that starts an authorization in the end user's browser."""
+        session = {"end_user": {"id": "ada"}, "allowed_integrations": [integration]}
+        status, made = await self.call("POST", "/connect/sessions", body=session)
         assert status == 201, made
         return f"{self.url}/oauth/connect/{integration}?connect_session_token={made['data']['token']}"
 

@@ -1,8 +1,8 @@
-"""``make refresh-rate``: how many refreshes a second, and the CPU of each, on both stores, beside a synchronous standby or not.
+"""``make refresh-rate``: refreshes per second and the CPU time of each, on both stores, with and without a standby.
 
 Every connection has expired and is called once, so each call waits for a refresh: claim, token call, commit. Nodes are
-`gateway serve` processes and answer in turn. The standby replicates through a proxy that delays each direction by half
-of the round trip.
+`gateway serve` processes that are called in turn. The standby is synchronous. It replicates through a proxy that delays
+each direction by half of the round trip.
 """
 
 import argparse
@@ -19,23 +19,23 @@ from typing import Final
 from bench import proc
 from tests.fakes.nodes import Nodes, nodes
 from tests.fakes.postgres import PostgresServer
-from tests.journeys.test_burst import asked, provider
+from tests.journeys.test_burst import provider, token_requests
 
 # On disk as in production, unlike in the test suite.
 SETTINGS: Final = ("max_connections=200", "shared_buffers=128MB", "log_min_messages=fatal")
 DELAY: Final = """
 import asyncio, sys
 
-async def pass_on(reader, writer, late_s):
+async def pass_on(reader, writer, delay_s):
     loop = asyncio.get_running_loop()
     while data := await reader.read(65536):
-        loop.call_later(late_s, writer.write, data)
-    loop.call_later(late_s, writer.close)
+        loop.call_later(delay_s, writer.write, data)
+    loop.call_later(delay_s, writer.close)
 
-async def main(port, late_s):
+async def main(port, delay_s):
     async def joined(reader, writer):
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(pass_on(reader, there_writer, late_s), pass_on(there_reader, writer, late_s))
+        await asyncio.gather(pass_on(reader, there_writer, delay_s), pass_on(there_reader, writer, delay_s))
     server = await asyncio.start_server(joined, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
@@ -80,20 +80,20 @@ async def postgres(round_trip_s: float | None) -> AsyncIterator[tuple[str, int]]
         yield await primary.make_database(), primary.pid
 
 
-async def measured(gateway: Nodes, tokens: str, database: int | None, count: int, crowd: int) -> str:
+async def refreshes_per_second(gateway: Nodes, tokens: str, database: int | None, count: int, crowd: int) -> str:
     """Return refreshes per second and CPU per refresh, for `count` connections of which `crowd` are called at a time.
 
     `database`: the process id of its server.
     """
     waiting = iter(range(count))
 
-    async def bring() -> None:
+    async def import_some() -> None:
         for n in waiting:
             await gateway.imported(
                 {"access_token": secrets.token_hex(8), "refresh_token": secrets.token_hex(8)}, f"c{n}"
             )
 
-    await asyncio.gather(*(bring() for _ in range(8)))
+    await asyncio.gather(*(import_some() for _ in range(8)))
     calls = iter(range(count))
 
     async def call() -> None:
@@ -102,27 +102,27 @@ async def measured(gateway: Nodes, tokens: str, database: int | None, count: int
             assert status == 200, status
 
     pids = [pid for node in gateway.running for pid in family(node.process.pid)]
-    theirs = [] if database is None else family(database)
-    used, used_there, began = proc.cpu_s(pids), proc.cpu_s(theirs), time.monotonic()
+    database_pids = [] if database is None else family(database)
+    cpu_s, database_cpu_s, began = proc.cpu_s(pids), proc.cpu_s(database_pids), time.monotonic()
     await asyncio.gather(*(call() for _ in range(crowd)))
-    took_s, used, used_there = (
+    took_s, cpu_s, database_cpu_s = (
         time.monotonic() - began,
-        proc.cpu_s(pids) - used,
-        proc.cpu_s(theirs) - used_there,
+        proc.cpu_s(pids) - cpu_s,
+        proc.cpu_s(database_pids) - database_cpu_s,
     )
-    asked_for = await asked(gateway, tokens)
-    assert asked_for == {"calls": count, "distinct": count}, asked_for
-    there = f" and {used_there / count * 1000:.1f} ms in PostgreSQL" if theirs else ""
-    return f"{count / took_s:.0f} refreshes a second, {used / count * 1000:.1f} ms of CPU each{there}"
+    requests = await token_requests(gateway, tokens)
+    assert requests == {"calls": count, "distinct": count}, requests
+    in_postgres = f" and {database_cpu_s / count * 1000:.1f} ms in PostgreSQL" if database_pids else ""
+    return f"{count / took_s:.0f} refreshes a second, {cpu_s / count * 1000:.1f} ms of CPU each{in_postgres}"
 
 
 def family(pid: int) -> list[int]:
     """Return a process and all its descendants."""
     children = (proc.PROC / str(pid) / "task" / str(pid) / "children").read_text().split()
-    return [pid, *(one for child in children for one in family(int(child)))]
+    return [pid, *(descendant for child in children for descendant in family(int(child)))]
 
 
-async def one(store: str, away_ms: float | None, count: int, crowd: int, number: int) -> str:
+async def measure(store: str, away_ms: float | None, count: int, crowd: int, number: int) -> str:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="refresh-rate-")))
         url, server = "sqlite:///gateway.db", None
@@ -130,7 +130,7 @@ async def one(store: str, away_ms: float | None, count: int, crowd: int, number:
             url, server = await stack.enter_async_context(postgres(None if away_ms is None else away_ms / 1000))
         tokens, api = await stack.enter_async_context(provider()), await stack.enter_async_context(provider())
         gateway = await stack.enter_async_context(nodes(folder, api, url, token_url=tokens, count=number))
-        return await measured(gateway, tokens, server, count, crowd)
+        return await refreshes_per_second(gateway, tokens, server, count, crowd)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -139,17 +139,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--crowd", type=int, default=60, help="calls at a time")
     parser.add_argument("--away-ms", type=float, default=10.0, help="round trip to the synchronous standby")
     parser.add_argument("--only", choices=("sqlite", "postgresql", "standby"))
-    asked_for = parser.parse_args(arguments)
-    away = asked_for.away_ms
+    options = parser.parse_args(arguments)
+    away = options.away_ms
     cases = {
         "sqlite": [("sqlite", None, 1)],
         "postgresql": [("postgresql", None, 1), ("postgresql", None, 3)],
         "standby": [("postgresql", away, 1), ("postgresql", away, 3)],
     }
     for name, several in cases.items():
-        if asked_for.only in (None, name):
+        if options.only in (None, name):
             for store, distance, number in several:
-                found = asyncio.run(one(store, distance, asked_for.count, asked_for.crowd, number))
+                found = asyncio.run(measure(store, distance, options.count, options.crowd, number))
                 beside = f", synchronous standby {distance:g} ms away" if distance is not None else ""
                 sys.stdout.write(f"{store}, {number} node{'s' * (number > 1)}{beside}: {found}\n")
                 sys.stdout.flush()

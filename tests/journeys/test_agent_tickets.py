@@ -16,16 +16,16 @@ from tests.journeys.test_demo import demo
 
 MOST_CALLS: Final = 2
 KEYS: Final = "issues[].key"
-MOST_BYTES: Final = 20_000  # of an answer, which fills the context of a model
+MOST_BYTES: Final = 20_000  # of a response, which fills the context of a model
 Call = tuple[str, dict[str, Any]]
 Issues = list[TrackerIssue]
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """A ticket. `first`: the first call. `then`: the second call, from the answer to the first.
+    """A ticket. `first`: the first call. `then`: returns the second call for the first response.
 
-    `solution`: from the last answer. `expected`: the same, from the content of the sandbox.
+    `solution`: returns the solution for the last response. `expected`: the same, for the content of the sandbox.
     """
 
     text: str
@@ -49,131 +49,144 @@ def create(summary: str, kind: str) -> Call:
 
 
 def of_key(issues: Issues, key: str) -> TrackerIssue:
-    return next(one for one in issues if one.key == key)
+    return next(issue for issue in issues if issue.key == key)
 
 
 def newest(issues: Issues) -> Issues:
-    return sorted(issues, key=lambda one: -one.created_at)
+    return sorted(issues, key=lambda issue: -issue.created_at)
 
 
 TICKETS: Final = (
     Ticket(
-        "How is ACME-7 going?", issue("ACME-7", "fields.status.name"), str, lambda all_: of_key(all_, "ACME-7").status
+        "How is ACME-7 going?",
+        issue("ACME-7", "fields.status.name"),
+        str,
+        lambda issues: of_key(issues, "ACME-7").status,
     ),
     Ticket(
-        "What is ACME-12 about?", issue("ACME-12", "fields.summary"), str, lambda all_: of_key(all_, "ACME-12").summary
+        "What is ACME-12 about?",
+        issue("ACME-12", "fields.summary"),
+        str,
+        lambda issues: of_key(issues, "ACME-12").summary,
     ),
     Ticket(
         "Is ACME-3 a bug?",
         issue("ACME-3"),
-        lambda a: a["fields"]["issuetype"]["name"] == "Bug",
-        lambda all_: of_key(all_, "ACME-3").issue_type == "Bug",
+        lambda response: response["fields"]["issuetype"]["name"] == "Bug",
+        lambda issues: of_key(issues, "ACME-3").issue_type == "Bug",
     ),
     Ticket(
-        "Who has ACME-4?",
+        "Who is assigned to ACME-4?",
         issue("ACME-4", "fields.assignee.accountId"),
         str,
-        lambda all_: of_key(all_, "ACME-4").assignee,
+        lambda issues: of_key(issues, "ACME-4").assignee,
     ),
     Ticket(
-        "Has anybody ACME-6?",
+        "Is anybody assigned to ACME-6?",
         issue("ACME-6"),
-        lambda a: a["fields"]["assignee"] is not None,
-        lambda all_: of_key(all_, "ACME-6").assignee is not None,
+        lambda response: response["fields"]["assignee"] is not None,
+        lambda issues: of_key(issues, "ACME-6").assignee is not None,
     ),
     Ticket(
-        "How many issues are open for work?",
+        "How many issues are to do?",
         search('status = "To Do"', "total", maxResults=1),
         int,
-        lambda all_: sum(one.status == "To Do" for one in all_),
+        lambda issues: sum(issue.status == "To Do" for issue in issues),
     ),
     Ticket(
         "How many bugs are there?",
         search("issuetype = Bug", "total", maxResults=1),
         int,
-        lambda all_: sum(one.issue_type == "Bug" for one in all_),
+        lambda issues: sum(issue.issue_type == "Bug" for issue in issues),
     ),
     Ticket(
         "Which bugs are in progress?",
         search('issuetype = Bug AND status = "In Progress" ORDER BY key', KEYS),
         list,
-        lambda all_: [
-            one.key
-            for one in sorted(all_, key=lambda one: one.number)
-            if (one.issue_type, one.status) == ("Bug", "In Progress")
+        lambda issues: [
+            issue.key
+            for issue in sorted(issues, key=lambda issue: issue.number)
+            if (issue.issue_type, issue.status) == ("Bug", "In Progress")
         ],
     ),
-    Ticket("What came last?", search("", "issues[0].key", maxResults=1), str, lambda all_: newest(all_)[0].key),
     Ticket(
-        "What came first?",
+        "What is the newest issue?",
+        search("", "issues[0].key", maxResults=1),
+        str,
+        lambda issues: newest(issues)[0].key,
+    ),
+    Ticket(
+        "What is the oldest issue?",
         search("ORDER BY created ASC", "issues[0].key", maxResults=1),
         str,
-        lambda all_: newest(all_)[-1].key,
+        lambda issues: newest(issues)[-1].key,
     ),
     Ticket(
-        "Which five came last, and how are they?",
+        "What are the five newest issues and their statuses?",
         search("", "issues[].{k: key, s: fields.status.name}", maxResults=5),
-        lambda a: [(one["k"], one["s"]) for one in a],
-        lambda all_: [(one.key, one.status) for one in newest(all_)[:5]],
+        lambda response: [(row["k"], row["s"]) for row in response],
+        lambda issues: [(issue.key, issue.status) for issue in newest(issues)[:5]],
     ),
     Ticket(
-        "Is somebody at the currency issue?",
+        "Which issues are about a currency?",
         search("", "issues[?contains(fields.summary, 'currency')].key", maxResults=100),
         list,
-        lambda all_: [one.key for one in newest(all_) if "currency" in one.summary],
+        lambda issues: [issue.key for issue in newest(issues) if "currency" in issue.summary],
     ),
     Ticket(
-        "How many does each person have?",
+        "How many issues does each person have?",
         search("assignee != empty", "issues[].fields.assignee.accountId", maxResults=100),
         Counter,
-        lambda all_: Counter(one.assignee for one in all_ if one.assignee),
+        lambda issues: Counter(issue.assignee for issue in issues if issue.assignee),
     ),
     Ticket(
         "Which stories are done?",
         search("issuetype = Story AND status = Done", KEYS, maxResults=100),
         list,
-        lambda all_: [one.key for one in newest(all_) if (one.issue_type, one.status) == ("Story", "Done")],
+        lambda issues: [issue.key for issue in newest(issues) if (issue.issue_type, issue.status) == ("Story", "Done")],
     ),
     Ticket(
         "What else did the reporter of ACME-9 report?",
         issue("ACME-9", "fields.reporter.displayName"),
         len,
-        lambda all_: sum(one.reporter == of_key(all_, "ACME-9").reporter for one in all_),
+        lambda issues: sum(issue.reporter == of_key(issues, "ACME-9").reporter for issue in issues),
         lambda name: search(f'reporter = "{name}"', KEYS, maxResults=100),
     ),
     Ticket(
-        "How is the oldest task that nobody has?",
+        "What is the status of the oldest unassigned task?",
         search("issuetype = Task AND assignee = empty ORDER BY created ASC", "issues[0].key", maxResults=1),
-        lambda a: a["fields"]["status"]["name"],
-        lambda all_: (
-            next(one for one in reversed(newest(all_)) if one.issue_type == "Task" and one.assignee is None).status
+        lambda response: response["fields"]["status"]["name"],
+        lambda issues: (
+            next(
+                issue for issue in reversed(newest(issues)) if issue.issue_type == "Task" and issue.assignee is None
+            ).status
         ),
         issue,
     ),
     Ticket(
-        "What are the last seven of all pages?",
+        "Which issues are on the second page of 50?",
         search("ORDER BY created DESC", KEYS, maxResults=50),
         list,
-        lambda all_: [one.key for one in newest(all_)[50:]],
+        lambda issues: [issue.key for issue in newest(issues)[50:]],
         lambda _: search("ORDER BY created DESC", KEYS, maxResults=50, startAt=50),
     ),
     Ticket(
         "File a bug: the logo is cut off.",
         create("The logo is cut off", "Bug"),
-        lambda a: a["fields"]["summary"],
+        lambda response: response["fields"]["summary"],
         lambda _: "The logo is cut off",
         lambda made: issue(made["key"]),
     ),
     Ticket(
-        "File a task, unless there is one: rotate the signing keys.",
+        "Is there already an issue to rotate the signing keys?",
         search("", "issues[?contains(fields.summary, 'signing keys')].key", maxResults=100),
-        lambda a: len(a) > 0,
-        lambda all_: any("signing keys" in one.summary for one in all_),
+        lambda response: len(response) > 0,
+        lambda issues: any("signing keys" in issue.summary for issue in issues),
     ),
     Ticket(
         "Is the new issue at the top of the list?",
         create("A story of its own", "Story"),
-        lambda a: a,
+        lambda response: response,
         lambda _: "A story of its own",
         lambda _: search("", "issues[0].fields.summary", maxResults=1),
     ),
@@ -200,7 +213,7 @@ class Agent:
         return result["structuredContent"] if isinstance(result.get("structuredContent"), dict) else json.loads(text)
 
 
-async def test_each_ticket_takes_two_calls_at_most(tmp_path: Path) -> None:
+async def test_each_ticket_is_solved_with_at_most_two_calls(tmp_path: Path) -> None:
     assert len(TICKETS) == 20
     async with demo(tmp_path / "state") as (_, ready), aiohttp.ClientSession() as session:
         site = re.search(r"/ex/sandbox/([^/]+)/", ready["curl"])

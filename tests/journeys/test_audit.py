@@ -1,4 +1,4 @@
-"""The audit log of a running gateway: each action is caused in its usual way, and is recorded once."""
+"""The audit log of a running gateway: each action is caused in its usual way, and is recorded."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ from tests.fakes.tracker import Tracker
 
 MARKERS = ("marker-api-key-51", "marker-client-secret-52", "marker-refresh-53")
 OF_A_PROCESS = {AuditAction.CONFIGURATION_LOADED, AuditAction.STORE_BACKED_UP, AuditAction.STORE_RESTORED}
-"""Caused by `test_a_changed_configuration_is_recorded_once`, since only a file has a digest, and in `test_backup_restore`."""
+"""Other tests cause them: `test_a_changed_configuration_is_recorded_once`, and the tests of backup and restore."""
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ async def audited(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> R
     return running
 
 
-def audit(running: RunningGateway, **members: Any) -> AuditConfig:
-    """Return an audit configuration that makes no automatic checkpoint except the first."""
+def configure_audit(running: RunningGateway, **members: Any) -> AuditConfig:
+    """Configure the audit log so that it makes no automatic checkpoint except the first. `members`: other settings."""
     plain = {
         "refreshes": "changes",
         "keep_days": 0,
@@ -77,8 +77,8 @@ async def command(running: RunningGateway, *words: str, code: int = 0) -> Comman
     return done
 
 
-async def connected(running: RunningGateway, path: str, **body: Any) -> dict[str, Any]:
-    """Connect with an end user's browser, through the provider's consent and back."""
+async def authorize(running: RunningGateway, path: str, **body: Any) -> dict[str, Any]:
+    """Connect as an end user's browser does, through the provider's consent and back. Return the session."""
     made = await running.json("POST", f"/connect/sessions{path}", json=body, expect=201)
     token = parse_qs(urlsplit(made["data"]["connect_link"]).query)["session_token"][0]
     async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as response:
@@ -87,16 +87,16 @@ async def connected(running: RunningGateway, path: str, **body: Any) -> dict[str
     return result
 
 
-async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
+async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
     """Cause every recorded action, by callers, an end user, an operator and the gateway itself."""
     # With a minted key: created, used for the first time, revoked.
     wish = {"display_name": "agent", "scopes": ["environment:*"]}
-    above = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
-    headers = {"Authorization": f"Bearer {above['secret']}"}
+    parent = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    headers = {"Authorization": f"Bearer {parent['secret']}"}
     async with running.http.post(
-        f"{running.url}/environment/api-keys", json={**wish, "display_name": "below"}, headers=headers
+        f"{running.url}/environment/api-keys", json={**wish, "display_name": "child"}, headers=headers
     ) as response:
-        below = (await response.json())["data"]
+        child = (await response.json())["data"]
     # Connections: imported, read, changed, deleted; connected and reconnected by an end user.
     grant = {**tracker.grant(), "refresh_token": MARKERS[2], "expires_at": "2020-01-01T00:00:00Z"}
     await running.imported({name: text for name, text in grant.items() if name != "expires_in"}, "dead")
@@ -104,14 +104,14 @@ async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
         assert response.status == 424
     await running.imported(tracker.grant(), "c1", end_user={"id": "anna@example.com"})
     read = f"{running.url}/connections/c1?provider_config_key=tracker"
-    below_headers = {"Authorization": f"Bearer {below['secret']}"}
-    async with running.http.get(read, headers=below_headers) as response:
+    child_headers = {"Authorization": f"Bearer {child['secret']}"}
+    async with running.http.get(read, headers=child_headers) as response:
         assert (await response.json())["credentials"]["access_token"]
     await running.json("PATCH", "/connections/c1?provider_config_key=tracker", json={"tags": {"a": "b"}}, expect=200)
-    await connected(running, "", end_user={"id": "ben"}, allowed_integrations=["tracker"])
+    await authorize(running, "", end_user={"id": "ben"}, allowed_integrations=["tracker"])
     listed = await running.json("GET", "/connections?endUserId=ben")
     made = listed["connections"][0]["connection_id"]
-    await connected(running, "/reconnect", connection_id=made, integration_id="tracker")
+    await authorize(running, "/reconnect", connection_id=made, integration_id="tracker")
     # Integrations created through the API, and the client secret of one.
     shop = {"provider": "tracker", "unique_key": "shop"}
     client = {"type": "OAUTH2", "client_id": "x", "client_secret": MARKERS[1]}
@@ -128,54 +128,56 @@ async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
     await command(running, "events", "replay", "--since", "1h")
     await command(running, "keys", "rotate", "--data-keys", "-y")
     await command(running, "audit", "forget", "ben")
-    await running.json("DELETE", f"/environment/api-keys/{above['id']}", expect=200)
+    await running.json("DELETE", f"/environment/api-keys/{parent['id']}", expect=200)
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     async with asyncio.timeout(PATIENCE_S):
         while not await running.runtime.store.audit.find(AuditFilter(action="key.first_used")):
             await running.runtime.audit_keeper.once()
 
 
-async def test_each_action_is_recorded_in_its_own_way(
+async def test_every_kind_of_action_is_recorded(
     audited: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    audit(audited)
-    await provoke_all(audited, tracker)
+    configure_audit(audited)
+    await cause_all_actions(audited, tracker)
     store, keeper = audited.runtime.store, audited.runtime.audit_keeper
     await keeper.once()
     now = clock.now()
-    audit(audited, keep_days=1)
+    configure_audit(audited, keep_days=1)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(days=3))
     monkeypatch.setattr(audit_keeper, "PRUNE_EVERY_S", 0)
     pruning = AuditKeeper(store, audited.runtime.current)
     await store.trail.write()  # flushes nothing
-    before = {one.columns.action for one in await store.audit.find(AuditFilter(limit=1000))}
+    before = {record.columns.action for record in await store.audit.find(AuditFilter(limit=1000))}
     await pruning.once()
-    after = {one.columns.action for one in await store.audit.find(AuditFilter(limit=1000))}
-    assert before | after | OF_A_PROCESS == {str(one) for one in AuditAction}
+    after = {record.columns.action for record in await store.audit.find(AuditFilter(limit=1000))}
+    assert before | after | OF_A_PROCESS == {str(action) for action in AuditAction}
     assert (await command(audited, "audit", "verify")).out.startswith(("1 record", "2 records", "3 records"))
 
 
-async def test_records_say_who_from_where_on_whose_behalf(audited: RunningGateway, tracker: Tracker) -> None:
-    audit(audited)
-    await provoke_all(audited, tracker)
+async def test_a_record_contains_the_actor_the_ip_address_and_the_end_user(
+    audited: RunningGateway, tracker: Tracker
+) -> None:
+    configure_audit(audited)
+    await cause_all_actions(audited, tracker)
     await audited.runtime.audit_keeper.once()
     response = await audited.json("GET", "/audit?limit=1000", expect=200)
     by_action: dict[str, list[dict[str, Any]]] = {}
-    for one in response["data"]:
-        by_action.setdefault(one["action"], []).append(one)
+    for record in response["data"]:
+        by_action.setdefault(record["action"], []).append(record)
     (read,) = by_action["credential.read"]
-    below, above = (one["key_id"] for one in by_action["key.created"])
-    assert read["actor"] == {"kind": "key", "key_id": below, "name": "below", "parents": [above]}
+    child, parent = (record["key_id"] for record in by_action["key.created"])
+    assert read["actor"] == {"kind": "key", "key_id": child, "name": "child", "parents": [parent]}
     assert (read["address"], read["connection_id"], read["provider_config_key"]) == ("127.0.0.1", "c1", "tracker")
     assert read["request_id"]
     assert read["end_user"]
-    assert {one["key_id"] for one in by_action["key.revoked"]} == {below, above}
-    assert {one["key_id"] for one in by_action["key.first_used"]} == {below, above}
-    assert all(one["address"] == "127.0.0.1" for one in by_action["key.first_used"])
+    assert {record["key_id"] for record in by_action["key.revoked"]} == {child, parent}
+    assert {record["key_id"] for record in by_action["key.first_used"]} == {child, parent}
+    assert all(record["address"] == "127.0.0.1" for record in by_action["key.first_used"])
     (created,) = by_action["connection.created"]
     assert created["actor"]["kind"] == "session"
     assert by_action["connection.reconnected"][0]["actor"]["session"] != created["actor"]["session"]
-    (exported,) = [one for one in by_action["connection.exported"] if one["connection_id"] == "c1"]
+    (exported,) = [record for record in by_action["connection.exported"] if record["connection_id"] == "c1"]
     assert (exported["actor"]["kind"], exported["actor"]["command"]) == ("operator", "main connections export")
     (failed,) = by_action["connection.refreshed"]
     assert (failed["outcome"], failed["detail"]["now"], failed["actor"]) == (
@@ -187,19 +189,19 @@ async def test_records_say_who_from_where_on_whose_behalf(audited: RunningGatewa
     assert by_action["integration.changed"][0]["detail"] == {"fields": ["display_name"]}
     one_page = await audited.json("GET", "/audit?limit=2", expect=200)
     next_page = await audited.json("GET", f"/audit?limit=2&cursor={one_page['next_cursor']}", expect=200)
-    assert [one["sequence"] for one in one_page["data"] + next_page["data"]] == [
-        one["sequence"] for one in response["data"][:4]
+    assert [record["sequence"] for record in one_page["data"] + next_page["data"]] == [
+        record["sequence"] for record in response["data"][:4]
     ]
 
 
 async def test_no_secret_and_no_end_user_is_in_any_record_or_export(audited: RunningGateway, tracker: Tracker) -> None:
-    audit(audited)
-    await provoke_all(audited, tracker)
+    configure_audit(audited)
+    await cause_all_actions(audited, tracker)
     text = (await command(audited, "audit", "export")).out
     lines = [json.loads(line) for line in text.splitlines()]
     assert len(lines) > 15
     tokens = [token for grant in tracker.grants for token in (grant.refresh_token, *grant.access_tokens, *grant.spent)]
-    keys = [one for one in (audited.folder / "all.bundle").read_text().split('"') if one.startswith("sk_")]
+    keys = [part for part in (audited.folder / "all.bundle").read_text().split('"') if part.startswith("sk_")]
     secrets = [
         *MARKERS,
         *tokens,
@@ -207,22 +209,24 @@ async def test_no_secret_and_no_end_user_is_in_any_record_or_export(audited: Run
         audited.document["store"]["encryption_keys"][0],
         *("anna@example.com", '"ben"'),
     ]
-    assert [one for one in secrets if one in text] == []
+    assert [secret for secret in secrets if secret in text] == []
 
 
-async def test_a_checkpoint_leaves_by_log_file_and_webhook(
+async def test_a_checkpoint_is_logged_written_to_the_file_and_sent_as_a_webhook(
     audited: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[dict[str, Any]] = []
-    monkeypatch.setattr(audit_keeper.log, "info", lambda event, **members: told.append({"event": event, **members}))
+    log_lines: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        audit_keeper.log, "info", lambda event, **members: log_lines.append({"event": event, **members})
+    )
     audited.document["egress"]["allow"].append(f"127.0.0.1/32:{receiver.port}")
     await audited.restart()
-    audit(audited, checkpoint_url=receiver.url)
+    configure_audit(audited, checkpoint_url=receiver.url)
     await audited.imported(tracker.grant())
     await audited.runtime.audit_keeper.once()
-    (said_line,) = (audited.folder / "checkpoints.jsonl").read_text().splitlines()
-    made = json.loads(said_line)
-    assert told[0] == {"event": "audit_checkpoint", **made}
+    (line,) = (audited.folder / "checkpoints.jsonl").read_text().splitlines()
+    made = json.loads(line)
+    assert log_lines[0] == {"event": "audit_checkpoint", **made}
     assert [json.loads(got.body)["data"] for got in receiver.taken] == [made]
     key = (await command(audited, "audit", "key")).out.strip()
     assert made["public_key"] == key
@@ -243,8 +247,8 @@ async def test_a_checkpoint_leaves_by_log_file_and_webhook(
 async def test_verify_names_the_first_record_that_was_changed(audited: RunningGateway, tracker: Tracker) -> None:
     from sqlalchemy import text
 
-    audit(audited)
-    await provoke_all(audited, tracker)
+    configure_audit(audited)
+    await cause_all_actions(audited, tracker)
     await audited.runtime.audit_keeper.once()
     store = audited.runtime.store
     edit = text("UPDATE audit_records SET body = replace(body, '127.0.0.1', '127.0.0.9') WHERE sequence = 3")
@@ -270,7 +274,7 @@ async def test_a_credential_that_cannot_be_recorded_is_not_returned(audited: Run
 async def test_only_a_key_with_the_scope_reads_the_audit_and_only_its_environment(
     audited: RunningGateway, tracker: Tracker
 ) -> None:
-    audit(audited)
+    configure_audit(audited)
     await audited.imported(tracker.grant())
     for scopes, status in ((["environment:logs:read"], 403), (["environment:audit:read"], 200)):
         wish = {"display_name": scopes[0], "scopes": scopes}
@@ -281,7 +285,7 @@ async def test_only_a_key_with_the_scope_reads_the_audit_and_only_its_environmen
                 assert response.status == status
     await audited.runtime.audit_keeper.once()
     body = await audited.json("GET", "/audit?limit=1000", expect=200)
-    assert {one["environment"] for one in body["data"]} == {"dev"}
+    assert {record["environment"] for record in body["data"]} == {"dev"}
 
 
 async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
@@ -302,10 +306,10 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
     async with asyncio.timeout(PATIENCE_S):
         while (body := await audited.json("GET", "/audit/uses", expect=200))["calls"] < 4:
             await asyncio.sleep(0.02)
-    found = [(one["key_id"], one["connection_id"], one["calls"], one["failed"]) for one in body["data"]]
+    found = [(record["key_id"], record["connection_id"], record["calls"], record["failed"]) for record in body["data"]]
     assert found == [(made["id"], "c1", 3, 0), (None, "c1", 1, 0)]
-    said_ = await command(audited, "audit", "uses", "--key", str(made["id"]), "--since", "2h", "--json")
-    assert json.loads(said_.out)["calls"] == 3
+    uses = await command(audited, "audit", "uses", "--key", str(made["id"]), "--since", "2h", "--json")
+    assert json.loads(uses.out)["calls"] == 3
 
 
 # ── A real process: its audit file, and kill -9.
@@ -328,12 +332,12 @@ async def test_a_changed_configuration_is_recorded_once(tmp_path: Path) -> None:
         await gateway.logged("reloaded", times=2)
     async with serving(files):
         pass
-    loaded = [one for one in await records(files) if one["action"] == AuditAction.CONFIGURATION_LOADED]
-    assert [one["detail"]["how"] for one in loaded] == ["start", "reload"]
-    assert len({one["detail"]["sha256"] for one in loaded}) == 2
+    loaded = [record for record in await records(files) if record["action"] == AuditAction.CONFIGURATION_LOADED]
+    assert [record["detail"]["how"] for record in loaded] == ["start", "reload"]
+    assert len({record["detail"]["sha256"] for record in loaded}) == 2
 
 
-async def test_a_kill_amid_writes_loses_no_record_of_what_was_acknowledged(tmp_path: Path) -> None:
+async def test_a_kill_during_writes_loses_no_record_of_an_acknowledged_write(tmp_path: Path) -> None:
     files = Files(tmp_path, 9)
     acknowledged: list[str] = []
     for round_ in range(3):
@@ -344,7 +348,9 @@ async def test_a_kill_amid_writes_loses_no_record_of_what_was_acknowledged(tmp_p
                     await asyncio.sleep(0.01)
             gateway.kill_all()
             await asyncio.gather(*writers, return_exceptions=True)
-    found = [one["object"]["connection"] for one in await records(files) if one["action"] == "connection.imported"]
+    found = [
+        record["object"]["connection"] for record in await records(files) if record["action"] == "connection.imported"
+    ]
     assert set(acknowledged) <= set(found)
     assert len(found) == len(set(found))
     done = await command_output("audit", "verify", "-c", str(files.path))

@@ -1,4 +1,4 @@
-"""Many tokens that expire within one minute are refreshed one after the other, and other calls hardly notice.
+"""Many tokens that expire at the same time are refreshed one after the other, and other calls are hardly slower.
 
 The suite has a short form, which checks that every token is refreshed once and that nothing fails. `make burst` has
 10,000 connections and compares the 99th percentile of unrelated calls before and during the refreshes.
@@ -22,18 +22,18 @@ from tests.fakes.nodes import Nodes, nodes
 COUNT = int(os.environ.get("BURST", "60"))
 MEASURED = "BURST" in os.environ
 LIFETIME_S = 600.0 if MEASURED else 6.0
-AHEAD_S = (
-    LIFETIME_S * 0.45
-)  # when all are used: the earliest time for refreshes of a crowd, and too late for all to get a slot
+# When all are called: the earliest time at which many tokens are refreshed, too late for each to get its own slot.
+AHEAD_S = LIFETIME_S * 0.45
 WINDOW_S = 20 if MEASURED else 0.2
 PROVIDER = """
 import asyncio, json, secrets
 from aiohttp import web
 
 async def token(request):
-    sent = await request.post()
-    calls.append(sent["refresh_token"])
-    return web.json_response({"access_token": secrets.token_hex(8), "refresh_token": secrets.token_hex(8), "expires_in": 3600})
+    form = await request.post()
+    calls.append(form["refresh_token"])
+    tokens = {"access_token": secrets.token_hex(8), "refresh_token": secrets.token_hex(8)}
+    return web.json_response({**tokens, "expires_in": 3600})
 
 async def sites(request):
     return web.json_response([{"id": "s", "url": "https://acme.atlassian.net", "name": "acme", "scopes": []}])
@@ -41,7 +41,7 @@ async def sites(request):
 async def count(request):
     return web.json_response({"calls": len(calls), "distinct": len(set(calls))})
 
-async def answer(request):
+async def respond(request):
     return web.json_response({"path": request.path})
 
 async def main():
@@ -49,7 +49,7 @@ async def main():
     app.router.add_post("/token", token)
     app.router.add_get("/count", count)
     app.router.add_get("/oauth/token/accessible-resources", sites)
-    app.router.add_route("*", "/{rest:.*}", answer)
+    app.router.add_route("*", "/{rest:.*}", respond)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -79,7 +79,7 @@ async def provider() -> AsyncIterator[str]:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(3600)  # expired tokens that nobody uses are refreshed ten a second
-async def test_tokens_that_end_together_are_renewed_in_turn(tmp_path: Path) -> None:
+async def test_tokens_that_expire_together_are_each_refreshed_once(tmp_path: Path) -> None:
     async with (
         provider() as tokens,
         provider() as api,
@@ -88,15 +88,15 @@ async def test_tokens_that_end_together_are_renewed_in_turn(tmp_path: Path) -> N
         ends = await imported(gateway)
         before = [await percentile_99_ms(gateway, WINDOW_S) for _ in range(3)]
         await asyncio.sleep(max(0.0, (ends - datetime.now(UTC)).total_seconds() - AHEAD_S))
-        assert await used(gateway) == {200}
+        assert await call_all(gateway) == {200}
         during: list[float] = []
-        while (response := await asked(gateway, tokens))["calls"] < COUNT:
+        while (response := await token_requests(gateway, tokens))["calls"] < COUNT:
             during.append(await percentile_99_ms(gateway, WINDOW_S))
         assert response == {"calls": COUNT, "distinct": COUNT}
         if MEASURED:
             usual, meanwhile = fmean(before), fmean(during)
             print(
-                f"\n{COUNT} renewals: p99 of another's calls {usual:.2f} ms before, {meanwhile / usual:.2f} times that"
+                f"\n{COUNT} refreshes: p99 of unrelated calls {usual:.2f} ms before, {meanwhile / usual:.2f} times that"
             )
             print(f"meanwhile; in windows of {WINDOW_S} s: {latencies(before)} before, {latencies(during)} meanwhile")
 
@@ -106,7 +106,7 @@ async def imported(gateway: Nodes) -> datetime:
     ends = datetime.now(UTC) + timedelta(seconds=LIFETIME_S)
     waiting = iter(range(COUNT))
 
-    async def bring(connection_id: str, expires_at: datetime) -> None:
+    async def import_one(connection_id: str, expires_at: datetime) -> None:
         credentials = {"type": "OAUTH2", "access_token": secrets.token_hex(8), "refresh_token": secrets.token_hex(8)}
         body = {
             "provider_config_key": "tracker",
@@ -116,24 +116,24 @@ async def imported(gateway: Nodes) -> datetime:
         async with gateway.http.post(f"{gateway.urls[0]}/connections", json=body) as response:
             assert response.status == 201, await response.text()
 
-    async def some() -> None:
+    async def import_some() -> None:
         for n in waiting:
-            await bring(f"c{n}", ends)
+            await import_one(f"c{n}", ends)
 
-    await bring("stranger", ends + timedelta(days=1))
-    await asyncio.gather(*(some() for _ in range(8)))
+    await import_one("unrelated", ends + timedelta(days=1))
+    await asyncio.gather(*(import_some() for _ in range(8)))
     return ends
 
 
-async def used(gateway: Nodes) -> set[int]:
+async def call_all(gateway: Nodes) -> set[int]:
     """Call each connection and return the statuses."""
     gate, seen = asyncio.Semaphore(16), set[int]()
 
-    async def one(n: int) -> None:
+    async def call(n: int) -> None:
         async with gate:
             seen.add((await gateway.call(0, f"c{n}"))[0])
 
-    await asyncio.gather(*(one(n) for n in range(COUNT)))
+    await asyncio.gather(*(call(n) for n in range(COUNT)))
     return seen
 
 
@@ -141,18 +141,18 @@ async def percentile_99_ms(gateway: Nodes, for_s: float) -> float:
     """Return the 99th percentile of the duration of the unrelated calls, a hundred of them per second."""
     took, until = [], time.monotonic() + for_s
     while time.monotonic() < until:
-        begun = time.perf_counter()
-        assert (await gateway.call(0, "stranger"))[0] == 200
-        took.append(time.perf_counter() - begun)
+        began = time.perf_counter()
+        assert (await gateway.call(0, "unrelated"))[0] == 200
+        took.append(time.perf_counter() - began)
         await asyncio.sleep(max(0.0, 0.01 - took[-1]))
     return sorted(took)[int(len(took) * 0.99)] * 1000
 
 
 def latencies(windows_ms: list[float]) -> str:
-    return ", ".join(f"{one:.2f}" for one in windows_ms)
+    return ", ".join(f"{value_ms:.2f}" for value_ms in windows_ms)
 
 
-async def asked(gateway: Nodes, url: str) -> dict[str, int]:
+async def token_requests(gateway: Nodes, url: str) -> dict[str, int]:
     async with gateway.http.get(f"{url}/count") as response:
         body: dict[str, int] = await response.json()
         return body

@@ -1,7 +1,7 @@
 """A hundred entries, drawn with a fixed seed, do what their facts say.
 
-As a provider would see them, the test checks the address that a user is sent to, the token request, and the proxied
-request.
+The test checks what a provider receives: the authorization URL that a user is sent to, the token request, and the
+proxied request.
 
 The facts are a trimmed copy (`tools/facts_sample.py`), since the whole file is not in the repository. With
 CATALOG_FACTS set to the path of that file, CATALOG_FACTS_COUNT others are drawn from it with CATALOG_FACTS_SEED. The
@@ -44,15 +44,15 @@ def facts() -> list[dict[str, Any]]:
         sample: list[dict[str, Any]] = json.loads(SAMPLE.read_text(encoding="utf-8"))
         return sample
     whole = json.loads(Path(path).read_text(encoding="utf-8"))
-    asked = {
+    options = {
         key: int(os.environ.get(f"CATALOG_FACTS_{key.upper()}", value))
         for key, value in (("seed", 0), ("count", COUNT))
     }
-    return drawn(whole, made_entries(), **asked)
+    return drawn(whole, made_entries(), **options)
 
 
 class Internet:
-    """All providers in one: answers every request, and keeps the last ones."""
+    """All providers in one: responds to every request, and records it in `seen`."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -80,13 +80,15 @@ async def test_a_hundred_entries_do_what_their_facts_say(tmp_path: Path, monkeyp
     wrong: list[str] = []
     web_of_providers = Internet()
     async with diverted(monkeypatch, web_of_providers.response) as port:
-        chosen = [one for one in facts() if one["auth_mode"] in modes()]
+        chosen = [entry for entry in facts() if entry["auth_mode"] in modes()]
         running = RunningGateway(tmp_path, gateway_yaml(chosen, port))
         await running.start()
         try:
-            for one in chosen:
-                expected = Expected(one, await running.json("GET", f"/providers/{one['name']}"))
-                wrong += [f"{one['name']}: {fault}" async for fault in compared(running, web_of_providers, expected)]
+            for entry in chosen:
+                expected = Expected(entry, await running.json("GET", f"/providers/{entry['name']}"))
+                wrong += [
+                    f"{entry['name']}: {fault}" async for fault in entry_faults(running, web_of_providers, expected)
+                ]
         finally:
             await running.stop()
     assert not wrong, "\n" + "\n".join(wrong)
@@ -98,28 +100,28 @@ def gateway_yaml(chosen: list[dict[str, Any]], port: int) -> dict[str, Any]:
     made["catalog"] = []
     shipped = load_catalog([resources.folder("catalog")]).providers
     made["environments"]["dev"]["integrations"] = {
-        one["name"]: {
-            "provider": one["name"],
-            **(CLIENT if one["auth_mode"] == "OAUTH2" else {}),
-            "allowed_hosts": hosts(shipped[one["name"]]),
+        entry["name"]: {
+            "provider": entry["name"],
+            **(CLIENT if entry["auth_mode"] == "OAUTH2" else {}),
+            "allowed_hosts": hosts(shipped[entry["name"]]),
         }
-        for one in chosen
+        for entry in chosen
     }
     return made
 
 
 def hosts(provider: Provider) -> list[str]:
     """Return the example values of the settings in which an end user names the host that the client secret goes to."""
-    named = {setting: provider.connection_config[setting] for _, setting in open_secret_addresses(provider)}
-    return [one.example for one in named.values() if one.example]
+    settings = {name: provider.connection_config[name] for _, name in open_secret_addresses(provider)}
+    return [setting.example for setting in settings.values() if setting.example]
 
 
-async def compared(running: RunningGateway, providers: Internet, expected: "Expected") -> AsyncIterator[str]:
+async def entry_faults(running: RunningGateway, providers: Internet, expected: "Expected") -> AsyncIterator[str]:
     """Connect, make a call, and yield each difference."""
     providers.seen.clear()
     providers.token_response = expected.token_response()
     if expected.mode == "OAUTH2":
-        async for fault in consented(running, providers, expected):
+        async for fault in authorization_faults(running, providers, expected):
             yield fault
     else:
         await imported(running, expected)
@@ -135,42 +137,45 @@ async def compared(running: RunningGateway, providers: Internet, expected: "Expe
             yield f"sent {name}: {sent['headers'].get(name)}, not {value}"
 
 
-async def consented(running: RunningGateway, providers: Internet, expected: "Expected") -> AsyncIterator[str]:
+async def authorization_faults(
+    running: RunningGateway, providers: Internet, expected: "Expected"
+) -> AsyncIterator[str]:
     defaults = {expected.name: {"connection_config": expected.given}}
     token = await running.session_token(allowed_integrations=[expected.name], integrations_config_defaults=defaults)
     begin = f"{running.url}/oauth/connect/{expected.name}?connect_session_token={token}"
     async with running.http.get(begin, allow_redirects=False) as response:
         assert response.status == 302, (expected.name, await response.text())
-        address = response.headers["Location"]
-    base, query = parted(address)
+        url = response.headers["Location"]
+    base, query = split_url(url)
     if base != expected.authorization_url():
         yield f"sends users to {base}, not {expected.authorization_url()}"
     for name, value in expected.authorization(running.url).items():
         if query.get(name) != value:
-            yield f"asks for consent with {name}={query.get(name)}, not {value}"
+            yield f"requests consent with {name}={query.get(name)}, not {value}"
     if ("code_challenge" in query) != expected.pkce:
         yield f"PKCE is {'on' if 'code_challenge' in query else 'off'}"
     back = {"state": query["state"], expected.code_param: "the code", **expected.sent_by_callback()}
     async with running.http.get(f"{running.url}/oauth/callback", params=back) as response:
         assert response.status == 200, (expected.name, await response.text())
-    async for fault in asked_for_a_token(providers.seen[0], expected, running.url):
+    async for fault in token_request_faults(providers.seen[0], expected, running.url):
         yield fault
 
 
-async def asked_for_a_token(sent: dict[str, Any], expected: "Expected", url: str) -> AsyncIterator[str]:
+async def token_request_faults(sent: dict[str, Any], expected: "Expected", url: str) -> AsyncIterator[str]:
     method = expected.facts.get("token_request_method", "POST")
-    address, _, query = sent["url"].partition("?") if method == "GET" else (sent["url"], "", "")
-    if (sent["method"], address) != (method, expected.filled(expected.facts["token_url"])):
-        yield f"asks {sent['method']} {address} for a token, not {expected.filled(expected.facts['token_url'])}"
+    url_without_query, _, query = sent["url"].partition("?") if method == "GET" else (sent["url"], "", "")
+    if (sent["method"], url_without_query) != (method, expected.filled(expected.facts["token_url"])):
+        wanted = f"{method} {expected.filled(expected.facts['token_url'])}"
+        yield f"requests a token by {sent['method']} {url_without_query}, not {wanted}"
     is_json = expected.facts.get("token_request_format") == "json"
     body = json.loads(sent["body"]) if is_json else dict(parse_qsl(query or sent["body"]))
     for name, value in expected.token_params(url).items():
         if body.get(name) != value:
-            yield f"asks for a token with {name}={body.get(name)}, not {value}"
+            yield f"requests a token with {name}={body.get(name)}, not {value}"
     pair = ":".join(quote(value, safe="") for value in CLIENT.values())
     basic = "Basic " + base64.b64encode(pair.encode()).decode()
     if (sent["headers"].get("authorization") == basic) != expected.by_basic:
-        yield f"proves its client by {sent['headers'].get('authorization') or 'its body'}"
+        yield f"authenticates its client by {sent['headers'].get('authorization') or 'its body'}"
 
 
 async def imported(running: RunningGateway, expected: "Expected") -> None:
@@ -183,9 +188,9 @@ async def imported(running: RunningGateway, expected: "Expected") -> None:
     await running.json("POST", "/connections", json=body, expect=201)
 
 
-def parted(address: str) -> tuple[str, dict[str, str]]:
-    """Return the address without the gateway's parameters, and the query, wherever a consent page expects it."""
-    parts = urlsplit(address)
+def split_url(url: str) -> tuple[str, dict[str, str]]:
+    """Return the URL without query and fragment, and the query, which some consent pages expect in the fragment."""
+    parts = urlsplit(url)
     path, _, inner = parts.fragment.partition("?")
     query = {name: values[0] for name, values in parse_qs(inner or parts.query, keep_blank_values=True).items()}
     return f"{parts.scheme}://{parts.netloc}{parts.path}{f'#{path}' if path else ''}".split("#")[0], query
@@ -203,7 +208,7 @@ class Expected:
         self.name = str(facts["name"])
         self.mode = str(facts["auth_mode"])
         forms = entry["data"].get("connection_config", {})
-        # Settings that only another region's addresses need are left empty, as most users do.
+        # Settings that only another region's URLs need are left empty, as most users do.
         elsewhere = _settings_in(entry["data"].get("alternatives", {}))
         elsewhere -= _settings_in({**self.facts, "alternatives": None})
         self.values = {name: _example(form) for name, form in forms.items() if name not in elsewhere}
@@ -232,7 +237,7 @@ class Expected:
             inner = response
             for step in steps:
                 inner = inner.setdefault(step, {})
-            inner[last] = self.values.get(path, "told")
+            inner[last] = self.values.get(path, "a value")
         places = self.facts.get("token_response", {})
         for key, value in (("token_path", TOKEN), ("refresh_token_path", "r"), ("expiry_path", 3600)):
             *steps, last = places.get(key, "unused").split(".")
@@ -243,32 +248,32 @@ class Expected:
         return response
 
     def sent_by_callback(self) -> dict[str, str]:
-        return {name: self.values.get(name, "told") for name in self.facts.get("callback_metadata", ())}
+        return {name: self.values.get(name, "a value") for name in self.facts.get("callback_metadata", ())}
 
     def authorization(self, url: str) -> dict[str, str]:
-        asked = {"response_type": "code", "client_id": CLIENT["client_id"], "redirect_uri": f"{url}/oauth/callback"}
+        params = {"response_type": "code", "client_id": CLIENT["client_id"], "redirect_uri": f"{url}/oauth/callback"}
         if self.scopes:
             separator = self.facts.get("scope_separator", " ").replace("+", " ")
-            asked["scope"] = separator.join(self.scopes)
+            params["scope"] = separator.join(self.scopes)
         renames = {k.rstrip("="): v.rstrip("=") for k, v in self.facts.get("authorization_param_renames", {}).items()}
-        asked = {renames.get(name, name): value for name, value in asked.items() if renames.get(name, name)}
-        return {**asked, **self.params("authorization_params", self.given)}
+        params = {renames.get(name, name): value for name, value in params.items() if renames.get(name, name)}
+        return {**params, **self.params("authorization_params", self.given)}
 
     def authorization_url(self) -> str:
         return self.filled(self.facts["authorization_url"].replace("${clientId}", quote(CLIENT["client_id"])))
 
     def token_params(self, url: str) -> dict[str, str]:
-        asked = {"grant_type": "authorization_code", "code": "the code", "redirect_uri": f"{url}/oauth/callback"}
+        params = {"grant_type": "authorization_code", "code": "the code", "redirect_uri": f"{url}/oauth/callback"}
         if not self.by_basic:
-            asked |= CLIENT
+            params |= CLIENT
         renames = self.facts.get("token_param_renames", {})
-        asked = {renames.get(name, name): value for name, value in asked.items() if renames.get(name, name)}
-        return {**asked, **self.params("token_params", self.given)}
+        params = {renames.get(name, name): value for name, value in params.items() if renames.get(name, name)}
+        return {**params, **self.params("token_params", self.given)}
 
-    def params(self, key: str, at_hand: Mapping[str, str]) -> dict[str, str]:
-        said = self.facts.get(key, {})
-        texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in said.items()}
-        return {name: self.filled(text) for name, text in texts.items() if is_steady(text, at_hand)}
+    def params(self, key: str, known: Mapping[str, str]) -> dict[str, str]:
+        templates = self.facts.get(key, {})
+        texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in templates.items()}
+        return {name: self.filled(text) for name, text in texts.items() if is_steady(text, known)}
 
     def proxied_url(self) -> str:
         query = "".join(f"&{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.placed("query"))
@@ -296,14 +301,14 @@ class Expected:
         return re.sub(r"\$\{base64\((.*?)\)\}", lambda found: base64.b64encode(found[1].encode()).decode(), text)
 
 
-def _settings_in(said: Any) -> set[str]:
-    return set(re.findall(r"\$\{connectionConfig\.([\w.-]+)\}", json.dumps(said)))
+def _settings_in(value: Any) -> set[str]:
+    return set(re.findall(r"\$\{connectionConfig\.([\w.-]+)\}", json.dumps(value)))
 
 
-def is_steady(template: str, at_hand: Mapping[str, str]) -> bool:
+def is_steady(template: str, known: Mapping[str, str]) -> bool:
     """Return whether all its settings are known, and its value is the same each time."""
     names = re.findall(r"\$\{connectionConfig\.([\w.-]+)\}", template)
-    return "${random}" not in template and all(at_hand.get(name) for name in names)
+    return "${random}" not in template and all(known.get(name) for name in names)
 
 
 def corrected(facts: dict[str, Any], correction: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,14 +334,14 @@ def _correction(name: str | None) -> dict[str, Any]:
     path = CORRECTIONS / f"{name}.yaml"
     if name is None or not path.exists():
         return {}
-    said: dict[str, Any] = _without_comments(yaml.safe_load(path.read_text(encoding="utf-8")))
-    return said
+    correction: dict[str, Any] = _without_comments(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return correction
 
 
-def _without_comments(said: Any) -> Any:
-    if not isinstance(said, dict):
-        return said
-    return {key: _without_comments(value) for key, value in said.items() if not key.endswith("#")}
+def _without_comments(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_comments(member) for key, member in value.items() if not key.endswith("#")}
 
 
 def _shown(entry: Mapping[str, Any]) -> dict[str, str]:

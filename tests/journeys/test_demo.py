@@ -40,7 +40,7 @@ async def demo(state: Path) -> AsyncIterator[tuple[Process, dict[str, Any]]]:
         await process.communicate()
 
 
-async def paste(line: str) -> tuple[int, bytes]:
+async def run_curl(line: str) -> tuple[int, bytes]:
     """Run the curl command in a shell and return its exit code and body. `-sS` only hides the progress meter."""
     process = await asyncio.create_subprocess_shell(f"{line} -sS", stdout=PIPE)
     body, _ = await process.communicate()
@@ -48,13 +48,13 @@ async def paste(line: str) -> tuple[int, bytes]:
     return process.returncode, body
 
 
-async def issues_of(ready: dict[str, Any]) -> int:
-    code, body = await paste(ready["curl"])
+async def issues_found_by_curl(ready: dict[str, Any]) -> int:
+    code, body = await run_curl(ready["curl"])
     assert code == 0
     return len(json.loads(body)["issues"])
 
 
-async def found_by_an_agent(ready: dict[str, Any]) -> int:
+async def issues_found_by_an_agent(ready: dict[str, Any]) -> int:
     """Return how many issues the tool finds, with the MCP server of the printed command."""
     *words, url, _, header = shlex.split(ready["mcp_add"])
     assert words == ["claude", "mcp", "add", "--transport", "http", "sandbox"]
@@ -66,7 +66,7 @@ async def found_by_an_agent(ready: dict[str, Any]) -> int:
     return len(result["structuredContent"]["issues"])
 
 
-async def ended(process: Process, ready: dict[str, Any], number: signal.Signals) -> int:
+async def exit_code_after(process: Process, ready: dict[str, Any], number: signal.Signals) -> int:
     """Send the signal, check that the port is closed, and return the exit code."""
     process.send_signal(number)
     code = await asyncio.wait_for(process.wait(), PATIENCE_S)
@@ -75,42 +75,44 @@ async def ended(process: Process, ready: dict[str, Any], number: signal.Signals)
     return code
 
 
-async def test_the_curl_line_works_at_once_after_a_second_start_and_with_a_state_in_part(tmp_path: Path) -> None:
+async def test_the_demo_works_on_the_first_start_on_later_ones_and_with_an_incomplete_state_folder(
+    tmp_path: Path,
+) -> None:
     state = tmp_path / "state"
     async with demo(state) as (process, first):
         assert first["curl"].startswith("curl ")
         assert shlex.split(first["curl"])[-1].startswith(f"{first['url']}/proxy/ex/sandbox/")
-        assert await issues_of(first) == 2
-        assert await found_by_an_agent(first) == 2
-        await health_ready_and_the_links_respond(first)
-        the_keys_and_the_database_are_their_owners_alone(state)
-        await commands_beside_it_find_both_ports(state, first)
-        assert await ended(process, first, signal.SIGTERM) == 0
+        assert await issues_found_by_curl(first) == 2
+        assert await issues_found_by_an_agent(first) == 2
+        await assert_health_ready_and_links_respond(first)
+        assert_only_the_owner_can_read_keys_and_database(state)
+        await assert_commands_find_both_ports(state, first)
+        assert await exit_code_after(process, first, signal.SIGTERM) == 0
     async with demo(state) as (process, second):
         assert second["secret_key"] == first["secret_key"]
         assert second["connection_id"] == first["connection_id"]
-        keys = [shlex.split(one["mcp_add"])[-1] for one in (first, second)]
-        assert keys[0] == keys[1], "what was pasted into an agent's client goes on working"
-        assert await issues_of(second) == 2
-        assert await found_by_an_agent(second) == 2
-        assert await ended(process, second, signal.SIGINT) == 0
+        keys = [shlex.split(ready["mcp_add"])[-1] for ready in (first, second)]
+        assert keys[0] == keys[1], "a key that was pasted into an agent's client must stay valid"
+        assert await issues_found_by_curl(second) == 2
+        assert await issues_found_by_an_agent(second) == 2
+        assert await exit_code_after(process, second, signal.SIGINT) == 0
     (state / "sandbox.json").unlink()
     async with demo(state) as (process, third):
-        assert await issues_of(third) == 2, "a connection whose grant is gone is made again"
-        await the_death_of_the_gateway_ends_the_demo_with_its_last_words(process)
+        assert await issues_found_by_curl(third) == 2, "a connection whose grant is missing is created again"
+        await assert_demo_ends_with_its_gateway_and_says_why(process)
     (state / "encryption_key").write_text("A" * 43 + "=\n")
-    await a_wrong_encryption_key_is_told_in_the_gateways_own_words(state)
+    await assert_wrong_encryption_key_is_reported(state)
 
 
-async def health_ready_and_the_links_respond(ready: dict[str, Any]) -> None:
+async def assert_health_ready_and_links_respond(ready: dict[str, Any]) -> None:
     async with aiohttp.ClientSession() as session:
         links = (ready["connect_link"], ready["console_link"])
-        for address in (f"{ready['url']}/health", f"{ready['url']}/ready", *links):
-            async with session.get(address) as response:
-                assert response.status == 200, address
+        for url in (f"{ready['url']}/health", f"{ready['url']}/ready", *links):
+            async with session.get(url) as response:
+                assert response.status == 200, url
 
 
-async def commands_beside_it_find_both_ports(state: Path, ready: dict[str, Any]) -> None:
+async def assert_commands_find_both_ports(state: Path, ready: dict[str, Any]) -> None:
     output = await command_output("connections", "refresh", "-c", str(state / "gateway.yaml"), ready["connection_id"])
     assert output.code == 0, output
     key = ("keys", "create", "agent", "--capability", "--connection", f"sandbox/{ready['connection_id']}")
@@ -118,13 +120,13 @@ async def commands_beside_it_find_both_ports(state: Path, ready: dict[str, Any])
     assert f"{ready['url']}/c/gw_cap_" in output.out, output
 
 
-def the_keys_and_the_database_are_their_owners_alone(state: Path) -> None:
+def assert_only_the_owner_can_read_keys_and_database(state: Path) -> None:
     for name in ("gateway.yaml", "gateway.db", "encryption_key", "secret_key", "sandbox.json", "gateway.log"):
         assert stat.S_IMODE((state / name).stat().st_mode) == 0o600, name
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
 
 
-async def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_signal_during_the_start_leaves_no_process_behind(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(tmp_path), stdout=PIPE, stderr=PIPE)
     async with asyncio.timeout(PATIENCE_S):
         while not (tmp_path / "sandbox.json").exists() and not (tmp_path / "gateway.log").exists():
@@ -134,28 +136,28 @@ async def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -
     process.terminate()
     assert await asyncio.wait_for(process.communicate(), PATIENCE_S)
     assert process.returncode == 0
-    assert [child for child, _ in children if _lives(child)] == []
+    assert [child for child, _ in children if _is_running(child)] == []
 
 
-async def the_death_of_the_gateway_ends_the_demo_with_its_last_words(process: Process) -> None:
+async def assert_demo_ends_with_its_gateway_and_says_why(process: Process) -> None:
     os.kill(_child(process.pid, "serve"), signal.SIGKILL)
     assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 1
     assert process.stderr is not None
     assert "the gateway ended (signal 9)" in (await process.stderr.read()).decode()
 
 
-async def a_wrong_encryption_key_is_told_in_the_gateways_own_words(state: Path) -> None:
+async def assert_wrong_encryption_key_is_reported(state: Path) -> None:
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(state), stdout=PIPE, stderr=PIPE)
     try:
-        out, response = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     finally:
         if process.returncode is None:
             process.kill()
             await process.communicate()
     assert (process.returncode, out) == (1, b"")
-    assert "the gateway ended (exit code" in response.decode()
-    assert "key" in response.decode().splitlines()[-1]
-    assert "Traceback" not in response.decode()
+    assert "the gateway ended (exit code" in err.decode()
+    assert "key" in err.decode().splitlines()[-1]
+    assert "Traceback" not in err.decode()
 
 
 def _child(parent: int, word: str) -> int:
@@ -169,14 +171,14 @@ def _children(parent: int) -> list[tuple[int, list[str]]]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            about = (process / "stat").read_text().rpartition(")")[2].split()
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
             words = (process / "cmdline").read_text().split("\0")
         except OSError:
             continue
-        if int(about[1]) == parent:
+        if int(fields[1]) == parent:
             found.append((int(process.name), words))
     return found
 
 
-def _lives(process: int) -> bool:
+def _is_running(process: int) -> bool:
     return Path(f"/proc/{process}").exists()

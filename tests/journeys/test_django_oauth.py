@@ -1,7 +1,7 @@
 """The main use with a third-party OAuth server: connect, call, expire, call, restart, call.
 
-Its access tokens are valid for 3 s, its refresh tokens rotate, and a replay revokes the family. It answers 403, not
-401, to an expired token, so the gateway must refresh by time.
+Its access tokens are valid for 3 s, its refresh tokens rotate, and a replay revokes the family. It responds to an
+expired token with 403, not 401, so the gateway must refresh by time.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ async def test_connect_call_expire_call_again_restart_call_again(
     )
     await _until_expired(gateway_server, django_idp, connected)
     assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
-    renewed = (await django_idp.token_requests(gateway_server.session))["refresh_token"]
-    assert renewed >= 1
+    refreshes = (await django_idp.token_requests(gateway_server.session))["refresh_token"]
+    assert refreshes >= 1
 
     await gateway_server.restart()
     assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
@@ -58,7 +58,7 @@ async def test_connect_call_expire_call_again_restart_call_again(
     assert (status, response["user"], response["body"]) == (201, "ada", '{"n": 1}')
     counts = await django_idp.token_requests(gateway_server.session)
     assert counts["authorization_code"] == 1
-    assert counts["refresh_token"] > renewed
+    assert counts["refresh_token"] > refreshes
 
 
 @LASTING
@@ -73,27 +73,27 @@ async def test_many_calls_at_expiry_share_one_token_request(
     assert after["refresh_token"] - before.get("refresh_token", 0) == 1
 
 
-async def test_refused_consent_gets_a_page_that_says_so_and_a_withdrawn_grant_is_reported_as_reconnect_needed(
+async def test_refused_consent_creates_no_connection_and_a_revoked_grant_is_reported_as_reconnect_needed(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str, end_user: aiohttp.ClientSession
 ) -> None:
     page = await walk_consent(end_user, await gateway_server.connect_url("accounts"), allow=False)
     assert page.url.startswith(gateway_server.callback)
     assert page.status == 400
     _, listed = await gateway_server.call("GET", "/connections")
-    assert [one["connection_id"] for one in listed["connections"]] == [connected]
+    assert [connection["connection_id"] for connection in listed["connections"]] == [connected]
     assert (await django_idp.token_requests(gateway_server.session))["authorization_code"] == 1
 
     path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
-    _, shown = await gateway_server.call("GET", path)
+    _, details = await gateway_server.call("GET", path)
     form = {
-        "token": shown["credentials"]["refresh_token"],
+        "token": details["credentials"]["refresh_token"],
         "client_id": django_idp.client_id,
         "client_secret": django_idp.client_secret,
     }
     async with gateway_server.session.post(f"{django_idp.url}/o/revoke_token/", data=form) as response:
         assert response.status == 200
-    await django_idp.until_dead(gateway_server.session, shown["credentials"]["access_token"])
-    status, refusal = await _until_not_served(gateway_server, connected)
+    await django_idp.until_dead(gateway_server.session, details["credentials"]["access_token"])
+    status, refusal = await _until_refused_by_the_gateway(gateway_server, connected)
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
 
 
@@ -113,28 +113,30 @@ async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
         nonces.add(nonce)
     _, listed = await gateway_server.call("GET", "/connections")
     found = set()
-    for one in listed["connections"]:
-        path = f"/connections/{one['connection_id']}?provider_config_key=accounts"
-        _, shown = await gateway_server.call("GET", path)
-        claims = shown["credentials"]["raw"]["id_token"].split(".")[1]
+    for connection in listed["connections"]:
+        path = f"/connections/{connection['connection_id']}?provider_config_key=accounts"
+        _, details = await gateway_server.call("GET", path)
+        claims = details["credentials"]["raw"]["id_token"].split(".")[1]
         found.add(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["nonce"])
     assert found == nonces
     assert len(nonces) == 2
 
 
-async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: GatewayServer, django_idp: DjangoIdp) -> None:
+async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
+    gateway_server: GatewayServer, django_idp: DjangoIdp
+) -> None:
     await _serve(gateway_server, django_idp)
     seen: set[str] = {gateway_server.secret_key, django_idp.client_secret}
     authorization = await gateway_server.connect_url("accounts")
     seen.add(authorization.partition("connect_session_token=")[2])
     trace = aiohttp.TraceConfig()
 
-    async def note(_session: object, _context: object, params: aiohttp.TraceRequestRedirectParams) -> None:
+    async def record_secrets(_session: object, _context: object, params: aiohttp.TraceRequestRedirectParams) -> None:
         query = dict(parse_qsl(urlsplit(params.response.headers["Location"]).query))
         seen.update(query[name] for name in ("state", "code", "code_challenge") if name in query)
         seen.update(cookie.value for cookie in params.response.cookies.values() if "gw-flow" in cookie.key)
 
-    trace.on_request_redirect.append(note)
+    trace.on_request_redirect.append(record_secrets)
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(cookie_jar=jar, trace_configs=[trace]) as end_user:
         page = await walk_consent(end_user, authorization)
@@ -143,8 +145,8 @@ async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: Gatewa
     connected = listed["connections"][0]["connection_id"]
     path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
     for _ in range(2):  # the tokens of the consent, then those of a refresh
-        _, shown = await gateway_server.call("GET", path)
-        seen |= {shown["credentials"]["access_token"], shown["credentials"]["refresh_token"]}
+        _, details = await gateway_server.call("GET", path)
+        seen |= {details["credentials"]["access_token"], details["credentials"]["refresh_token"]}
         await _until_expired(gateway_server, django_idp, connected)
         headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_named(connected)}
         async with gateway_server.session.get(gateway_server.url + WHOAMI, headers=headers) as response:
@@ -155,8 +157,8 @@ async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: Gatewa
     ]
     assert {"gateway.db", "gateway.log"} <= {file.name for file in files}
     for file in files:
-        held = file.read_bytes()
-        assert [secret for secret in seen if secret.encode() in held] == [], file.name
+        content = file.read_bytes()
+        assert [secret for secret in seen if secret.encode() in content] == [], file.name
 
 
 async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] = ("read",)) -> None:
@@ -186,12 +188,14 @@ async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] =
 
 async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: str) -> None:
     """Wait until the OAuth server itself rejects the gateway's current access token."""
-    _, shown = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
-    await idp.until_dead(gateway.session, shown["credentials"]["access_token"])
+    _, details = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
+    await idp.until_dead(gateway.session, details["credentials"]["access_token"])
 
 
-async def _until_not_served(gateway: GatewayServer, connection_id: str) -> tuple[int, dict[str, dict[str, str]]]:
-    """Return the first answer of the gateway itself. Until it tries to refresh, the expired token gets the provider's 403."""
+async def _until_refused_by_the_gateway(
+    gateway: GatewayServer, connection_id: str
+) -> tuple[int, dict[str, dict[str, str]]]:
+    """Return the first response that is the gateway's own. Until it tries to refresh, the provider sends 403."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             async with gateway.session.get(

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def browser() -> AsyncIterator[Any]:
-    async with launched() as one:
-        yield one
+    async with launched() as chromium:
+        yield chromium
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -36,15 +36,15 @@ async def page(browser: Any) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide", "/", "/guides"])
-async def test_no_page_asks_for_what_is_not_there(page: Any, running: RunningGateway, path: str) -> None:
-    said: list[str] = []
-    missed: list[str] = []
-    page.on("console", lambda one: said.append(one.text))
-    page.on("response", lambda one: missed.append(one.url) if one.status >= 400 else None)
+async def test_no_page_requests_a_missing_file(page: Any, running: RunningGateway, path: str) -> None:
+    messages: list[str] = []
+    missing: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("response", lambda response: missing.append(response.url) if response.status >= 400 else None)
     await page.goto(running.url + path)
     icon = await page.evaluate("document.querySelector('link[rel=icon]').href")
     assert icon == f"{running.url}/connect/assets/icon.svg"
-    assert (said, missed) == ([], [])
+    assert (messages, missing) == ([], [])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -52,7 +52,7 @@ async def test_no_page_asks_for_what_is_not_there(page: Any, running: RunningGat
 async def test_axe_finds_nothing_wrong(page: Any, running: RunningGateway, path: str, scheme: str) -> None:
     await page.emulate_media(color_scheme=scheme)
     await page.goto(running.url + path)
-    await page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true;")
+    await page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true;")
     assert await violations(page) == []
 
 
@@ -77,16 +77,18 @@ async def test_the_operations_are_filtered_by_words(page: Any, running: RunningG
 
 
 @pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide", "/"])
-async def test_what_is_to_be_pasted_is_copied_by_a_button(page: Any, running: RunningGateway, path: str) -> None:
+async def test_the_copy_button_copies_its_code_block(page: Any, running: RunningGateway, path: str) -> None:
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await page.goto(running.url + path)
     block = page.locator("pre:visible").first
     await page.locator(".copy:visible").first.get_by_role("button", name="Copy").click()
     await page.get_by_text("Copied", exact=True).wait_for()
-    assert await page.evaluate("navigator.clipboard.readText()") == await block.evaluate("one => one.textContent")
+    assert await page.evaluate("navigator.clipboard.readText()") == await block.evaluate(
+        "element => element.textContent"
+    )
 
 
-async def test_pages_without_javascript_have_no_dead_button(browser: Any, running: RunningGateway) -> None:
+async def test_pages_without_javascript_have_no_copy_button(browser: Any, running: RunningGateway) -> None:
     context = await browser.new_context(java_script_enabled=False)
     page = await context.new_page()
     for path in ("/docs", "/providers/jira/guide", "/"):
@@ -100,7 +102,7 @@ async def test_pages_without_javascript_have_no_dead_button(browser: Any, runnin
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-async def test_the_pages_fit(page: Any, running: RunningGateway, width: int) -> None:
+async def test_the_pages_fit_the_width_of_the_screen(page: Any, running: RunningGateway, width: int) -> None:
     await page.set_viewport_size({"width": width, "height": 860})
     for path in ("/docs", "/providers/jira/guide", "/", "/guides", "/nowhere"):
         await page.goto(running.url + path)

@@ -26,11 +26,11 @@ from tests.fakes.tracker import Tracker
 RATE: Final = float(os.environ.get("ROTATION_RATE", "40"))
 CONNECTIONS: Final = int(os.environ.get("ROTATION_CONNECTIONS", "40"))
 ROUNDS: Final = int(os.environ.get("ROTATION_ROUNDS", "2"))
-HEARD_S: Final = 240.0
+RELOADED_S: Final = 240.0
 NEXT: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 
 
-async def gateway(folder: Path, *words: str) -> dict[str, Any]:
+async def run_command(folder: Path, *words: str) -> dict[str, Any]:
     """Run a command of the command line and return its JSON."""
     output = await command_output(*words, "-c", str(folder / "gateway.yaml"), "--json")
     assert output.code == 0, output
@@ -39,8 +39,9 @@ async def gateway(folder: Path, *words: str) -> dict[str, Any]:
 
 
 class Load:
-    """Requests at a constant rate, independent of the answers. Every twentieth is a write; the first one on some
-    connections refreshes.
+    """Requests at a constant rate, independent of the responses.
+
+    Every twentieth is a write. On some connections, the first request refreshes the token.
     """
 
     def __init__(self, running: Nodes, tracker: Tracker) -> None:
@@ -64,7 +65,7 @@ class Load:
     def end(self) -> None:
         self._ended = True
 
-    def slower_than(self, share: float) -> int:
+    def duration_ms(self, share: float) -> int:
         """Return the duration in ms that this share of the requests did not exceed."""
         ranked = sorted(self.took_s)
         return round(1000 * ranked[min(int(share * len(ranked)), len(ranked) - 1)])
@@ -77,32 +78,32 @@ class Load:
                 outcome = "written"
             else:
                 status, response = await self.running.call(number, f"c{number % CONNECTIONS}")
-                outcome = "answered" if status == 200 else f"{status} {response.get('error', response)}"
+                outcome = "called" if status == 200 else f"{status} {response.get('error', response)}"
         except (AssertionError, aiohttp.ClientError, TimeoutError) as fault:
             outcome = f"{type(fault).__name__} {fault}"
         self.outcomes[outcome] += 1
         self.took_s.append(time.monotonic() - began)
 
 
-def key_list(folder: Path, running: Nodes, *keys: str, reload: bool = True) -> None:
+def write_keys(folder: Path, running: Nodes, *keys: str, reload: bool = True) -> None:
     """Write these keys to the file, and make the gateway reload it unless `reload` is false."""
     file = folder / "gateway.yaml"
-    whole = yaml.safe_load(file.read_text())
-    whole["store"]["encryption_keys"] = list(keys)
+    content = yaml.safe_load(file.read_text())
+    content["store"]["encryption_keys"] = list(keys)
     fresh = file.with_suffix(".new")
-    fresh.write_text(yaml.safe_dump(whole))
+    fresh.write_text(yaml.safe_dump(content))
     fresh.replace(file)
     for node in running.running if reload else ():
         node.signal(signal.SIGHUP)
 
 
-async def heard(running: Nodes, times: int) -> None:
-    """Wait until each node has loaded this many lists of keys, which takes time on a loaded machine."""
+async def until_reloaded(running: Nodes, times: int) -> None:
+    """Wait until each node has reloaded its configuration this many times, which takes time on a busy machine."""
     for node in running.running:
-        async with asyncio.timeout(HEARD_S):
+        async with asyncio.timeout(RELOADED_S):
             while [entry["event"] for entry in node.log].count("reloaded") < times:
-                result = [entry for entry in node.log if entry["event"] in ("fault", "reload_refused")]
-                assert not result, result
+                refused = [entry for entry in node.log if entry["event"] in ("fault", "reload_refused")]
+                assert not refused, refused
                 await asyncio.sleep(0.05)
 
 
@@ -116,26 +117,27 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
         load = Load(running, tracker)
         loading = asyncio.create_task(load.run())
         try:
-            key_list(tmp_path, running, NEXT, ENCRYPTION_KEY)
-            await heard(running, 1)
+            write_keys(tmp_path, running, NEXT, ENCRYPTION_KEY)
+            await until_reloaded(running, 1)
             began = time.monotonic()
-            more = [("--data-keys",)] * (ROUNDS - 1)
-            done = [await gateway(tmp_path, "keys", "rotate", *options) for options in [(), *more]]
+            data_keys = [("--data-keys",)] * (ROUNDS - 1)
+            done = [await run_command(tmp_path, "keys", "rotate", *options) for options in [(), *data_keys]]
             took_s = time.monotonic() - began
-            key_list(tmp_path, running, NEXT)
-            await heard(running, 2)
+            write_keys(tmp_path, running, NEXT)
+            await until_reloaded(running, 2)
             await asyncio.sleep(0.5)  # some more requests, without the old key
         finally:
             load.end()
             await loading
-        result = await gateway(tmp_path, "keys", "status", "--verify")
-    good = load.outcomes["answered"] + load.outcomes["written"]
+        result = await run_command(tmp_path, "keys", "status", "--verify")
+    successful = load.outcomes["called"] + load.outcomes["written"]
+    sealed_again = sum(run["sealed_anew"] for run in done)
     print(
-        f"{load.outcomes.total()} requests at {RATE:g}/s, {load.outcomes.total() - good} failed, p99 {load.slower_than(0.99)} "
-        f"ms, slowest {load.slower_than(1)} ms; {sum(one['sealed_anew'] for one in done)} values in {took_s:.1f} s"
+        f"{load.outcomes.total()} requests at {RATE:g}/s, {load.outcomes.total() - successful} failed, "
+        f"p99 {load.duration_ms(0.99)} ms, slowest {load.duration_ms(1)} ms; {sealed_again} values in {took_s:.1f} s"
     )
-    assert load.outcomes.total() == good, load.outcomes.most_common(5)
-    assert all(one["left"] == 0 for one in done)
+    assert load.outcomes.total() == successful, load.outcomes.most_common(5)
+    assert all(run["left"] == 0 for run in done)
     # What a refresh or a write has sealed since the reload already uses the new key.
     assert done[0]["sealed_anew"] > 0
     assert (result["damaged"], result["without_a_key"]) == ([], 0)
@@ -146,14 +148,14 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_gateway_that_was_not_reported_of_the_new_key_reads_its_file_again(
+async def test_a_gateway_that_finds_an_unknown_key_reads_its_configuration_file_again(
     workers: int, tmp_path: Path, tracker: Tracker
 ) -> None:
     store = f"sqlite:///{tmp_path}/gateway.db"
     async with nodes(tmp_path, tracker.url, store, workers=workers) as running:
         await running.imported(tracker.grant(), "before")
-        key_list(tmp_path, running, NEXT, ENCRYPTION_KEY, reload=False)
-        await gateway(tmp_path, "keys", "rotate")
+        write_keys(tmp_path, running, NEXT, ENCRYPTION_KEY, reload=False)
+        await run_command(tmp_path, "keys", "rotate")
         responses = await asyncio.gather(*(running.call(n, "before") for n in range(20)))
         assert {status for status, _ in responses} == {200}
         await asyncio.gather(*(running.imported(tracker.grant(), f"after-{n}") for n in range(20)))

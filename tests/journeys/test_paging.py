@@ -15,7 +15,7 @@ from gateway.sandbox.lists import COUNT, record
 from tests.journeys.test_demo import demo
 
 # pagination type ▸ number of pages
-WAYS = {"cursor": 100, "link-header": 100, "link-body": 100, "page": 101, "offset": 101}
+PAGES = {"cursor": 100, "link-header": 100, "link-body": 100, "page": 101, "offset": 101}
 GROWTH_KB = 8 * 1024
 
 
@@ -30,14 +30,14 @@ async def curl(ready: dict[str, Any], path: str, *more: str) -> bytes:
     return body
 
 
-async def arm(state: Path, **fault: Any) -> None:
+async def arm_fault(state: Path, **fault: Any) -> None:
     entry = yaml.safe_load((state / "catalog" / "sandbox.yaml").read_text())
-    address = f"{entry['proxy']['base_url']}/sandbox/faults"
-    async with aiohttp.ClientSession() as session, session.post(address, json=fault) as response:
+    url = f"{entry['proxy']['base_url']}/sandbox/faults"
+    async with aiohttp.ClientSession() as session, session.post(url, json=fault) as response:
         assert response.status == 201
 
 
-def resident_kb(state: Path) -> int:
+def peak_memory_kb(state: Path) -> int:
     """Return the peak memory of the gateway's worker."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -50,32 +50,32 @@ def resident_kb(state: Path) -> int:
     pytest.skip("there is no /proc here")
 
 
-async def test_ten_thousand_records_come_once_each_and_in_order(tmp_path: Path) -> None:
+async def test_ten_thousand_records_are_returned_once_each_and_in_order(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with demo(state) as (_, ready):
         await curl(ready, "/lists/cursor", "-H", "Gateway-Paginate: all")  # triggers lazy imports
-        before = resident_kb(state)
-        for way, pages in WAYS.items():
-            await arm(state, name="429-burst", path="/lists/", after=50, times=1)
-            body = await curl(ready, f"/lists/{way}", "-H", "Gateway-Paginate: all")
+        before = peak_memory_kb(state)
+        for pagination, pages in PAGES.items():
+            await arm_fault(state, name="429-burst", path="/lists/", after=50, times=1)
+            body = await curl(ready, f"/lists/{pagination}", "-H", "Gateway-Paginate: all")
             *records, trailer = body.splitlines()
-            assert records == [record(number).encode() for number in range(1, COUNT + 1)], way
-            response = json.loads(trailer)["gateway_trailer"]
-            assert response == {"complete": True, "pages": pages, "records": COUNT, "attempts": pages + 1}
+            assert records == [record(number).encode() for number in range(1, COUNT + 1)], pagination
+            summary = json.loads(trailer)["gateway_trailer"]
+            assert summary == {"complete": True, "pages": pages, "records": COUNT, "attempts": pages + 1}
         await curl(ready, "/lists/offset?count=100000", "-H", "Gateway-Paginate: all; limit=1000")
-        assert resident_kb(state) - before < GROWTH_KB
-        await a_list_in_parts_is_the_same_list(ready)
+        assert peak_memory_kb(state) - before < GROWTH_KB
+        await assert_list_in_parts_is_the_same_list(ready)
 
 
-async def a_list_in_parts_is_the_same_list(ready: dict[str, Any]) -> None:
+async def assert_list_in_parts_is_the_same_list(ready: dict[str, Any]) -> None:
     seen: list[bytes] = []
-    more: tuple[str, ...] = ()
+    cursor: tuple[str, ...] = ()
     while True:
-        body = await curl(ready, "/lists/link-body?count=700", "-H", "Gateway-Paginate: 3", *more)
+        body = await curl(ready, "/lists/link-body?count=700", "-H", "Gateway-Paginate: 3", *cursor)
         *records, trailer = body.splitlines()
         seen += records
-        response = json.loads(trailer)["gateway_trailer"]
-        if response["complete"]:
+        summary = json.loads(trailer)["gateway_trailer"]
+        if summary["complete"]:
             break
-        more = ("-H", f"Gateway-Paginate-From: {response['cursor']}")
+        cursor = ("-H", f"Gateway-Paginate-From: {summary['cursor']}")
     assert seen == [record(number).encode() for number in range(1, 701)]

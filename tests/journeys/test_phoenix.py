@@ -62,13 +62,13 @@ async def stored(url: str, trace: str, count: int) -> list[dict[str, Any]]:
         while True:
             async with http.get(f"{url}/v1/projects/default/spans?limit=1000") as response:
                 spans = (await response.json())["data"] if response.status == 200 else []
-            mine = [one for one in spans if one["context"]["trace_id"] == trace]
-            if len(mine) >= count:
-                return mine
+            found = [span for span in spans if span["context"]["trace_id"] == trace]
+            if len(found) >= count:
+                return found
             await asyncio.sleep(0.1)
 
 
-async def test_one_trace_over_gateway_refresh_and_attempts_without_an_orphan(
+async def test_phoenix_stores_one_trace_of_calls_refresh_and_attempts_without_an_orphan(
     phoenix: str, tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix)
@@ -80,13 +80,13 @@ async def test_one_trace_over_gateway_refresh_and_attempts_without_an_orphan(
         spans = await stored(phoenix, TRACE, 5)
         assert gateway.runtime.tracing is not None
         assert sum(gateway.runtime.tracing.dropped.values()) == 0
-    by_id = {one["context"]["span_id"]: one for one in spans}
+    by_id = {span["context"]["span_id"]: span for span in spans}
     caller = SAMPLED.split("-")[2]
-    assert sorted(one["name"] for one in spans) == ["GET", "GET", *["GET /proxy/{path}"] * 2, "token.refresh"]
-    for one in spans:
-        assert one["parent_id"] == caller or one["parent_id"] in by_id
-    served = [key for key, one in by_id.items() if one["name"] == "GET /proxy/{path}"]
-    assert {one["parent_id"] for one in spans if one["name"] == "GET"} == set(served)
-    (refresh,) = [one for one in spans if one["name"] == "token.refresh"]
+    assert sorted(span["name"] for span in spans) == ["GET", "GET", *["GET /proxy/{path}"] * 2, "token.refresh"]
+    for span in spans:
+        assert span["parent_id"] == caller or span["parent_id"] in by_id
+    served = [key for key, span in by_id.items() if span["name"] == "GET /proxy/{path}"]
+    assert {span["parent_id"] for span in spans if span["name"] == "GET"} == set(served)
+    (refresh,) = [span for span in spans if span["name"] == "token.refresh"]
     assert refresh["parent_id"] in served
-    assert all("refresh-" not in str(one) and "access-" not in str(one) for one in spans)
+    assert all("refresh-" not in str(span) and "access-" not in str(span) for span in spans)

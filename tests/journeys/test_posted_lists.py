@@ -1,6 +1,4 @@
-"""Lists that are requested by POST: cursor, offset and page size in a JSON body, GraphQL, and a separate path for later
-pages.
-"""
+"""Lists that are requested by POST: paged by a JSON body or by GraphQL, with a separate path for later pages."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -36,7 +34,7 @@ QUERY = "query($first: Int, $after: String) { team { issues(first: $first, after
 
 
 class Provider:
-    """Answers POSTs with `page`, which gets the decoded body. `bodies`: the received bodies, as bytes."""
+    """Responds to each request with the result of `page`, which gets the decoded body. `bodies`: as received."""
 
     def __init__(self, page: Callable[[web.Request, Any], Any]) -> None:
         self.bodies: list[bytes] = []
@@ -54,7 +52,7 @@ class Provider:
         return [json.loads(body) for body in self.bodies]
 
 
-def search(count: int = 3, size: int = 2) -> Provider:
+def cursor_pages(count: int = 3, size: int = 2) -> Provider:
     """Return `count` pages linked by a cursor that is a number and must be sent back as a number."""
 
     def page(_request: web.Request, body: Any) -> Any:
@@ -67,7 +65,9 @@ def search(count: int = 3, size: int = 2) -> Provider:
     return Provider(page)
 
 
-def graph(count: int = 3, size: int = 2, **more: Any) -> Provider:
+def graphql_pages(count: int = 3, size: int = 2, **more: Any) -> Provider:
+    """Return `count` pages of a GraphQL connection. `more`: other members beside the connection."""
+
     def page(_request: web.Request, body: Any) -> Any:
         number = int((body["variables"].get("after") or "c0")[1:])
         nodes = [{"n": number * size + index, "tags": {"pageInfo": {}}} for index in range(1, size + 1)]
@@ -77,14 +77,15 @@ def graph(count: int = 3, size: int = 2, **more: Any) -> Provider:
     return Provider(page)
 
 
-def faults(reply: PagedReply) -> str:
+def refusal_message(reply: PagedReply) -> str:
+    """Return the message of a reply that must be a 400 for the pagination headers."""
     assert (reply.status, reply.headers["Gateway-Error"]) == (400, "invalid_headers"), reply.body
     assert all(issue["path"][0].startswith("gateway-paginate") for issue in reply.error["errors"])
     return str(reply.error["message"])
 
 
-async def test_a_cursor_travels_in_the_body_and_the_rest_of_it_keeps_its_bytes(tmp_path: Path) -> None:
-    provider = search()
+async def test_the_cursor_is_sent_in_the_body_whose_other_bytes_stay_the_same(tmp_path: Path) -> None:
+    provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH) as list_:
         body = b'{ "price":1.10, "big":12345678901234567890123,\n"query": {"a":"b"}}'
         headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
@@ -100,32 +101,34 @@ async def test_a_cursor_travels_in_the_body_and_the_rest_of_it_keeps_its_bytes(t
 
 
 async def test_gateway_cursor_is_valid_only_with_the_same_body(tmp_path: Path) -> None:
-    provider = search()
+    provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH) as list_:
         path = "/objects/x/search"
         first = await list_.call("1", path, method="POST", json={"q": 1})
         assert first.numbers == [1, 2]
         cursor = first.trailer["cursor"]
         count = len(provider.bodies)
-        assert "another request" in faults(await list_.call("1", path, method="POST", json={"q": 2}, since=cursor))
-        assert "another request" in faults(await list_.call("1", path, since=cursor))
+        assert "another request" in refusal_message(
+            await list_.call("1", path, method="POST", json={"q": 2}, since=cursor)
+        )
+        assert "another request" in refusal_message(await list_.call("1", path, since=cursor))
         assert len(provider.bodies) == count
         rest = await list_.call(None, path, method="POST", json={"q": 1}, since=cursor)
         assert (rest.numbers, rest.trailer["complete"]) == ([3, 4, 5, 6], True)
 
 
-async def test_a_get_cursor_does_not_go_on_with_a_post(tmp_path: Path) -> None:
-    provider = search()
+async def test_the_cursor_of_a_get_is_refused_for_a_post(tmp_path: Path) -> None:
+    provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH, paginate_alternatives=[]) as list_:
         wish = "1; type=offset; offset_name=start; response_path=results"
         provider.page = lambda _request, _body: {"results": [{"n": 1}]}
         first = await list_.call(wish, "/objects/x/search")
         reply = await list_.call("1", "/objects/x/search", method="POST", json={}, since=first.trailer["cursor"])
-        assert "the method of the first request" in faults(reply)
+        assert "the method of the first request" in refusal_message(reply)
 
 
-async def test_a_post_is_sent_once_where_nobody_says_that_it_is_a_list(tmp_path: Path) -> None:
-    provider = search()
+async def test_a_post_that_is_not_declared_as_a_list_is_refused_and_not_sent(tmp_path: Path) -> None:
+    provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH) as list_:
         for path, wish in (
             ("/objects/x", "all"),
@@ -135,23 +138,23 @@ async def test_a_post_is_sent_once_where_nobody_says_that_it_is_a_list(tmp_path:
             ("/objects", "all; type=offset; offset_name=start; in_body=?0"),
         ):
             reply = await list_.call(wish, path, method="POST", json={"name": "new"})
-            assert "in_body" in faults(reply), (path, wish)
+            assert "in_body" in refusal_message(reply), (path, wish)
         assert provider.bodies == []
 
 
-async def test_the_caller_may_say_that_a_post_is_a_list(tmp_path: Path) -> None:
-    provider = search()
+async def test_the_caller_may_declare_a_post_as_a_list(tmp_path: Path) -> None:
+    provider = cursor_pages()
     async with paged(tmp_path, provider, None) as list_:
         wish = "all; in_body; type=cursor; cursor_path=paging.next.after; cursor_name=after; response_path=results"
         reply = await list_.call(wish, "/anything", method="POST", json={})
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
-        assert "POST" in faults(await list_.call(wish, "/anything"))
+        assert "POST" in refusal_message(await list_.call(wish, "/anything"))
 
 
 @pytest.mark.parametrize(
     ("calculation", "start", "steps"), [("per-page", 1, [1, 2, 3, 4]), ("by-response-size", None, [None, 2, 4, 6])]
 )
-async def test_an_offset_or_a_page_number_is_counted_on_in_the_body(
+async def test_an_offset_or_a_page_number_is_increased_in_the_body(
     tmp_path: Path, calculation: str, start: int | None, steps: list[int]
 ) -> None:
     def page(_request: web.Request, body: Any) -> Any:
@@ -160,7 +163,7 @@ async def test_an_offset_or_a_page_number_is_counted_on_in_the_body(
         return {"items": [{"n": number} for number in range(first + 1, min(first + 2, 6) + 1)]}
 
     provider = Provider(page)
-    way = {
+    pagination = {
         "type": "offset",
         "in_body": True,
         "applies_to": "/items/get",
@@ -168,7 +171,7 @@ async def test_an_offset_or_a_page_number_is_counted_on_in_the_body(
         "offset_calculation_method": calculation,
         "response_path": "items",
     } | ({} if start is None else {"offset_start_value": start})
-    async with paged(tmp_path, provider, way) as list_:
+    async with paged(tmp_path, provider, pagination) as list_:
         reply = await list_.call("all", "/items/get", method="POST", json={"options": {"count": 2}})
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert [sent["options"].get("offset") for sent in provider.sent] == steps
@@ -178,7 +181,7 @@ async def test_an_offset_or_a_page_number_is_counted_on_in_the_body(
             assert own.numbers == [5, 6]
 
 
-async def test_later_pages_may_have_a_path_and_a_body_of_their_own(tmp_path: Path) -> None:
+async def test_later_pages_may_have_another_path_and_another_body(tmp_path: Path) -> None:
     def page(request: web.Request, body: Any) -> Any:
         if request.path == "/v1/files/list_folder":
             return {"entries": [{"n": 1}, {"n": 2}], "cursor": "c1", "has_more": True}
@@ -198,15 +201,15 @@ async def test_later_pages_may_have_a_path_and_a_body_of_their_own(tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", ["https://evil.example/x", "x", "/a/../b", "/a?b=c", "/a%2f..", "{path}/{other}"])
-async def test_a_path_for_later_pages_leads_nowhere_else(tmp_path: Path, path: str) -> None:
-    provider = search()
+async def test_an_unsafe_path_for_later_pages_is_refused(tmp_path: Path, path: str) -> None:
+    provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH) as list_:
         wish = f'all; in_body; type=cursor; cursor_path=c; cursor_name=c; next_path="{path}"'
-        assert "next_path_in_request" in faults(await list_.call(wish, "/x", method="POST", json={}))
+        assert "next_path_in_request" in refusal_message(await list_.call(wish, "/x", method="POST", json={}))
         assert provider.bodies == []
 
 
-async def test_the_rules_of_a_key_hold_for_the_path_of_later_pages(tmp_path: Path) -> None:
+async def test_the_rules_of_a_key_apply_to_the_path_of_later_pages(tmp_path: Path) -> None:
     def page(request: web.Request, _body: Any) -> Any:
         return {"entries": [{"n": 1}], "cursor": "c1", "has_more": not request.path.endswith("continue")}
 
@@ -220,8 +223,8 @@ async def test_the_rules_of_a_key_hold_for_the_path_of_later_pages(tmp_path: Pat
         assert reply.trailer["error"]["status"] == 403
 
 
-async def test_a_graphql_connection_is_read_to_its_end_wherever_the_query_has_it(tmp_path: Path) -> None:
-    provider = graph()
+async def test_a_graphql_connection_at_any_depth_is_read_to_its_end(tmp_path: Path) -> None:
+    provider = graphql_pages()
     async with paged(tmp_path, provider, GRAPHQL) as list_:
         body = {"query": QUERY, "variables": {"team": "ACME"}}
         reply = await list_.call("all; limit=2", "/graphql", method="POST", json=body)
@@ -236,8 +239,8 @@ async def test_a_graphql_connection_is_read_to_its_end_wherever_the_query_has_it
         assert rest.numbers == [3, 4, 5, 6]
 
 
-async def test_without_variables_the_cursor_brings_them_along(tmp_path: Path) -> None:
-    provider = graph()
+async def test_variables_are_added_for_the_cursor_if_the_body_has_none(tmp_path: Path) -> None:
+    provider = graphql_pages()
     provider.page = lambda _request, body: {
         "data": {"a": {"edges": [{"n": 1 if body.get("variables") is None else 2}], "pageInfo": {
             "hasNextPage": body.get("variables") is None, "endCursor": "c1"}}}
@@ -263,9 +266,9 @@ async def test_without_variables_the_cursor_brings_them_along(tmp_path: Path) ->
 async def test_graphql_that_writes_or_has_no_place_for_the_cursor_is_refused(
     tmp_path: Path, body: Any, says: str
 ) -> None:
-    provider = graph()
+    provider = graphql_pages()
     async with paged(tmp_path, provider, GRAPHQL) as list_:
-        assert says in faults(await list_.call("all", "/graphql", method="POST", json=body))
+        assert says in refusal_message(await list_.call("all", "/graphql", method="POST", json=body))
         assert provider.bodies == []
 
 
@@ -279,7 +282,7 @@ async def test_graphql_that_writes_or_has_no_place_for_the_cursor_is_refused(
         ({"data": {"a": {"pageInfo": {}, "nodes": []}, "b": {"pageInfo": {}, "nodes": []}}}, "data.a, data.b"),
     ],
 )
-async def test_a_page_that_does_not_show_its_connection_is_no_empty_list(
+async def test_a_graphql_page_without_its_connection_is_an_error_and_not_an_empty_list(
     tmp_path: Path, response: Any, says: str
 ) -> None:
     provider = Provider(lambda _request, _body: response)
@@ -295,15 +298,15 @@ async def test_a_page_that_does_not_show_its_connection_is_no_empty_list(
 
 
 async def test_caller_selects_one_of_two_graphql_connections(tmp_path: Path) -> None:
-    provider = graph(labels={"nodes": [], "pageInfo": {"hasNextPage": False}})
+    provider = graphql_pages(labels={"nodes": [], "pageInfo": {"hasNextPage": False}})
     async with paged(tmp_path, provider, GRAPHQL) as list_:
         body = {"query": QUERY, "variables": {}}
         reply = await list_.call("all; response_path=data.team.issues", "/graphql", method="POST", json=body)
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
 
 
-async def test_a_provider_that_does_not_follow_the_cursor_is_noticed(tmp_path: Path) -> None:
-    provider = graph()
+async def test_a_provider_that_ignores_the_cursor_is_detected(tmp_path: Path) -> None:
+    provider = graphql_pages()
     provider.page = lambda _request, _body: {
         "data": {"a": {"nodes": [{"n": 1}], "pageInfo": {"hasNextPage": True, "endCursor": "same"}}}
     }
@@ -314,10 +317,8 @@ async def test_a_provider_that_does_not_follow_the_cursor_is_noticed(tmp_path: P
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_page_that_is_refused_for_now_is_requested_again_with_the_same_body(
-    tmp_path: Path, status: int
-) -> None:
-    provider = search()
+async def test_a_page_that_gets_429_or_503_is_requested_again_with_the_same_body(tmp_path: Path, status: int) -> None:
+    provider = cursor_pages()
     inner, refused = provider.page, []
 
     def page(request: web.Request, body: Any) -> Any:
@@ -335,7 +336,7 @@ async def test_a_page_that_is_refused_for_now_is_requested_again_with_the_same_b
 
 
 async def test_a_body_that_is_no_json_object_or_too_large_is_not_sent(tmp_path: Path) -> None:
-    provider = search()
+    provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH) as list_:
         path = "/objects/x/search"
         json_type = {"Content-Type": "application/json"}
@@ -347,7 +348,7 @@ async def test_a_body_that_is_no_json_object_or_too_large_is_not_sent(tmp_path: 
             (b"a=1", {"Content-Type": "application/x-www-form-urlencoded"}),
             (b"{}", {**json_type, "Content-Encoding": "x-unknown"}),
         ):
-            assert "body" in faults(await list_.call("all", path, method="POST", data=data, headers=headers))
+            assert "body" in refusal_message(await list_.call("all", path, method="POST", data=data, headers=headers))
         large = b'{"q":"' + b"x" * (64 * 1024) + b'"}'
         reply = await list_.call("all", path, method="POST", data=large, headers=json_type)
         assert (reply.status, reply.headers["Gateway-Error"]) == (413, "body_too_large")
@@ -355,7 +356,7 @@ async def test_a_body_that_is_no_json_object_or_too_large_is_not_sent(tmp_path: 
 
 
 async def test_post_with_expect_100_continue_gets_a_response(tmp_path: Path) -> None:
-    provider = search(1)
+    provider = cursor_pages(1)
     async with paged(tmp_path, provider, SEARCH) as list_:
         reply = await list_.call("all", "/objects/x/search", method="POST", json={"a": 1}, expect100=True)
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2], True)

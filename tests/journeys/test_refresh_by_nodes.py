@@ -1,4 +1,4 @@
-"""An expired token that many callers need, on several nodes and workers: one token request, and an answer for every
+"""An expired token that many callers need, on several nodes and workers: one token request, and a response to every
 caller.
 
 `make refresh-crowd` runs it 20 times.
@@ -19,10 +19,10 @@ ROUNDS = int(os.environ.get("REFRESH_ROUNDS", "2"))
 CROWD = 500
 
 
-async def crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> int:
+async def token_requests_of_a_crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> int:
     """Return the number of token requests.
 
-    The token endpoint answers only when all callers have arrived, so that no caller is served before the others arrive.
+    The token endpoint responds only after all callers have been started and the first token request has arrived.
     """
     before = tracker.calls["refresh_token"]
     await gateways.imported(tracker.grant(), connection_id)
@@ -34,7 +34,7 @@ async def crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> int:
     tracker.hold.set()
     responses = await asyncio.gather(*calls)
     assert Counter(status for status, _ in responses) == {200: CROWD}
-    assert len({reported["token"] for _, reported in responses}) == 1
+    assert len({body["token"] for _, body in responses}) == 1
     assert not any(grant.revoked for grant in tracker.grants)
     return tracker.calls["refresh_token"] - before
 
@@ -46,7 +46,7 @@ async def test_three_nodes_on_postgresql_make_one_token_request(
 ) -> None:
     async with nodes(tmp_path, tracker.url, database, count=3) as gateways:
         for n in range(ROUNDS):
-            assert await crowd(gateways, tracker, f"c{n}") == 1
+            assert await token_requests_of_a_crowd(gateways, tracker, f"c{n}") == 1
 
 
 @pytest.mark.heavy
@@ -54,4 +54,4 @@ async def test_three_nodes_on_postgresql_make_one_token_request(
 async def test_four_workers_on_sqlite_make_one_token_request(tracker: Tracker, tmp_path: Path) -> None:
     async with nodes(tmp_path, tracker.url, "sqlite:///gateway.db", workers=4) as gateways:
         for n in range(ROUNDS):
-            assert await crowd(gateways, tracker, f"c{n}") == 1
+            assert await token_requests_of_a_crowd(gateways, tracker, f"c{n}") == 1

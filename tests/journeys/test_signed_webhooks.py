@@ -58,10 +58,10 @@ def unsigned(claims: dict[str, Any], **header: Any) -> str:
 
 
 def by_shared(claims: dict[str, Any], secret: bytes | str, **header: Any) -> str:
-    """Sign with HS256 without a library: libraries refuse a public key as shared secret, an attacker does not."""
-    said = text_of({"alg": "HS256", **header}, claims)
-    proof = hmac.digest(secret if isinstance(secret, bytes) else secret.encode(), said.encode(), "sha256")
-    return f"{said}.{base64.urlsafe_b64encode(proof).rstrip(b'=').decode()}"
+    """Sign with HS256 without a library. Libraries refuse a public key as a shared secret; an attacker does not."""
+    signing_input = text_of({"alg": "HS256", **header}, claims)
+    proof = hmac.digest(secret if isinstance(secret, bytes) else secret.encode(), signing_input.encode(), "sha256")
+    return f"{signing_input}.{base64.urlsafe_b64encode(proof).rstrip(b'=').decode()}"
 
 
 def digest(body: bytes) -> str:
@@ -69,57 +69,57 @@ def digest(body: bytes) -> str:
 
 
 @pytest.fixture
-async def there(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
+async def providers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
     async with internet(monkeypatch) as made:
         yield made
 
 
 class Events:
-    """The events that the application received, in order."""
+    """The bodies of the events that the application received, in order of arrival."""
 
-    def __init__(self, there: Internet) -> None:
+    def __init__(self, providers: Internet) -> None:
         self.bodies: list[bytes] = []
-        self._came = asyncio.Event()
-        there.on(HOOK, self.take)
+        self._changed = asyncio.Event()
+        providers.on(HOOK, self.take)
 
     async def take(self, request: web.Request) -> web.Response:
         self.bodies.append(await request.read())
-        self._came.set()
+        self._changed.set()
         return web.Response(status=204)
 
     async def until(self, count: int) -> list[bytes]:
         async with asyncio.timeout(PATIENCE_S):
             while len(self.bodies) < count:
-                self._came.clear()
-                await self._came.wait()
+                self._changed.clear()
+                await self._changed.wait()
         return self.bodies
 
 
 @pytest.fixture
-async def events(there: Internet) -> Events:
-    return Events(there)
+async def events(providers: Internet) -> Events:
+    return Events(providers)
 
 
-class Hooked:
+class WebhookGateway:
     """A gateway whose integration `tracker` receives the webhooks of a shipped provider."""
 
     def __init__(self, gateway: RunningGateway) -> None:
         self.gateway = gateway
-        self.address = f"{gateway.runtime.generation.public_url}{PATH}"
+        self.webhook_url = f"{gateway.runtime.generation.public_url}{PATH}"
 
     async def send(self, body: bytes = BODY, path: str = PATH, **headers: str) -> int:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.gateway.http.post(self.gateway.url + path, data=body, headers=named) as response:
+        with_hyphens = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.gateway.http.post(self.gateway.url + path, data=body, headers=with_hyphens) as response:
             self.text = await response.text()
             return response.status
 
 
 @pytest.fixture
-async def start(there: Internet, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+async def start(providers: Internet, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     async with AsyncExitStack() as stack:
 
-        async def started(provider: str, secret: str, **integration: Any) -> Hooked:
-            made = document([f"127.0.0.1/32:{there.port}"])
+        async def started(provider: str, secret: str, **integration: Any) -> WebhookGateway:
+            made = document([f"127.0.0.1/32:{providers.port}"])
             made["catalog"] = []
             dev = made["environments"]["dev"]
             dev["webhook_url"] = HOOK
@@ -127,7 +127,7 @@ async def start(there: Internet, tmp_path: Path) -> AsyncIterator[Callable[..., 
             gateway = RunningGateway(tmp_path, made)
             await gateway.start()
             stack.push_async_callback(gateway.stop)
-            return Hooked(gateway)
+            return WebhookGateway(gateway)
 
         yield started
 
@@ -152,176 +152,174 @@ PLAID = "https://production.plaid.com/webhook_verification_key/get"
 
 
 class PlaidKeys:
-    """Plaid's endpoint. `asked`: the requested key ids. `fails`: a status to answer with instead."""
+    """Plaid's endpoint. `requested_ids`: of keys, in order. `fails`: a status to respond with instead."""
 
-    def __init__(self, there: Internet) -> None:
+    def __init__(self, providers: Internet) -> None:
         self.keys = {kid: generate_private_key(SECP256R1()) for kid in ("k1", "old")}
-        self.asked: list[str] = []
+        self.requested_ids: list[str] = []
         self.fails: int | None = None
-        there.on(PLAID, self.response)
+        providers.on(PLAID, self.response)
 
     async def response(self, request: web.Request) -> web.Response:
-        asked = await request.json()
-        self.asked.append(asked["key_id"])
+        query = await request.json()
+        self.requested_ids.append(query["key_id"])
         if self.fails is not None:
             return web.json_response({"error_code": "DOWN"}, status=self.fails)
-        known = asked["key_id"] in self.keys and request.method == "POST"
-        if not known or (asked["client_id"], asked["secret"]) != ("cid", "s:ecret"):
+        known = query["key_id"] in self.keys and request.method == "POST"
+        if not known or (query["client_id"], query["secret"]) != ("cid", "s:ecret"):
             return web.json_response({"error_code": "INVALID_FIELD"}, status=400)
-        public = jwk.ECKey.import_key(self.keys[asked["key_id"]]).as_dict(private=False)
-        ended = 1 if asked["key_id"] == "old" else None
-        key = {**public, "kid": asked["key_id"], "alg": "ES256", "use": "sig", "created_at": 1, "expired_at": ended}
+        public = jwk.ECKey.import_key(self.keys[query["key_id"]]).as_dict(private=False)
+        ended = 1 if query["key_id"] == "old" else None
+        key = {**public, "kid": query["key_id"], "alg": "ES256", "use": "sig", "created_at": 1, "expired_at": ended}
         return web.json_response({"key": key, "request_id": "r"})
 
     def sign(self, body: bytes = BODY, kid: str = "k1", key: Any = None, **claims: Any) -> str:
-        said = {"iat": int(time.time()), "request_body_sha256": digest(body), **claims}
-        return encoded("ES256", said, jwk.ECKey.import_key(key or self.keys[kid]), kid=kid, typ="JWT")
+        all_claims = {"iat": int(time.time()), "request_body_sha256": digest(body), **claims}
+        return encoded("ES256", all_claims, jwk.ECKey.import_key(key or self.keys[kid]), kid=kid, typ="JWT")
 
 
 PLAID_SECRET = "production:cid:s:ecret"
 
 
 async def test_plaids_token_is_checked_with_plaids_key_for_its_id(
-    there: Internet, start: Any, events: Events, now: Callable[[float], None]
+    providers: Internet, start: Any, events: Events, now: Callable[[float], None]
 ) -> None:
-    plaid = PlaidKeys(there)
-    hooked = await start("plaid", PLAID_SECRET)
+    plaid = PlaidKeys(providers)
+    endpoint = await start("plaid", PLAID_SECRET)
     token = plaid.sign()
-    assert await hooked.send(plaid_verification=token) == 200
-    assert await hooked.send(plaid_verification=token) == 200  # a replay: answered, but not forwarded
+    assert await endpoint.send(plaid_verification=token) == 200
+    assert await endpoint.send(plaid_verification=token) == 200  # a replay gets 200, but is not forwarded
     again = plaid.sign(iat=int(time.time()) - 1)
-    assert await hooked.send(plaid_verification=again) == 200  # the same body is another event
-    assert await hooked.send(b"{}", plaid_verification=plaid.sign(b"{}")) == 200
+    assert await endpoint.send(plaid_verification=again) == 200  # the same body is another event
+    assert await endpoint.send(b"{}", plaid_verification=plaid.sign(b"{}")) == 200
     assert sorted(await events.until(3)) == sorted([BODY, BODY, b"{}"])
-    assert plaid.asked == ["k1"]  # the key is cached
+    assert plaid.requested_ids == ["k1"]  # the key is cached
     now(4000)
-    assert await hooked.send(b"[]", plaid_verification=plaid.sign(b"[]", iat=int(time.time()) + 4000)) == 200
-    assert plaid.asked == ["k1", "k1"]
+    assert await endpoint.send(b"[]", plaid_verification=plaid.sign(b"[]", iat=int(time.time()) + 4000)) == 200
+    assert plaid.requested_ids == ["k1", "k1"]
 
 
 async def test_a_forged_plaid_token_is_refused(
-    there: Internet, start: Any, events: Events, now: Callable[[float], None]
+    providers: Internet, start: Any, events: Events, now: Callable[[float], None]
 ) -> None:
-    plaid = PlaidKeys(there)
-    hooked = await start("plaid", PLAID_SECRET)
+    plaid = PlaidKeys(providers)
+    endpoint = await start("plaid", PLAID_SECRET)
     other = generate_private_key(SECP256R1())
-    said = {"iat": int(time.time()), "request_body_sha256": digest(BODY)}
+    claims = {"iat": int(time.time()), "request_body_sha256": digest(BODY)}
     public = jwk.ECKey.import_key(plaid.keys["k1"]).as_pem(private=False)
     own = jwk.ECKey.import_key(other)
     forged = {
         "another key": plaid.sign(key=other),
-        "the key in the token": encoded("ES256", said, own, kid="k1", jwk=own.as_dict(private=False)),
+        "the key in the token": encoded("ES256", claims, own, kid="k1", jwk=own.as_dict(private=False)),
         "another body": plaid.sign(b"{}"),
-        "no digest": encoded("ES256", {"iat": said["iat"]}, jwk.ECKey.import_key(plaid.keys["k1"]), kid="k1"),
-        "no signature": unsigned(said, kid="k1"),
-        "the public key as a shared secret": by_shared(said, public, kid="k1"),
+        "no digest": encoded("ES256", {"iat": claims["iat"]}, jwk.ECKey.import_key(plaid.keys["k1"]), kid="k1"),
+        "no signature": unsigned(claims, kid="k1"),
+        "the public key as a shared secret": by_shared(claims, public, kid="k1"),
         "too old": plaid.sign(iat=int(time.time()) - 400),
         "of tomorrow": plaid.sign(iat=int(time.time()) + 400),
         "no time": plaid.sign(iat=None),
         "a time that is none": plaid.sign(iat="now"),
         "a key that has ended": plaid.sign(kid="old"),
         "a key that Plaid does not have": plaid.sign(kid="x", key=other),
-        "a key id that is an address": plaid.sign(kid="https://evil.example/k", key=other),
+        "a key id that is a URL": plaid.sign(kid="https://evil.example/k", key=other),
         "no token": "x",
         "three dots": "e30.e30.e30",
         "very long": "e30." + "x" * 9000 + ".x",
     }
     for what, token in forged.items():
-        assert await hooked.send(plaid_verification=token) == 401, what
-        assert json.loads(hooked.text) == {"error": "Invalid webhook signature"}
-    assert await hooked.send() == 401
+        assert await endpoint.send(plaid_verification=token) == 401, what
+        assert json.loads(endpoint.text) == {"error": "Invalid webhook signature"}
+    assert await endpoint.send() == 401
     good = plaid.sign()
     now(400)
-    assert await hooked.send(plaid_verification=good) == 401  # a replay after its time limit
+    assert await endpoint.send(plaid_verification=good) == 401  # a replay after its time limit
     assert events.bodies == []
-    assert set(plaid.asked) <= {"k1", "old", "x"}
-    assert all(address in {PLAID, HOOK} for _, address in there.seen)
+    assert set(plaid.requested_ids) <= {"k1", "old", "x"}
+    assert all(url in {PLAID, HOOK} for _, url in providers.seen)
 
 
-async def test_keys_are_requested_once_and_not_endlessly(
-    there: Internet, start: Any, now: Callable[[float], None]
+async def test_a_key_is_requested_once_and_requests_of_unknown_keys_are_limited(
+    providers: Internet, start: Any, now: Callable[[float], None]
 ) -> None:
-    plaid = PlaidKeys(there)
-    hooked = await start("plaid", PLAID_SECRET)
+    plaid = PlaidKeys(providers)
+    endpoint = await start("plaid", PLAID_SECRET)
     key = generate_private_key(SECP256R1())
-    responses = [await hooked.send(plaid_verification=plaid.sign(kid="same", key=key)) for _ in range(5)]
-    assert (responses, plaid.asked) == ([401] * 5, ["same"])
-    responses = [await hooked.send(plaid_verification=plaid.sign(kid=f"x{number}", key=key)) for number in range(20)]
-    assert (responses.count(401), responses.count(503), len(plaid.asked)) == (9, 11, 10)
+    responses = [await endpoint.send(plaid_verification=plaid.sign(kid="same", key=key)) for _ in range(5)]
+    assert (responses, plaid.requested_ids) == ([401] * 5, ["same"])
+    responses = [await endpoint.send(plaid_verification=plaid.sign(kid=f"x{number}", key=key)) for number in range(20)]
+    assert (responses.count(401), responses.count(503), len(plaid.requested_ids)) == (9, 11, 10)
     now(61)
-    assert await hooked.send(plaid_verification=plaid.sign(iat=int(time.time()) + 61)) == 200
+    assert await endpoint.send(plaid_verification=plaid.sign(iat=int(time.time()) + 61)) == 200
 
 
-async def test_made_up_key_ids_keep_no_key_that_was_there_from_being_requested_again(
-    there: Internet, start: Any, now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+async def test_invented_key_ids_do_not_prevent_requests_of_a_known_key(
+    providers: Internet, start: Any, now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhook_keys, "MOST_KEPT", 4)
-    plaid = PlaidKeys(there)
-    hooked = await start("plaid", PLAID_SECRET)
+    plaid = PlaidKeys(providers)
+    endpoint = await start("plaid", PLAID_SECRET)
     key = generate_private_key(SECP256R1())
-    assert await hooked.send(plaid_verification=plaid.sign()) == 200
+    assert await endpoint.send(plaid_verification=plaid.sign()) == 200
     for number in range(6):
-        assert await hooked.send(plaid_verification=plaid.sign(kid=f"x{number}", key=key)) == 401
-    assert await hooked.send(b"[]", plaid_verification=plaid.sign(b"[]")) == 200
-    assert plaid.asked.count("k1") == 1
+        assert await endpoint.send(plaid_verification=plaid.sign(kid=f"x{number}", key=key)) == 401
+    assert await endpoint.send(b"[]", plaid_verification=plaid.sign(b"[]")) == 200
+    assert plaid.requested_ids.count("k1") == 1
     now(3700)
     for number in range(12):
-        await hooked.send(plaid_verification=plaid.sign(kid=f"y{number}", key=key))
-    assert await hooked.send(b"{}", plaid_verification=plaid.sign(b"{}", iat=int(time.time()) + 3700)) == 200
+        await endpoint.send(plaid_verification=plaid.sign(kid=f"y{number}", key=key))
+    assert await endpoint.send(b"{}", plaid_verification=plaid.sign(b"{}", iat=int(time.time()) + 3700)) == 200
     plaid.fails = 500
     now(7500)
-    responses = [await hooked.send(plaid_verification=plaid.sign(iat=int(time.time()) + 7500)) for _ in range(20)]
+    responses = [await endpoint.send(plaid_verification=plaid.sign(iat=int(time.time()) + 7500)) for _ in range(20)]
     assert responses == [503] * 20
-    assert plaid.asked.count("k1") == 2 + 10
+    assert plaid.requested_ids.count("k1") == 2 + 10
 
 
-async def test_while_keys_cannot_be_fetched_the_provider_is_to_come_again(
-    there: Internet, start: Any, events: Events
-) -> None:
-    plaid = PlaidKeys(there)
-    hooked = await start("plaid", PLAID_SECRET)
+async def test_a_webhook_gets_503_while_keys_cannot_be_fetched(providers: Internet, start: Any, events: Events) -> None:
+    plaid = PlaidKeys(providers)
+    endpoint = await start("plaid", PLAID_SECRET)
     plaid.fails = 500
-    assert await hooked.send(plaid_verification=plaid.sign()) == 503
-    assert json.loads(hooked.text)["error"]["code"] == "busy"
-    assert "ecret" not in hooked.text
+    assert await endpoint.send(plaid_verification=plaid.sign()) == 503
+    assert json.loads(endpoint.text)["error"]["code"] == "busy"
+    assert "ecret" not in endpoint.text
     plaid.fails = None
-    assert await hooked.send(plaid_verification=plaid.sign()) == 200
+    assert await endpoint.send(plaid_verification=plaid.sign()) == 200
     assert await events.until(1) == [BODY]
 
 
 @pytest.mark.parametrize("secret", ["cid:s", "evil.example/:cid:s", "a.b:cid:s", ":cid:s", "production"])
-async def test_a_secret_leads_to_no_other_host(there: Internet, start: Any, secret: str) -> None:
-    plaid = PlaidKeys(there)
-    hooked = await start("plaid", secret)
-    assert await hooked.send(plaid_verification=plaid.sign()) == 401
-    assert there.seen == []
+async def test_an_invalid_webhook_secret_causes_no_request(providers: Internet, start: Any, secret: str) -> None:
+    plaid = PlaidKeys(providers)
+    endpoint = await start("plaid", secret)
+    assert await endpoint.send(plaid_verification=plaid.sign()) == 401
+    assert providers.seen == []
 
 
 # ── monday: HS256 with the app's signing secret. Gong: RS256 with a key that the operator pastes.
 
 
-async def test_mondays_token_of_the_signing_secret_is_required(start: Any, events: Events) -> None:
+async def test_mondays_token_must_be_signed_with_the_signing_secret(start: Any, events: Events) -> None:
     secret = "the signing secret of the app, long enough"
-    hooked = await start("monday", secret, client_id="id", client_secret="s")
+    endpoint = await start("monday", secret, client_id="id", client_secret="s")
     key = jwk.OctKey.import_key(secret)
     soon = int(time.time()) + 300
-    good = encoded("HS256", {"accountId": 1, "aud": hooked.address, "exp": soon}, key)
-    assert await hooked.send(b'{"challenge":"c1"}', authorization=good) == 200
-    assert json.loads(hooked.text) == {"challenge": "c1"}
-    assert await hooked.send(authorization=good) == 200
-    assert await hooked.send(authorization=f"Bearer {good}") == 200  # the same body: a replay
+    good = encoded("HS256", {"accountId": 1, "aud": endpoint.webhook_url, "exp": soon}, key)
+    assert await endpoint.send(b'{"challenge":"c1"}', authorization=good) == 200
+    assert json.loads(endpoint.text) == {"challenge": "c1"}
+    assert await endpoint.send(authorization=good) == 200
+    assert await endpoint.send(authorization=f"Bearer {good}") == 200  # the same body: a replay
     wrong = {
         "another secret": encoded("HS256", {"exp": soon}, jwk.OctKey.import_key("some other secret that is long")),
-        "for another address": encoded("HS256", {"exp": soon, "aud": "https://evil.example/"}, key),
+        "for another URL": encoded("HS256", {"exp": soon, "aud": "https://evil.example/"}, key),
         "expired": encoded("HS256", {"exp": int(time.time()) - 100}, key),
         "without an end": encoded("HS256", {"accountId": 1}, key),
         "no signature": unsigned({"exp": soon}),
         "another algorithm": encoded("HS512", {"exp": soon}, key),
     }
     for what, token in wrong.items():
-        assert await hooked.send(b"[]", authorization=token) == 401, what
-    assert await hooked.send(b"[]", authorization="") == 401
-    assert await hooked.send(b"[2]", authorization=good) == 200
+        assert await endpoint.send(b"[]", authorization=token) == 401, what
+    assert await endpoint.send(b"[]", authorization="") == 401
+    assert await endpoint.send(b"[2]", authorization=good) == 200
     assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
 
 
@@ -330,24 +328,24 @@ async def test_gongs_token_is_checked_with_the_pasted_key(start: Any, events: Ev
     text = pem(RSA)
     bare = "".join(text.splitlines()[1:-1])
     secret = {"bare": bare, "one line": text.replace("\n", "\\n")}[form]
-    hooked = await start("gong", secret)
+    endpoint = await start("gong", secret)
     key, other = jwk.RSAKey.import_key(RSA), jwk.RSAKey.import_key(OTHER_RSA)
-    claims = {"webhook_url": hooked.address, "body_sha256": digest(BODY), "exp": int(time.time()) + 60}
+    claims = {"webhook_url": endpoint.webhook_url, "body_sha256": digest(BODY), "exp": int(time.time()) + 60}
     wrong = {
         "another key": encoded("RS256", claims, other),
         "another body": encoded("RS256", {**claims, "body_sha256": digest(b"{}")}, key),
-        "another address": encoded("RS256", {**claims, "webhook_url": "https://evil.example/"}, key),
+        "another URL": encoded("RS256", {**claims, "webhook_url": "https://evil.example/"}, key),
         "expired": encoded("RS256", {**claims, "exp": int(time.time()) - 100}, key),
         "the public key as a shared secret": by_shared(claims, secret),
         "another padding": encoded("PS256", claims, key),
         "no signature": unsigned(claims),
     }
     for what, token in wrong.items():
-        assert await hooked.send(authorization=f"Bearer {token}") == 401, what
+        assert await endpoint.send(authorization=f"Bearer {token}") == 401, what
     good = encoded("RS256", claims, key)
-    assert await hooked.send(authorization=f"Bearer {good}") == 200
-    assert await hooked.send(authorization=f"Bearer {good}") == 200
-    assert await hooked.send(b"{}", authorization=f"Bearer {good}") == 401
+    assert await endpoint.send(authorization=f"Bearer {good}") == 200
+    assert await endpoint.send(authorization=f"Bearer {good}") == 200
+    assert await endpoint.send(b"{}", authorization=f"Bearer {good}") == 401
     assert await events.until(1) == [BODY]
 
 
@@ -356,8 +354,8 @@ async def test_gongs_token_is_checked_with_the_pasted_key(start: Any, events: Ev
 CERTS = "https://www.googleapis.com/oauth2/v3/certs"
 
 
-async def test_pub_sub_is_known_by_its_service_account(
-    there: Internet, start: Any, events: Events, now: Callable[[float], None]
+async def test_a_pub_sub_token_must_name_the_service_account(
+    providers: Internet, start: Any, events: Events, now: Callable[[float], None]
 ) -> None:
     keys = {"g1": RSA}
 
@@ -367,34 +365,34 @@ async def test_pub_sub_is_known_by_its_service_account(
         ]
         return web.json_response({"keys": listed})
 
-    there.on(CERTS, certs)
-    hooked = await start("google-mail", "push@p.iam.gserviceaccount.com", client_id="id", client_secret="s")
+    providers.on(CERTS, certs)
+    endpoint = await start("google-mail", "push@p.iam.gserviceaccount.com", client_id="id", client_secret="s")
 
     def token(kid: str = "g1", key: Any = RSA, **claims: Any) -> str:
-        said = {
+        all_claims = {
             "iss": "https://accounts.google.com",
             "email": "push@p.iam.gserviceaccount.com",
             "iat": int(time.time()),
             "exp": int(time.time()) + 3600,
             **claims,
         }
-        return "Bearer " + encoded("RS256", said, jwk.RSAKey.import_key(key), kid=kid)
+        return "Bearer " + encoded("RS256", all_claims, jwk.RSAKey.import_key(key), kid=kid)
 
-    assert await hooked.send(authorization=token()) == 200
+    assert await endpoint.send(authorization=token()) == 200
     for wrong in (
         token(email="other@p.iam.gserviceaccount.com"),
         token(iss="https://evil.example"),
         token(key=OTHER_RSA),
     ):
-        assert await hooked.send(b"[]", authorization=wrong) == 401
-    assert await hooked.send(b"[]", authorization=token("g2", OTHER_RSA)) == 401  # the key does not exist yet
+        assert await endpoint.send(b"[]", authorization=wrong) == 401
+    assert await endpoint.send(b"[]", authorization=token("g2", OTHER_RSA)) == 401  # the key does not exist yet
     keys["g2"] = OTHER_RSA
     await events.until(1)
     now(61)
     # the keys are requested again, and the key exists now
-    assert await hooked.send(b"[2]", authorization=token("g2", OTHER_RSA)) == 200
+    assert await endpoint.send(b"[2]", authorization=token("g2", OTHER_RSA)) == 200
     assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
-    assert [address for _, address in there.seen if address == CERTS] == [CERTS] * 2
+    assert [url for _, url in providers.seen if url == CERTS] == [CERTS] * 2
 
 
 # ── PayPal: RSA over id, time, webhook and CRC-32; the header names the certificate, which must be one of PayPal's.
@@ -421,24 +419,24 @@ def paypal(
     body: bytes = BODY, key: RSAPrivateKey = RSA, webhook: str = "WH-1", at: float = 0.0, **more: str
 ) -> dict[str, str]:
     sent = datetime.fromtimestamp(time.time() + at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = f"t-1|{sent}|{webhook}|{zlib.crc32(body)}".encode()
-    signature = base64.b64encode(key.sign(said, PKCS1v15(), hashes.SHA256())).decode()
+    signed_text = f"t-1|{sent}|{webhook}|{zlib.crc32(body)}".encode()
+    signature = base64.b64encode(key.sign(signed_text, PKCS1v15(), hashes.SHA256())).decode()
     fields = {"id": "t-1", "time": sent, "sig": signature}
     return {f"paypal_transmission_{name}": text for name, text in fields.items()} | {"paypal_cert_url": CERT} | more
 
 
 async def test_paypals_signature_is_checked_with_the_certificate_that_it_names(
-    there: Internet, start: Any, events: Events
+    providers: Internet, start: Any, events: Events
 ) -> None:
     async def cert(_request: web.Request) -> web.Response:
         return web.Response(body=certificate(RSA))
 
-    there.on(CERT, cert)
-    hooked = await start("paypal", "WH-1", client_id="id", client_secret="s")
+    providers.on(CERT, cert)
+    endpoint = await start("paypal", "WH-1", client_id="id", client_secret="s")
     first = paypal()
-    assert await hooked.send(**first) == 200
-    assert await hooked.send(**first) == 200  # a replay
-    addresses = (
+    assert await endpoint.send(**first) == 200
+    assert await endpoint.send(**first) == 200  # a replay
+    other_urls = (
         "https://evil.example/v1/notifications/certs/CERT-1",
         "https://api.paypal.com.evil.example/v1/notifications/certs/CERT-1",
         "https://api.paypal.com@evil.example/v1/notifications/certs/CERT-1",
@@ -448,55 +446,55 @@ async def test_paypals_signature_is_checked_with_the_certificate_that_it_names(
         "https://api.sandbox.paypal.com/v1/notifications/certs/CERT-1",
         "https://api.paypal.com/v1/notifications/certs/",
     )
-    for address in addresses:
-        assert await hooked.send(b"[]", **paypal(b"[]", paypal_cert_url=address)) == 401, address
+    for url in other_urls:
+        assert await endpoint.send(b"[]", **paypal(b"[]", paypal_cert_url=url)) == 401, url
     wrong = {
         "another key": paypal(b"[]", OTHER_RSA),
         "another body": paypal(b"{}"),
         "another webhook": paypal(b"[]", webhook="WH-2"),
         "too old": paypal(b"[]", at=-300_000),
         "no signature": paypal(b"[]", paypal_transmission_sig=""),
-        "no certificate there": paypal(b"[]", paypal_cert_url=CERT + "2"),
+        "a URL without a certificate": paypal(b"[]", paypal_cert_url=CERT + "2"),
     }
     for what, fields in wrong.items():
-        assert await hooked.send(b"[]", **fields) == 401, what
-    assert await hooked.send(b"[2]", **paypal(b"[2]")) == 200
+        assert await endpoint.send(b"[]", **fields) == 401, what
+    assert await endpoint.send(b"[2]", **paypal(b"[2]")) == 200
     assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
-    assert {address for _, address in there.seen} == {CERT, CERT + "2", HOOK}
+    assert {url for _, url in providers.seen} == {CERT, CERT + "2", HOOK}
 
 
 # ── A text that the operator chooses: in the body, as a password, or for notices that are all identical.
 
 
 async def test_microsofts_client_state_must_be_right_in_every_notice(start: Any, events: Events) -> None:
-    hooked = await start("microsoft", "state-1", client_id="id", client_secret="s")
+    endpoint = await start("microsoft", "state-1", client_id="id", client_secret="s")
 
     def notices(*states: Any) -> bytes:
         return json.dumps({"value": [{"clientState": state, "resource": "r"} for state in states]}).encode()
 
     for body in (notices("state-1", "x"), notices("x"), notices(), notices(None), b"{}", b"[]", b"x", b'{"value":{}}'):
-        assert await hooked.send(body) == 401, body
+        assert await endpoint.send(body) == 401, body
     good = notices("state-1", "state-1")
-    assert await hooked.send(good) == 200
-    assert await hooked.send(good) == 200  # two notices of the same resource are identical
+    assert await endpoint.send(good) == 200
+    assert await endpoint.send(good) == 200  # two notices of the same resource are identical
     assert await events.until(2) == [good, good]
-    assert await hooked.send(b"", f"{PATH}?validationToken=a%20%3Cb%3E") == 200
-    assert hooked.text == "a <b>"
+    assert await endpoint.send(b"", f"{PATH}?validationToken=a%20%3Cb%3E") == 200
+    assert endpoint.text == "a <b>"
 
 
 async def test_pipedrives_password_is_required(start: Any, events: Events) -> None:
-    hooked = await start("pipedrive", "user:pass", client_id="id", client_secret="s")
+    endpoint = await start("pipedrive", "user:pass", client_id="id", client_secret="s")
     right = base64.b64encode(b"user:pass").decode()
     for given in (base64.b64encode(b"user:other").decode(), "", "user:pass", "\u00fc"):
-        assert await hooked.send(authorization=f"Basic {given}") == 401
-    assert await hooked.send(authorization=f"Bearer {right}") == 401
-    assert await hooked.send(authorization=f"basic {right}") == 200
+        assert await endpoint.send(authorization=f"Basic {given}") == 401
+    assert await endpoint.send(authorization=f"Bearer {right}") == 401
+    assert await endpoint.send(authorization=f"basic {right}") == 200
     assert await events.until(1) == [BODY]
 
 
 async def test_googles_channel_token_is_required_and_empty_notices_are_not_replays(start: Any, events: Events) -> None:
-    hooked = await start("google-calendar", "token-1", client_id="id", client_secret="s")
-    assert await hooked.send(b"", x_goog_channel_token="x") == 401
+    endpoint = await start("google-calendar", "token-1", client_id="id", client_secret="s")
+    assert await endpoint.send(b"", x_goog_channel_token="x") == 401
     for _ in range(2):
-        assert await hooked.send(b"", x_goog_channel_token="token-1") == 200
+        assert await endpoint.send(b"", x_goog_channel_token="token-1") == 200
     assert await events.until(2) == [b"", b""]

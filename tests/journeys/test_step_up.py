@@ -1,4 +1,4 @@
-"""A call that the provider refuses for a missing scope returns a link, and the link leads to a grant with that scope."""
+"""A call that the provider refuses for a missing scope returns a link, which leads to a grant with that scope."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.fakes.tracker import Tracker
 
 NEEDS = {"/admin": "admin", "/write": "write"}
-WHERE = "provider_config_key=tracker&include=history"
+QUERY = "provider_config_key=tracker&include=history"
 
 
 @pytest.fixture
@@ -25,17 +25,17 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
     tracker.scopes_of = dict(NEEDS)
     entry = tracker_entry(tracker.url) | {"default_scopes": ["read"], "available_scopes": ["read", "extra", "admin"]}
     write_entry(tmp_path, "tracker", entry)
-    whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
-    whole["environments"]["dev"]["connect_links_in_errors"] = True
-    gateway = RunningGateway(tmp_path, whole)
+    configuration = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+    configuration["environments"]["dev"]["connect_links_in_errors"] = True
+    gateway = RunningGateway(tmp_path, configuration)
     await gateway.start()
-    await connected(gateway, await session(gateway, "c1", scopes="read,extra"))
+    await authorize(gateway, await connect_link(gateway, "c1", scopes="read,extra"))
     yield gateway
     await gateway.stop()
 
 
-async def session(running: RunningGateway, connection_id: str, *, scopes: str | None = None) -> str:
-    """Return the connect link for the connection."""
+async def connect_link(running: RunningGateway, connection_id: str, *, scopes: str | None = None) -> str:
+    """Return a connect link for the connection. `scopes`: separated by commas, instead of the integration's."""
     async with running.proxied(connection_id) as response:
         link = (await response.json())["error"]["payload"]["connect_url"]
     if scopes is None:
@@ -52,7 +52,7 @@ def token_of(link: str) -> str:
     return parse_qs(urlsplit(link).query)["session_token"][0]
 
 
-async def connected(running: RunningGateway, link: str) -> str:
+async def authorize(running: RunningGateway, link: str) -> str:
     """Follow the link as the end user's browser does, through the provider's consent and back."""
     async with running.http.get(
         f"{running.url}/oauth/connect/tracker?connect_session_token={token_of(link)}"
@@ -61,7 +61,7 @@ async def connected(running: RunningGateway, link: str) -> str:
         return await response.text()
 
 
-async def called(running: RunningGateway, path: str, **headers: str) -> tuple[int, Any, str | None]:
+async def call(running: RunningGateway, path: str, **headers: str) -> tuple[int, Any, str | None]:
     async with running.proxied("c1", path, headers=headers) as response:
         challenge = response.headers.get("WWW-Authenticate", "")
         assert (response.status == 403) == ('error="insufficient_scope"' in challenge)
@@ -70,28 +70,28 @@ async def called(running: RunningGateway, path: str, **headers: str) -> tuple[in
 
 
 async def scopes(running: RunningGateway) -> Any:
-    return (await running.json("GET", f"/connections/c1?{WHERE}"))["scopes"]
+    return (await running.json("GET", f"/connections/c1?{QUERY}"))["scopes"]
 
 
-async def test_the_link_of_a_refused_call_asks_for_what_it_needs_and_loses_nothing(
+async def test_the_link_of_a_refused_call_requests_the_missing_scope_and_keeps_the_granted_ones(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    status, body, link = await called(running, "/admin")
-    assert (status, body) == (403, {"missing": "admin"}), "the provider's answer passes as it is"
+    status, body, link = await call(running, "/admin")
+    assert (status, body) == (403, {"missing": "admin"}), "the provider's response must pass unchanged"
     assert link is not None
     found = await scopes(running)
     assert (found["granted"], found["missing"]) == (["read", "extra"], ["admin"])
     assert (found["refused"]["scopes"], found["refused"]["path"]) == (["admin"], "/admin")
-    await connected(running, link)
+    await authorize(running, link)
     assert tracker.authorize_query["scope"].split() == ["read", "admin", "extra"]
-    assert (await called(running, "/admin"))[0] == 200
+    assert (await call(running, "/admin"))[0] == 200
     assert await scopes(running) == {"granted": ["read", "admin", "extra"], "needed": ["read"], "missing": []}
 
 
-async def test_the_link_stays_the_same_and_gathers_what_further_calls_need(
+async def test_the_link_stays_the_same_and_collects_the_scopes_of_further_calls(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    links = [(await called(running, path))[2] for path in ("/admin", "/write", "/admin", "/x")]
+    links = [(await call(running, path))[2] for path in ("/admin", "/write", "/admin", "/x")]
     assert links[3] is None
     assert links[0] == links[1] == links[2]
     assert links[0] is not None
@@ -99,54 +99,56 @@ async def test_the_link_stays_the_same_and_gathers_what_further_calls_need(
         text = await page.text()
     assert "admin" in text
     assert "write" in text
-    await connected(running, links[0])
+    await authorize(running, links[0])
     assert tracker.authorize_query["scope"].split() == ["read", "admin", "write", "extra"]
 
 
-async def test_a_refusal_for_scope_does_not_count_against_the_credential(
+async def test_a_403_for_a_missing_scope_does_not_count_as_a_rejected_credential(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     for _ in range(API_DEGRADED[403].count + 2):
-        assert (await called(running, "/admin"))[0] == 403
+        assert (await call(running, "/admin"))[0] == 403
     rows = await running.runtime.store.connections.list("dev", _all())
     assert [row.state for row in rows] == [State.ACTIVE]
     assert not running.runtime.live.rejections.suspected
 
 
-async def test_a_key_that_may_make_no_session_gets_no_link_and_the_connection_shows_what_it_lacks(
+async def test_a_key_that_may_create_no_session_gets_no_link_and_the_connection_shows_the_missing_scope(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     wish = {"display_name": "narrow", "scopes": ["environment:proxy"]}
     made = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    assert (await called(running, "/admin", Authorization=f"Bearer {made['data']['secret']}"))[2] is None
-    story = await running.json("GET", f"/connections/c1?{WHERE}")
-    assert story["state"] == "active"
-    cause = story["diagnosis"]["causes"][0]
+    assert (await call(running, "/admin", Authorization=f"Bearer {made['data']['secret']}"))[2] is None
+    connection = await running.json("GET", f"/connections/c1?{QUERY}")
+    assert connection["state"] == "active"
+    cause = connection["diagnosis"]["causes"][0]
     assert cause["cause"] == "scopes_missing"
     assert "lacks 'admin'" in cause["why"]
-    assert story["diagnosis"]["action"]["do"] == "reconnect"
-    assert any(one["detail"] == "admin" and "/admin" in one["what"] for one in story["diagnosis"]["timeline"])
+    assert connection["diagnosis"]["action"]["do"] == "reconnect"
+    assert any(
+        entry["detail"] == "admin" and "/admin" in entry["what"] for entry in connection["diagnosis"]["timeline"]
+    )
 
 
-async def test_a_session_that_the_back_end_makes_asks_for_it_too_unless_it_fixes_the_scopes(
+async def test_a_session_of_the_application_requests_the_missing_scope_unless_it_fixes_the_scopes(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await called(running, "/admin")
+    await call(running, "/admin")
     body: dict[str, Any] = {"connection_id": "c1", "integration_id": "tracker"}
     fixed = {"integrations_config_defaults": {"tracker": {"connection_config": {"oauth_scopes_override": "read"}}}}
     made = await running.json("POST", "/connect/sessions/reconnect", json=body | fixed, expect=201)
-    await connected(running, made["data"]["connect_link"])
+    await authorize(running, made["data"]["connect_link"])
     assert tracker.authorize_query["scope"] == "read"
-    await called(running, "/admin")
+    await call(running, "/admin")
     made = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    await connected(running, made["data"]["connect_link"])
+    await authorize(running, made["data"]["connect_link"])
     assert tracker.authorize_query["scope"].split() == ["read", "admin"]
 
 
-async def test_a_scope_that_the_app_may_not_ask_for_is_not_requested_again(
+async def test_a_scope_that_the_provider_calls_invalid_is_not_requested_again(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    _, _, link = await called(running, "/admin")
+    _, _, link = await call(running, "/admin")
     assert link is not None
     tracker.callback_extra = {"error": "invalid_scope"}
     start = f"{running.url}/oauth/connect/tracker?connect_session_token={token_of(link)}"
@@ -154,11 +156,11 @@ async def test_a_scope_that_the_app_may_not_ask_for_is_not_requested_again(
         assert response.status == 400
     tracker.callback_extra = {}
     assert (await scopes(running))["missing"] == []
-    await connected(running, link)
+    await authorize(running, link)
     assert tracker.authorize_query["scope"] == "read"
 
 
-async def test_where_any_of_several_scopes_suffices_none_is_requested_until_the_integration_names_one(
+async def test_if_any_of_several_scopes_suffices_none_is_requested_until_the_integration_names_one(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     entry = tracker_entry(tracker.url) | {"default_scopes": ["read"], "available_scopes": ["read", "extra", "admin"]}
@@ -166,93 +168,93 @@ async def test_where_any_of_several_scopes_suffices_none_is_requested_until_the_
     write_entry(running.folder, "tracker", entry)
     await running.restart()
     tracker.scopes_of = {"/admin": "admin root"}
-    status, _, link = await called(running, "/admin")
+    status, _, link = await call(running, "/admin")
     assert (status, link) == (403, None)
-    story = await running.json("GET", f"/connections/c1?{WHERE}")
-    assert story["scopes"]["missing"] == []
-    assert "none of 'admin', 'root'" in story["diagnosis"]["causes"][0]["why"]
+    connection = await running.json("GET", f"/connections/c1?{QUERY}")
+    assert connection["scopes"]["missing"] == []
+    assert "none of 'admin', 'root'" in connection["diagnosis"]["causes"][0]["why"]
     running.document["environments"]["dev"]["integrations"]["tracker"]["scopes"] = ["read", "admin"]
     await running.restart()
     assert (await scopes(running))["missing"] == ["admin"]
-    assert (await called(running, "/admin"))[2] is not None
+    assert (await call(running, "/admin"))[2] is not None
 
 
 async def test_the_connections_that_lack_scopes_are_listed(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("c2", "c3"):
-        await connected(running, await session(running, name))
-    assert await lacking(running) == []
-    await called(running, "/admin")
-    assert await lacking(running) == ["c1"]
+        await authorize(running, await connect_link(running, name))
+    assert await connections_that_lack_scopes(running) == []
+    await call(running, "/admin")
+    assert await connections_that_lack_scopes(running) == ["c1"]
     running.document["environments"]["dev"]["integrations"]["tracker"]["scopes"] = ["read", "report"]
     await running.restart()
-    assert sorted(await lacking(running)) == ["c1", "c2", "c3"]
-    assert sorted(await lacking(running, limit="1")) == ["c1", "c2", "c3"]
+    assert sorted(await connections_that_lack_scopes(running)) == ["c1", "c2", "c3"]
+    assert sorted(await connections_that_lack_scopes(running, limit="1")) == ["c1", "c2", "c3"]
     monkeypatch.setattr("gateway.connections.lacking_scopes.LOOKED_AT", 1)
     monkeypatch.setattr("gateway.connections.lacking_scopes.ROWS_AT_ONCE", 2)
-    assert sorted(await lacking(running)) == ["c1", "c2", "c3"]
+    assert sorted(await connections_that_lack_scopes(running)) == ["c1", "c2", "c3"]
     async with running.http.get(
         f"{running.url}/connections?missingScopes=true&page=1", headers=running.headers
     ) as response:
         assert response.status == 400
 
 
-async def lacking(running: RunningGateway, **query: str) -> list[str]:
+async def connections_that_lack_scopes(running: RunningGateway, **query: str) -> list[str]:
     """Return all listed connections, read page by page."""
     found: list[str] = []
     while True:
-        asked = "&".join(f"{name}={text}" for name, text in {"missingScopes": "true", **query}.items())
-        page = await running.json("GET", f"/connections?{asked}")
-        found += [one["connection_id"] for one in page["connections"]]
+        parameters = "&".join(f"{name}={text}" for name, text in {"missingScopes": "true", **query}.items())
+        page = await running.json("GET", f"/connections?{parameters}")
+        found += [connection["connection_id"] for connection in page["connections"]]
         if "next_cursor" not in page:
             return found
         query["cursor"] = page["next_cursor"]
 
 
-async def test_a_credential_in_the_base_address_is_not_in_the_path_that_is_noted(tmp_path: Path) -> None:
-    async with agents(tmp_path, base="/base/bot${apiKey}") as door:
-        door.provider.responding = refusing("admin")
-        key = await door.key("GET /base/**", scopes=["environment:proxy", "environment:connections:read"])
+async def test_a_credential_in_the_base_url_is_not_in_the_stored_path(tmp_path: Path) -> None:
+    async with agents(tmp_path, base="/base/bot${apiKey}") as gateway:
+        gateway.provider.responding = refusing("admin")
+        key = await gateway.key("GET /base/**", scopes=["environment:proxy", "environment:connections:read"])
         bearer = {"Authorization": f"Bearer {key}"}
-        async with door.running.proxied("c1", "/items?q=1", integration="lane", headers=bearer) as response:
+        async with gateway.running.proxied("c1", "/items?q=1", integration="lane", headers=bearer) as response:
             assert response.status == 403
-        where = f"{door.running.url}/connections/c1?provider_config_key=lane&include=history"
-        async with door.running.http.get(where, headers=bearer) as response:
-            story = await response.json()
-        assert "key-of-c1" not in str(story)
-        assert story["scopes"]["refused"]["path"] == "/items"
+        url = f"{gateway.running.url}/connections/c1?provider_config_key=lane&include=history"
+        async with gateway.running.http.get(url, headers=bearer) as response:
+            connection = await response.json()
+        assert "key-of-c1" not in str(connection)
+        assert connection["scopes"]["refused"]["path"] == "/items"
 
 
-async def test_a_provider_that_names_new_scopes_each_time_is_not_noted_without_end(tmp_path: Path) -> None:
-    async with agents(tmp_path) as door:
+async def test_the_number_of_stored_scopes_that_a_provider_names_is_limited(tmp_path: Path) -> None:
+    async with agents(tmp_path) as gateway:
         written = []
         for n in range(MOST_SCOPES + 5):
-            door.provider.responding = refusing(f"scope-{n}")
-            async with door.running.proxied("c1", "/items", integration="lane") as response:
+            gateway.provider.responding = refusing(f"scope-{n}")
+            async with gateway.running.proxied("c1", "/items", integration="lane") as response:
                 assert response.status == 403
-            story = await door.running.json("GET", "/connections/c1?provider_config_key=lane&include=history")
-            written.append(story["scopes"]["refused"]["at"])
-        assert story["scopes"]["refused"]["scopes"] == [f"scope-{n}" for n in range(MOST_SCOPES)]
+            connection = await gateway.running.json("GET", "/connections/c1?provider_config_key=lane&include=history")
+            written.append(connection["scopes"]["refused"]["at"])
+        assert connection["scopes"]["refused"]["scopes"] == [f"scope-{n}" for n in range(MOST_SCOPES)]
         assert written[MOST_SCOPES:] == written[MOST_SCOPES - 1 : -1]
 
 
-async def test_a_provider_uses_up_no_more_than_half_of_the_sessions_of_a_key(tmp_path: Path) -> None:
-    async with agents(tmp_path) as door:
-        door.running.document["connect"] = {"sessions_per_minute": 4}
-        door.running.document["environments"]["dev"]["connect_links_in_errors"] = True
-        await door.running.restart()
-        await door.connect("c3")
-        door.provider.responding = refusing("admin")
+async def test_links_of_refused_calls_use_at_most_half_of_the_sessions_of_a_key(tmp_path: Path) -> None:
+    async with agents(tmp_path) as gateway:
+        gateway.running.document["connect"] = {"sessions_per_minute": 4}
+        gateway.running.document["environments"]["dev"]["connect_links_in_errors"] = True
+        await gateway.running.restart()
+        await gateway.connect("c3")
+        gateway.provider.responding = refusing("admin")
         links = []
         for connection_id in ("c1", "c2", "c3", "c1"):
-            async with door.running.proxied(connection_id, "/items", integration="lane") as response:
+            async with gateway.running.proxied(connection_id, "/items", integration="lane") as response:
                 links.append(response.headers.get("Gateway-Connect-Url"))
         assert [link is not None for link in links] == [True, True, False, True]
         assert links[0] == links[3]
         for expected in (201, 201, 429):
             body = {"end_user": {"id": "u1"}}
-            await door.running.json("POST", "/connect/sessions", json=body, expect=expected)
+            await gateway.running.json("POST", "/connect/sessions", json=body, expect=expected)
 
 
 def refusing(scope: str) -> Responding:

@@ -1,4 +1,4 @@
-"""PostgreSQL goes down under a running gateway and comes back. Changes by another node take effect."""
+"""PostgreSQL stops under a running gateway and starts again. Changes by another node take effect."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,14 +19,16 @@ from tests.fakes.tracker import Tracker
 
 
 @pytest.fixture
-async def two(tracker: Tracker, tmp_path: Path, database: str) -> AsyncIterator[tuple[RunningGateway, RunningGateway]]:
+async def two_nodes(
+    tracker: Tracker, tmp_path: Path, database: str
+) -> AsyncIterator[tuple[RunningGateway, RunningGateway]]:
     """Two nodes on one database."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     made = []
     for _ in range(2):
-        whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
-        whole["store"]["url"] = database
-        made.append(RunningGateway(tmp_path, whole))
+        configuration = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+        configuration["store"]["url"] = database
+        made.append(RunningGateway(tmp_path, configuration))
         await made[-1].start()
     yield made[0], made[1]
     for node in made:
@@ -55,7 +57,7 @@ async def status(node: RunningGateway, connection_id: str = "c1") -> int:
         return code
 
 
-async def until(node: RunningGateway, wanted: int, connection_id: str = "c1") -> None:
+async def until_status(node: RunningGateway, wanted: int, connection_id: str = "c1") -> None:
     """Return when a proxied call has that status."""
     async with asyncio.timeout(PATIENCE_S):
         while await status(node, connection_id) != wanted:
@@ -67,109 +69,109 @@ async def readiness(node: RunningGateway, query: str = "") -> tuple[int, dict[st
         return response.status, await response.json()
 
 
-async def comes_to(node: RunningGateway, status: int, result: dict[str, str]) -> None:
+async def until_ready(node: RunningGateway, status: int, result: dict[str, str]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while await readiness(node) != (status, result):
             await asyncio.sleep(0.01)
 
 
 async def test_a_deleted_connection_is_refused_by_the_other_node(
-    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+    two_nodes: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = two
-    changes = there.runtime.store.changes
+    first, second = two_nodes
+    changes = second.runtime.store.changes
     wait_for_change = changes.wait_for_change
-    # It reads the log only when notified, not periodically.
+    # The node reads the change log only when it is notified, not periodically.
     monkeypatch.setattr(changes, "wait_for_change", lambda _at_most_s: wait_for_change(10 * PATIENCE_S))
     for n in range(10):
         name = f"c{n}"
-        await here.imported(tracker.grant(), name)
-        assert await status(there, name) == 200
-        async with here.http.delete(
-            f"{here.url}/connections/{name}?provider_config_key=tracker", headers=here.headers
+        await first.imported(tracker.grant(), name)
+        assert await status(second, name) == 200
+        async with first.http.delete(
+            f"{first.url}/connections/{name}?provider_config_key=tracker", headers=first.headers
         ) as response:
             assert response.status == 200
-        await until(there, 404, name)
+        await until_status(second, 404, name)
 
 
-async def test_what_was_used_lately_is_served_without_the_database_and_the_rest_when_it_is_back(
-    two: tuple[RunningGateway, RunningGateway],
+async def test_recently_used_connections_are_served_during_a_database_outage_and_all_others_after_it(
+    two_nodes: tuple[RunningGateway, RunningGateway],
     tracker: Tracker,
     postgres_server: PostgresServer,
     later: Callable[[float], None],
 ) -> None:
-    here, there = two
-    await here.imported(tracker.grant(), "c1")
-    await here.imported(tracker.grant(), "c2")
-    assert await status(there, "c1") == 200
+    first, second = two_nodes
+    await first.imported(tracker.grant(), "c1")
+    await first.imported(tracker.grant(), "c2")
+    assert await status(second, "c1") == 200
     await asyncio.to_thread(postgres_server.stop)
     try:
         for _ in range(7):
-            assert await status(there, "c1") == 200
+            assert await status(second, "c1") == 200
             later(10)  # beyond the minute for which an opened credential is kept
-        assert await status(there, "c2") == 503, "it had not been used here"
+        assert await status(second, "c2") == 503, "c2 was not used on this node"
         for path in ("/connections", "/connections/c1?provider_config_key=tracker"):
-            async with there.http.get(there.url + path, headers=there.headers) as response:
+            async with second.http.get(second.url + path, headers=second.headers) as response:
                 assert response.status == 503
                 assert response.headers["Gateway-Error"] == "store_unavailable"
                 assert response.headers["Retry-After"] == "5"
-        async with there.http.get(f"{there.url}/health") as response:
+        async with second.http.get(f"{second.url}/health") as response:
             assert response.status == 200
-        await comes_to(there, 200, {"result": "ok", "store": "away"})
-        assert await readiness(there, "?store=required") == (503, {"result": "not ready", "store": "away"})
+        await until_ready(second, 200, {"result": "ok", "store": "away"})
+        assert await readiness(second, "?store=required") == (503, {"result": "not ready", "store": "away"})
         later(300)  # live.ttl_s: from now on no connection can be used
-        assert await readiness(there) == (503, {"result": "not ready", "store": "away"})
+        assert await readiness(second) == (503, {"result": "not ready", "store": "away"})
     finally:
         postgres_server.launch()
     await postgres_server.responses()
-    await until(there, 200, "c2")
-    await comes_to(there, 200, {"result": "ok"})
-    assert await readiness(there, "?store=required") == (200, {"result": "ok"})
-    assert (await there.json("GET", "/connections", expect=200))["connections"]
-    async with here.http.delete(
-        f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
+    await until_status(second, 200, "c2")
+    await until_ready(second, 200, {"result": "ok"})
+    assert await readiness(second, "?store=required") == (200, {"result": "ok"})
+    assert (await second.json("GET", "/connections", expect=200))["connections"]
+    async with first.http.delete(
+        f"{first.url}/connections/c1?provider_config_key=tracker", headers=first.headers
     ) as response:
         assert response.status == 200
-    await until(there, 404, "c1"), "changes are followed again"
+    await until_status(second, 404, "c1")  # the node reads changes again
 
 
-async def test_what_is_known_to_have_changed_and_cannot_be_read_is_served_no_longer_than_trusted(
-    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+async def test_a_changed_connection_that_cannot_be_read_is_served_no_longer_than_trust_s(
+    two_nodes: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = two
-    await here.imported(tracker.grant(), "c1")
-    assert await status(there) == 200
-    asked = asyncio.Event()
+    first, second = two_nodes
+    await first.imported(tracker.grant(), "c1")
+    assert await status(second) == 200
+    read = asyncio.Event()
 
     async def unreadable(_ref: object) -> None:
-        asked.set()
-        raise Unavailable("store_unavailable", "It does not answer.", retry_after_s=5)
+        read.set()
+        raise Unavailable("store_unavailable", "The database does not respond.", retry_after_s=5)
 
-    there.configure(live=replace(there.runtime.generation.config.live, trust_s=0.2))
-    monkeypatch.setattr(there.runtime.store.connections, "get", unreadable)
-    await here.imported(tracker.grant(), "c1")
-    await asyncio.wait_for(asked.wait(), PATIENCE_S)
-    await until(there, 503)
+    second.configure(live=replace(second.runtime.generation.config.live, trust_s=0.2))
+    monkeypatch.setattr(second.runtime.store.connections, "get", unreadable)
+    await first.imported(tracker.grant(), "c1")
+    await asyncio.wait_for(read.wait(), PATIENCE_S)
+    await until_status(second, 503)
 
 
-async def test_what_changed_while_a_node_could_not_listen_is_caught_up(
-    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+async def test_a_node_that_could_not_listen_reads_the_changes_that_it_missed(
+    two_nodes: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = two
-    await here.imported(tracker.grant(), "c1")
-    assert await status(there) == 200
+    first, second = two_nodes
+    await first.imported(tracker.grant(), "c1")
+    assert await status(second) == 200
     connect, may_connect = postgres_backend.connect, asyncio.Event()
 
-    async def later_on(*args: Any, **options: Any) -> Any:
+    async def connect_later(*args: Any, **options: Any) -> Any:
         await may_connect.wait()
         return await connect(*args, **options)
 
-    monkeypatch.setattr(postgres_backend, "connect", later_on)
-    await there.runtime.store.changes.close()  # its listening connection is lost
-    async with here.http.delete(
-        f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
+    monkeypatch.setattr(postgres_backend, "connect", connect_later)
+    await second.runtime.store.changes.close()  # its listening connection is lost
+    async with first.http.delete(
+        f"{first.url}/connections/c1?provider_config_key=tracker", headers=first.headers
     ) as response:
         assert response.status == 200
-    assert await status(there) == 200, "it cannot know"
+    assert await status(second) == 200, "the node cannot know of the deletion yet"
     may_connect.set()
-    await until(there, 404)
+    await until_status(second, 404)

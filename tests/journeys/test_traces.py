@@ -34,7 +34,7 @@ SAMPLED, UNSAMPLED = f"00-{TRACE}-{CALLER}-01", f"00-{TRACE}-{CALLER}-00"
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def _export_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_queue, "EVERY_S", 0.02)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 
@@ -85,30 +85,30 @@ async def test_one_trace_over_caller_gateway_refresh_and_provider(
         await collector.until_spans(1)  # the span of the import
         collector.spans.clear()
         app, provider = await asyncio.to_thread(lambda: (tracer_of("app"), tracer_of("provider")))
-        span = app.start_span("page")
+        page_span = app.start_span("page")
         for _ in range(2):  # through the chain with a refresh, then on the fast path
             headers: dict[str, str] = {}
-            TraceContextTextMapPropagator().inject(headers, set_span_in_context(span))
+            TraceContextTextMapPropagator().inject(headers, set_span_in_context(page_span))
             assert await call(running, "/proxy/me", **headers) == 200
             seen = TraceContextTextMapPropagator().extract(dict(tracker.seen[-1].headers))
             await asyncio.to_thread(lambda: provider.start_span("GET /me", context=seen).end())  # noqa: B023
-        await asyncio.to_thread(span.end)
+        await asyncio.to_thread(page_span.end)
         spans = await collector.until_spans(8)
         assert running.fast_path.taken == 1
     assert collector.orphans == []
-    assert len({one.trace_id for one in spans}) == 1
+    assert len({span.trace_id for span in spans}) == 1
     (page,), (refresh,) = collector.named("page"), collector.named("token.refresh")
-    first, second = sorted(collector.named("GET /proxy/{path}"), key=lambda one: one.start)
+    first, second = sorted(collector.named("GET /proxy/{path}"), key=lambda span: span.start)
     assert (first.parent, second.parent, page.parent) == (page.span_id, page.span_id, "")
     assert (refresh.parent, refresh.kind) == (first.span_id, "client")
     assert refresh.attributes["gateway.refresh.outcome"] == "renewed"
     attempts = collector.named("GET")
-    assert {one.parent for one in attempts} == {first.span_id, second.span_id}
-    assert {one.parent for one in collector.named("GET /me")} == {one.span_id for one in attempts}
-    assert {one.service for one in spans} == {"app", "provider", "integration-gateway"}
+    assert {span.parent for span in attempts} == {first.span_id, second.span_id}
+    assert {span.parent for span in collector.named("GET /me")} == {span.span_id for span in attempts}
+    assert {span.service for span in spans} == {"app", "provider", "integration-gateway"}
     for attempt in attempts:
-        of = next(one for one in (first, second) if one.span_id == attempt.parent)
-        assert of.start <= attempt.start <= attempt.end <= of.end
+        call_span = next(span for span in (first, second) if span.span_id == attempt.parent)
+        assert call_span.start <= attempt.start <= attempt.end <= call_span.end
         assert attempt.attributes["network.peer.address"] == "127.0.0.1"
         assert attempt.attributes["server.port"] == int(tracker.url.rpartition(":")[2])
     assert first.start <= refresh.start <= refresh.end <= first.end
@@ -128,18 +128,18 @@ async def test_each_attempt_has_a_span_and_a_rule_names_the_route(
         for grant in tracker.grants:
             grant.access_tokens.clear()
         assert await call(running, "/proxy/me", Retries="1", **names) == 503
-        spans = await collector.until(lambda: any(one.trace_id == TRACE for one in collector.spans))
-    mine = [one for one in spans if one.trace_id == TRACE]
-    (served,) = [one for one in mine if one.kind == "server"]
+        spans = await collector.until(lambda: any(span.trace_id == TRACE for span in collector.spans))
+    spans_of_call = [span for span in spans if span.trace_id == TRACE]
+    (served,) = [span for span in spans_of_call if span.kind == "server"]
     assert served.name == "GET /proxy/m*"
     assert (served.parent, served.failed, served.attributes["gateway.connection_id"]) == (CALLER, True, "c1")
-    attempts = sorted((one for one in mine if one.name == "GET"), key=lambda one: one.start)
-    assert [one.attributes.get("http.request.resend_count") for one in attempts] == [None, 1]
-    assert [one.attributes["error.type"] for one in attempts] == ["503", "503"]
+    attempts = sorted((span for span in spans_of_call if span.name == "GET"), key=lambda span: span.start)
+    assert [span.attributes.get("http.request.resend_count") for span in attempts] == [None, 1]
+    assert [span.attributes["error.type"] for span in attempts] == ["503", "503"]
     assert attempts[0].end <= attempts[1].start
 
 
-async def test_an_unsampled_call_makes_no_span_and_neither_does_its_refresh(
+async def test_an_unsampled_call_and_its_refresh_have_no_span(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path) as running:
@@ -147,9 +147,9 @@ async def test_an_unsampled_call_makes_no_span_and_neither_does_its_refresh(
         assert await call(running, traceparent=UNSAMPLED) == 200
         assert await call(running, traceparent=UNSAMPLED) == 200
         assert running.fast_path.taken == 1
-        assert [one["trace_id"] for one in await logged(running, f"?traceId={TRACE}", least=3)] == [TRACE] * 3
-    assert [one for one in collector.spans if one.trace_id == TRACE or one.name == "token.refresh"] == []
-    assert [one.name for one in collector.spans] == ["POST /connections"] + ["GET /logs"] * (len(collector.spans) - 1)
+        assert [entry["trace_id"] for entry in await logged(running, f"?traceId={TRACE}", least=3)] == [TRACE] * 3
+    assert [span for span in collector.spans if span.trace_id == TRACE or span.name == "token.refresh"] == []
+    assert [span.name for span in collector.spans] == ["POST /connections"] + ["GET /logs"] * (len(collector.spans) - 1)
 
 
 async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
@@ -160,26 +160,26 @@ async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
         tracker.hold.clear()
         calls = [asyncio.create_task(call(running, traceparent=f"00-{n:032x}-{CALLER}-01")) for n in (1, 2)]
         async with asyncio.timeout(PATIENCE_S):
-            while not (tracker.calls["refresh_token"] and any(one.waited_for for one in joined(running))):
+            while not (tracker.calls["refresh_token"] and any(trace.waited_for for trace in traces_in_memory())):
                 await asyncio.sleep(0)
         tracker.hold.set()
         assert await asyncio.gather(*calls) == [200, 200]
         await collector.until(lambda: len(collector.named("GET /proxy/{path}")) == 2)
         await collector.until(lambda: collector.named("token.refresh"))
     (refresh,) = collector.named("token.refresh")
-    by = {one.span_id: one for one in collector.named("GET /proxy/{path}")}
-    (other,) = [one for one in by.values() if one.span_id != refresh.parent]
-    assert refresh.parent in by
+    by_id = {span.span_id: span for span in collector.named("GET /proxy/{path}")}
+    (other,) = [span for span in by_id.values() if span.span_id != refresh.parent]
+    assert refresh.parent in by_id
     assert other.links == ((refresh.trace_id, refresh.span_id),)
 
 
-def joined(running: RunningGateway) -> list[Any]:
-    """Return the traces of calls that wait for a refresh."""
+def traces_in_memory() -> list[Any]:
+    """Return the traces of the calls that are being handled."""
     import gc
 
     from gateway.records.trace import CallTrace
 
-    return [one for one in gc.get_objects() if isinstance(one, CallTrace)]
+    return [trace for trace in gc.get_objects() if isinstance(trace, CallTrace)]
 
 
 async def test_a_delivery_links_to_the_span_that_caused_it(
@@ -195,16 +195,18 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
     (refresh,) = collector.named("token.refresh")
     assert (refresh.failed, refresh.attributes["oauth.error"]) == (True, "invalid_grant")
     (made,) = collector.named("POST /connections")
-    by_type = {one.attributes["gateway.event.type"]: one for one in collector.named("event.deliver")}
+    by_type = {span.attributes["gateway.event.type"]: span for span in collector.named("event.deliver")}
     assert by_type["connection.created"].links == ((made.trace_id, made.span_id),)
     assert by_type["connection.needs_reauth"].links == ((TRACE, refresh.span_id),)
-    assert b"traceparent" not in b"".join(one.body for one in receiver.got)
+    assert b"traceparent" not in b"".join(webhook.body for webhook in receiver.got)
 
 
 # ── The trace id in errors.
 
 
-async def test_errors_name_the_trace_that_begins_here(tracker: Tracker, tmp_path: Path, collector: Collector) -> None:
+async def test_errors_contain_the_id_of_a_trace_that_the_gateway_begins(
+    tracker: Tracker, tmp_path: Path, collector: Collector
+) -> None:
     async with traced(tracker, tmp_path) as running:
         async with running.proxied("none") as response:
             trace_id = (await response.json())["error"]["trace_id"]
@@ -216,10 +218,10 @@ async def test_errors_name_the_trace_that_begins_here(tracker: Tracker, tmp_path
 
 
 def spans_of(collector: Collector, trace_id: str) -> list[Span]:
-    return [one for one in collector.spans if one.trace_id == trace_id]
+    return [span for span in collector.spans if span.trace_id == trace_id]
 
 
-async def test_errors_name_the_callers_trace_with_tracing_off(running: RunningGateway) -> None:
+async def test_errors_contain_the_callers_trace_id_if_tracing_is_off(running: RunningGateway) -> None:
     async with running.proxied("none", headers={"traceparent": UNSAMPLED}) as response:
         assert (await response.json())["error"]["trace_id"] == TRACE
     async with running.proxied("none") as response:
@@ -232,7 +234,7 @@ async def test_errors_name_the_callers_trace_with_tracing_off(running: RunningGa
 @pytest.mark.parametrize("given", [SAMPLED, UNSAMPLED, None, "00-nonsense"])
 @pytest.mark.parametrize("mode", ["own", "pass", "drop"])
 @pytest.mark.parametrize("tracing", [True, False])
-async def test_trace_headers_leave_alike_through_chain_and_fast_path(
+async def test_chain_and_fast_path_send_the_same_trace_headers(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, given: str | None, tracing: bool
 ) -> None:
     async with collecting() as collector:
@@ -249,18 +251,18 @@ async def test_trace_headers_leave_alike_through_chain_and_fast_path(
             assert running.fast_path.taken == 2
             expected = 3 if tracing and given != UNSAMPLED else 0
             await collector.until(lambda: len(collector.named("GET")) >= expected)
-    shown = [[(name, "ours" if ours(text, given) else text) for name, text in fields] for fields in sent]
-    assert shown[0] == shown[1] == shown[2]
-    found = dict(shown[0])
+    comparable = [[(name, "ours" if ours(text, given) else text) for name, text in fields] for fields in sent]
+    assert comparable[0] == comparable[1] == comparable[2]
+    found = dict(comparable[0])
     assert "baggage" not in found
     if mode == "drop":
         assert not {"traceparent", "tracestate"} & set(found)
     elif mode == "own" and expected:
         assert (found["traceparent"], found["tracestate"]) == ("ours", "a=1")
-        attempts = {f"00-{one.trace_id}-{one.span_id}-01" for one in collector.named("GET")}
+        attempts = {f"00-{span.trace_id}-{span.span_id}-01" for span in collector.named("GET")}
         assert {dict(fields)["traceparent"] for fields in sent} == attempts
         if given == SAMPLED:
-            assert {one.trace_id for one in collector.named("GET")} == {TRACE}
+            assert {span.trace_id for span in collector.named("GET")} == {TRACE}
     else:
         assert (found.get("traceparent"), found["tracestate"]) == (given, "a=1")
 
@@ -280,7 +282,7 @@ async def test_integration_overrides_trace_headers(tracker: Tracker, tmp_path: P
             assert tracker.seen[-1].headers["traceparent"] == SAMPLED
 
 
-async def test_a_retry_on_the_chain_and_a_handed_over_call_name_their_own_spans(
+async def test_each_attempt_of_a_handed_over_call_sends_its_own_span_id(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
@@ -293,29 +295,30 @@ async def test_a_retry_on_the_chain_and_a_handed_over_call_name_their_own_spans(
         assert await call(running, Retries="1", traceparent=SAMPLED) == 503
         assert running.fast_path.handed_over == 1
         await collector.until(lambda: len(collector.named("GET")) == 3)
-    named = [one.headers["traceparent"].split("-")[2] for one in tracker.seen]
-    assert len(set(named)) == 2
-    assert set(named) <= {one.span_id for one in collector.named("GET")}
-    assert [one for one in collector.orphans if one.parent != CALLER] == []
+    sent_ids = [request.headers["traceparent"].split("-")[2] for request in tracker.seen]
+    assert len(set(sent_ids)) == 2
+    assert set(sent_ids) <= {span.span_id for span in collector.named("GET")}
+    assert [span for span in collector.orphans if span.parent != CALLER] == []
 
 
 # ── Failing collectors.
 
 
-def nobody() -> str:
+def closed_url() -> str:
+    """Return a URL at which nothing listens."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{sock.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("trouble", ["down", "500", "slow"])
-async def test_a_collector_in_trouble_costs_spans_alone(
+async def test_a_failing_collector_loses_spans_and_nothing_else(
     tracker: Tracker, tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     from structlog.testing import capture_logs
 
     if trouble == "down":
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", nobody())
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", closed_url())
     elif trouble == "500":
         collector.status = 500
     else:
@@ -339,11 +342,11 @@ async def test_a_collector_in_trouble_costs_spans_alone(
         took_s = loop.time() - ends_at
     assert len(rows) == 60
     assert took_s < 10  # the exporter gets 3 s, the rest is the gateway's own shutdown
-    assert [one["event"] for one in lines].count("spans_not_exported") == 1
+    assert [line["event"] for line in lines].count("spans_not_exported") == 1
     assert collector.spans == []
 
 
-async def test_a_hostile_collector_is_not_read_nor_followed(
+async def test_responses_of_a_hostile_collector_are_neither_read_to_the_end_nor_followed(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached: list[str] = []
@@ -376,7 +379,7 @@ async def test_a_hostile_collector_is_not_read_nor_followed(
     assert set(reached) == {"/v1/traces"}
 
 
-async def test_no_secret_of_a_journey_is_in_a_span(
+async def test_no_secret_is_in_a_span(
     tracker: Tracker, tmp_path: Path, collector: Collector, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=collectors-secret")
@@ -403,20 +406,20 @@ async def test_no_secret_of_a_journey_is_in_a_span(
     own = json.dumps(running.document)
     secrets = {
         *(text for text in grant.values() if isinstance(text, str) and not text.startswith("20")),
-        *(token for one in tracker.grants for token in (*one.access_tokens, one.refresh_token, *one.spent)),
+        *(token for issued in tracker.grants for token in (*issued.access_tokens, issued.refresh_token, *issued.spent)),
         *("marker-header", "marker-baggage", "marker-state", "marker-query", "marker-body", "collectors-secret"),
         *(capability["secret"], token, running.headers["Authorization"].removeprefix("Bearer ")),
         *re.findall(r'"(?:client_secret|webhook_signing_key)": "([^"]+)"', own),
     }
     assert len(secrets) >= 12
-    assert [one for one in secrets if one.encode() in sent] == []
+    assert [secret for secret in secrets if secret.encode() in sent] == []
 
 
 # ── Turning tracing on and off.
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "reason"),
     [
         ({"OTEL_SDK_DISABLED": "true"}, None),
         ({"OTEL_TRACES_EXPORTER": "none"}, None),
@@ -430,7 +433,7 @@ async def test_variables_that_turn_tracing_off(
     collector: Collector,
     monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, str],
-    says: str | None,
+    reason: str | None,
 ) -> None:
     from structlog.testing import capture_logs
 
@@ -439,5 +442,5 @@ async def test_variables_that_turn_tracing_off(
     with capture_logs() as lines:
         async with traced(tracker, tmp_path) as running:
             assert running.runtime.tracing is None
-    told = [one["detail"] for one in lines if one["event"] == "tracing_off"]
-    assert [says in one for one in told] == [True] if says else told == []
+    details = [line["detail"] for line in lines if line["event"] == "tracing_off"]
+    assert [reason in detail for detail in details] == [True] if reason else details == []

@@ -1,9 +1,9 @@
 """``make loss``: what three nodes on PostgreSQL lose behind nginx and behind HAProxy, scenario by scenario.
 
-Each node is in a network namespace; balancer, database and provider share another one. 30 connections with 6-s tokens
+Each node is in its own network namespace; balancer, database and provider share another. 30 connections with 6-s tokens
 are refreshed all the time. The provider accepts each refresh token once, revokes a grant when it receives one twice,
-and answers up to 1.5 s after the rotation. At the end of each scenario, every connection is checked by a call and a
-forced refresh.
+and sends its response up to 1.5 s after the rotation. At the end of each scenario, every connection is checked by a
+call and a forced refresh.
 """
 
 import argparse
@@ -27,22 +27,22 @@ from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.postgres import PASSWORD, SETTINGS, PostgresServer
 from tests.fakes.tracker import Grant
 from tests.loss.cluster import Cluster, faketime
-from tests.loss.judged import ScenarioResult
 from tests.loss.network import DATABASE, HUB, NETWORK, NODES, PROVIDER, inside, missing, network
 from tests.loss.provider import StrictProvider
+from tests.loss.scenario_result import ScenarioResult
 from tests.loss.scenarios import SCENARIOS, Trial
 
 BALANCERS: Final = ("nginx", "haproxy")
 CONNECTIONS: Final = 30
 TOKEN_S: Final = 6.0
 PER_S: Final = 40.0  # calls per second
-PATIENCE_S: Final = 100.0  # a client's timeout; a node may be paused for 40 s
-SETTLED_S: Final = 200.0  # leases, fence and back-off have ended by then
+CLIENT_TIMEOUT_S: Final = 100.0  # a node may be paused for 40 s
+FINAL_STATE_S: Final = 200.0  # by then, leases and back-off have ended
 KEY: Final = {"Authorization": f"Bearer {SECRET_KEY}"}
 
 
 class Resolver(aiohttp.abc.AbstractResolver):
-    """Resolves the balancer's host name to its address."""
+    """Resolves every host name to 127.0.0.1, where the balancer listens."""
 
     async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[Any]:
         return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": 2, "proto": 0, "flags": 0}]
@@ -61,26 +61,26 @@ class Clients:
             f"https://{HOST}:{balancer.ports.https}",
             headers=KEY,
             connector=connector,
-            timeout=aiohttp.ClientTimeout(PATIENCE_S),
+            timeout=aiohttp.ClientTimeout(CLIENT_TIMEOUT_S),
         )
-        self._under_way = set[asyncio.Task[None]]()
+        self._in_flight = set[asyncio.Task[None]]()
         self._running = asyncio.create_task(self._run())
 
     async def finish(self) -> None:
         """Start no more calls, and wait for those in flight."""
         self._running.cancel()
-        await asyncio.gather(*self._under_way)
+        await asyncio.gather(*self._in_flight)
 
     async def close(self) -> None:
-        for task in (self._running, *self._under_way):
+        for task in (self._running, *self._in_flight):
             task.cancel()
         await self._http.close()
 
     async def _run(self) -> None:
         while True:
             task = asyncio.create_task(self._call(self._dice.choice(self._names)))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            self._in_flight.add(task)
+            task.add_done_callback(self._in_flight.discard)
             await asyncio.sleep(1 / PER_S)
 
     async def _call(self, name: str) -> None:
@@ -89,8 +89,8 @@ class Clients:
             async with self._http.get("/proxy/x", headers=names) as response:
                 await response.read()
                 self.calls[str(response.status)] += 1
-        except (aiohttp.ClientError, TimeoutError) as fault:
-            self.calls[type(fault).__name__] += 1
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self.calls[type(error).__name__] += 1
 
 
 class Session:
@@ -102,8 +102,8 @@ class Session:
 
     async def play(self, name: str) -> ScenarioResult:
         dice = random.Random(f"{self._seed} {self._balancer.name} {name}")
-        grants = await self._imported()
-        asked_before = self._provider.calls["refresh_token"]
+        grants = await self._import_connections()
+        requests_before = self._provider.calls["refresh_token"]
         trial = Trial(self._cluster, self._provider, dice)
         clients = Clients(self._balancer, list(grants), dice)
         try:
@@ -114,15 +114,20 @@ class Session:
             await clients.finish()
         finally:
             await clients.close()
-        judged = ScenarioResult(name, calls=clients.calls)
-        settled = await asyncio.gather(*(self._settled(n, one) for n, one in enumerate(grants)))
-        judged.refreshes = self._provider.calls["refresh_token"] - asked_before
-        for one, (status, reason) in zip(grants, settled, strict=True):
-            judged.add(one, status, reason, may_be_lost=any(grants[one] is grant for grant in trial.may_be_lost))
-        await self._deleted(list(grants))
-        return judged
+        result = ScenarioResult(name, calls=clients.calls)
+        final_states = await asyncio.gather(*(self._final_state(n, name) for n, name in enumerate(grants)))
+        result.refreshes = self._provider.calls["refresh_token"] - requests_before
+        for connection_id, (status, reason) in zip(grants, final_states, strict=True):
+            result.add(
+                connection_id,
+                status,
+                reason,
+                may_be_lost=any(grants[connection_id] is grant for grant in trial.may_be_lost),
+            )
+        await self._delete_connections(list(grants))
+        return result
 
-    async def _imported(self) -> dict[str, Grant]:
+    async def _import_connections(self) -> dict[str, Grant]:
         """Import connections with expired tokens. Return them with their grants."""
         grants = dict[str, Grant]()
         async with self._node(0) as http:
@@ -137,7 +142,7 @@ class Session:
                 grants[name] = self._provider.grants[-1]
         return grants
 
-    async def _deleted(self, names: list[str]) -> None:
+    async def _delete_connections(self, names: list[str]) -> None:
         """Delete the connections, so that none is refreshed in the next scenario."""
         async with self._node(0) as http:
             for name in names:
@@ -145,24 +150,27 @@ class Session:
                 async with http.delete(url) as response:
                     assert response.status == 200, await response.text()
 
-    async def _settled(self, number: int, name: str) -> tuple[int, str | None]:
-        """Return the status of a call by one node and a forced refresh by another, and the reason of the connection's state."""
-        shown = f"/connections/{name}?provider_config_key=tracker"
-        status, end = 0, time.monotonic() + SETTLED_S
+    async def _final_state(self, number: int, name: str) -> tuple[int, str | None]:
+        """Return the status of a call through one node and a forced refresh through another, and the state's reason.
+
+        Repeat both until the status is 200 or 424, for at most `FINAL_STATE_S`.
+        """
+        path = f"/connections/{name}?provider_config_key=tracker"
+        status, end = 0, time.monotonic() + FINAL_STATE_S
         names = {"Provider-Config-Key": "tracker", "Connection-Id": name}
         async with self._node(number) as first, self._node(number + 1) as second:
             while status not in (200, 424) and time.monotonic() < end:
                 async with first.get("/proxy/x", headers=names) as response:
                     status = response.status
                 if status == 200:
-                    async with second.get(f"{shown}&force_refresh=true") as response:
+                    async with second.get(f"{path}&force_refresh=true") as response:
                         status = 503 if "Gateway-Refresh-Failed" in response.headers else response.status
                 if status not in (200, 424):
                     await asyncio.sleep(1)
-            async with first.get(f"{shown}&include=history") as response:
+            async with first.get(f"{path}&include=history") as response:
                 body = await response.json()
-                story = body if response.status == 200 else body["error"]["payload"]["connection"]
-                return status, story["history"][-1]["reason"]
+                connection = body if response.status == 200 else body["error"]["payload"]["connection"]
+                return status, connection["history"][-1]["reason"]
 
     @asynccontextmanager
     async def _node(self, number: int) -> AsyncIterator[aiohttp.ClientSession]:
@@ -208,10 +216,10 @@ async def run(balancers: list[str], names: list[str], seed: int, logs: Path | No
             async with front(name, place, cluster.addresses) as balancer:
                 session = Session(cluster, provider, balancer, seed)
                 for scenario in names:
-                    judged = await session.play(scenario)
-                    bad += not judged.fine
+                    result = await session.play(scenario)
+                    bad += not result.fine
                     load = os.getloadavg()[0]
-                    print(f"{name:<8} {judged} (load {load:.1f})", flush=True)
+                    print(f"{name:<8} {result} (load {load:.1f})", flush=True)
                     if logs is not None:
                         (logs / f"{name} {scenario}.log").write_text(cluster.log())
                 if logs is not None:
@@ -226,18 +234,18 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(f"  {name}" for name in SCENARIOS),
     )
-    parser.add_argument("--balancer", action="append", choices=BALANCERS, help="one of them; may be repeated")
+    parser.add_argument("--balancer", action="append", choices=BALANCERS, help="only this one; may be repeated")
     parser.add_argument(
-        "--only", action="append", metavar="TEXT", help="scenarios whose name contains it; may be repeated"
+        "--only", action="append", metavar="TEXT", help="only scenarios whose name contains TEXT; may be repeated"
     )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="write the logs of nodes and balancers there")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="write the logs of nodes and balancers to FOLDER")
     given = parser.parse_args()
     if given.logs is not None:
         given.logs.mkdir(parents=True, exist_ok=True)
-    why = missing()
-    if why is not None:
-        print(f"skipped: {why}")
+    reason_to_skip = missing()
+    if reason_to_skip is not None:
+        print(f"skipped: {reason_to_skip}")
         return 0
     names = [name for name in SCENARIOS if not given.only or any(text in name for text in given.only)]
     if faketime() is None:
@@ -248,8 +256,8 @@ def main() -> int:
         print(f"{name} is missing: apt-get install {name}")
     if os.environ.get("GATEWAY_LOSS") != HUB:
         with network():
-            words = [sys.executable, "-m", "tests.loss", *sys.argv[1:]]
-            return os.spawnvpe(os.P_WAIT, "ip", inside(HUB, words), {**os.environ, "GATEWAY_LOSS": HUB})
+            command = [sys.executable, "-m", "tests.loss", *sys.argv[1:]]
+            return os.spawnvpe(os.P_WAIT, "ip", inside(HUB, command), {**os.environ, "GATEWAY_LOSS": HUB})
     print(f"seed {given.seed}", flush=True)
     return asyncio.run(run(balancers, names, given.seed, given.logs))
 

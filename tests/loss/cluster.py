@@ -33,7 +33,7 @@ def faketime() -> str | None:
 
 
 class Cluster:
-    """`addresses` stay the same over restarts. A restarted node finds its folder as it left it."""
+    """`addresses` (host and port) stay the same over restarts. A restarted node keeps its folder."""
 
     addresses: Final = tuple(f"{node}:{PORT}" for node in NODES)
 
@@ -72,7 +72,7 @@ class Cluster:
         return self._running[number]
 
     async def serves(self, number: int) -> None:
-        """Wait until a worker of that node answers."""
+        """Wait until `/ready` of that node responds with 200."""
         async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
@@ -82,13 +82,13 @@ class Cluster:
                 await asyncio.sleep(0.1)
 
     async def restart(self, number: int, *, skew_s: int = 0) -> None:
-        """Restart the nodes in order, as for an upgrade."""
+        """Restart one node with SIGTERM. `skew_s`: as for `start`."""
         self.node(number).signal(signal.SIGTERM)
         await self.ended(number)
         await self.start(number, skew_s=skew_s)
 
     async def ended(self, number: int) -> None:
-        """Wait until the parent and its workers are gone."""
+        """Wait until the parent and its workers have ended."""
         node = self._running.pop(number)
         await node.ended()
         self._ended.append(node)
@@ -98,7 +98,7 @@ class Cluster:
             node.kill_all()
 
     def log(self) -> str:
-        """Return the log lines of all processes since the last time, one JSON object a line."""
+        """Return the log lines of all processes since the last call, one JSON object a line."""
         nodes = [*self._ended, *self._running.values()]
         lines = [json.dumps({"parent": node.process.pid, **entry}) for node in nodes for entry in node.log]
         self._ended.clear()

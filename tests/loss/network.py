@@ -21,15 +21,15 @@ NODES: Final = ("10.77.0.11", "10.77.0.12", "10.77.0.13")
 
 
 def missing() -> str | None:
-    """Return why it cannot be used here, or None."""
+    """Return why network namespaces cannot be used here, or None."""
     if os.geteuid() != 0:
-        return "network namespaces need root: run it as root"
+        return "network namespaces need root: run `make loss` as root"
     for program, package in (("ip", "iproute2"), ("iptables", "iptables")):
         if shutil.which(program) is None:
             return f"{program} is missing: apt-get install {package}"
-    tried = subprocess.run(["ip", "netns", "add", f"{PREFIX}-trial"], capture_output=True, text=True, check=False)
-    if tried.returncode != 0:
-        return f"the system refuses network namespaces: {tried.stderr.strip()}"
+    added = subprocess.run(["ip", "netns", "add", f"{PREFIX}-trial"], capture_output=True, text=True, check=False)
+    if added.returncode != 0:
+        return f"the system refuses network namespaces: {added.stderr.strip()}"
     _run("ip", "netns", "delete", f"{PREFIX}-trial")
     return None
 
@@ -39,7 +39,7 @@ def namespace(node: int) -> str:
 
 
 def inside(name: str, command: Sequence[str]) -> list[str]:
-    """Return `command` to run in that namespace, with the same process id."""
+    """Return the command that runs `command` in the namespace `name`. Its process keeps its id."""
     return ["ip", "netns", "exec", name, *command]
 
 
@@ -82,8 +82,8 @@ def cut(node: int, address: str) -> Iterator[None]:
 
 def _remove() -> None:
     """Remove the namespaces, and end the processes that an interrupted run left in them."""
-    there = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-    for line in there.splitlines():
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
         name = line.split()[0]
         if name.startswith(f"{PREFIX}-"):
             for pid in subprocess.run(["ip", "netns", "pids", name], capture_output=True, check=True).stdout.split():

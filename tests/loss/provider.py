@@ -1,4 +1,4 @@
-"""A strict provider: one-time refresh tokens, slow answers, and a record of which node sent each request."""
+"""A strict provider: one-time refresh tokens, slow responses, and a record of which node sent each request."""
 
 import asyncio
 import json
@@ -14,35 +14,39 @@ from gateway import clock
 from tests.fakes.tracker import Grant, Tracker
 
 SLOWEST_S: Final = 1.5
-ON_THE_WAY_S: Final = 1.0  # an answer sent within this time may not have been read
+UNREAD_S: Final = 1.0  # a response sent within this time may not have been read
 
 
 @dataclass
 class StrictProvider(Tracker):
-    """Revokes a grant when it receives a refresh token twice. It rotates immediately, and answers later with a dated
-    access token.
+    """Revokes a grant when it receives a refresh token twice.
+
+    It rotates immediately and sends its response later. The lifetime of the access token begins with the response.
     """
 
     dice: random.Random = field(default_factory=random.Random)
     _by_token: dict[str, Grant] = field(default_factory=dict)
-    _under_way: dict[str, tuple[str, float | None]] = field(default_factory=dict)  # token ▸ node, time of the answer
+    # refresh token ▸ (node that sent it, monotonic time of the response)
+    _requests: dict[str, tuple[str, float | None]] = field(default_factory=dict)
 
     async def _token(self, request: web.Request) -> web.Response:
         token = str((await request.post()).get("refresh_token", ""))
         self.calls["refresh_token"] += 1
         node = request.remote or ""
-        self._under_way[token] = (node, None)
+        self._requests[token] = (node, None)
         response = self.refreshed(token)
         await asyncio.sleep(self.dice.uniform(0.05, SLOWEST_S))
         if response.status == 200:
             assert isinstance(response.body, bytes)
-            lasting = json.loads(response.body)
-            self._ends[lasting["access_token"]] = math.floor(clock.now().timestamp() + lasting["expires_in"])
-        self._under_way[token] = (node, time.monotonic())
+            tokens = json.loads(response.body)
+            self._ends[tokens["access_token"]] = math.floor(clock.now().timestamp() + tokens["expires_in"])
+        self._requests[token] = (node, time.monotonic())
         return response
 
     def refreshed(self, token: str) -> web.Response:
-        grant = self._by_token.get(token) or next((one for one in self.grants if one.refresh_token == token), None)
+        grant = self._by_token.get(token) or next(
+            (known for known in self.grants if known.refresh_token == token), None
+        )
         if grant is None:
             return web.json_response({"error": "invalid_grant", "error_description": "Unknown token"}, status=400)
         self._by_token[token] = grant
@@ -55,12 +59,16 @@ class StrictProvider(Tracker):
         return web.json_response(self._issued(grant))
 
     def in_flight(self, node: str, *, since: float | None = None) -> list[Grant]:
-        """Return the grants whose refresh that node has requested without, possibly, having read the answer.
+        """Return the grants whose refresh this node has requested and whose response it may not have read.
 
-        `since`: also count the answers sent after that time.
+        `since`: a monotonic time; also count the responses sent after it.
         """
-        late = time.monotonic() - ON_THE_WAY_S
+        unread_after = time.monotonic() - UNREAD_S
         if since is not None:
-            late = min(late, since)
-        tokens = [token for token, (by, at) in self._under_way.items() if by == node and (at is None or at > late)]
+            unread_after = min(unread_after, since)
+        tokens = [
+            token
+            for token, (sender, responded_at) in self._requests.items()
+            if sender == node and (responded_at is None or responded_at > unread_after)
+        ]
         return [self._by_token[token] for token in tokens if token in self._by_token]

@@ -28,8 +28,9 @@ SKEWS_S: Final = (10, -10, 35, -35, 300, -300)
 
 
 class Trial:
-    """`may_be_lost`: grants whose reply may be lost, since it was in flight when its parent was killed or its network
-    was cut.
+    """What a scenario uses.
+
+    `may_be_lost`: grants whose reply may be lost, since it was in flight when a parent was killed or a network was cut.
     """
 
     def __init__(self, cluster: Cluster, provider: StrictProvider, dice: random.Random) -> None:
@@ -37,8 +38,8 @@ class Trial:
         self.may_be_lost: list[Grant] = []
 
     def in_flight_may_be_lost(self, node: int, *, since: float | None = None) -> None:
-        """Add the grants in flight. `since`: monotonic time at which the node was killed; later answers of the provider
-        count too.
+        """Add the grants in flight. `since`: monotonic time at which the node was killed; later responses of the
+        provider count too.
 
         A request that had been sent may be read only after the death of its sender.
         """
@@ -62,7 +63,7 @@ async def worker_killed(trial: Trial) -> None:
 
 
 async def parent_killed(trial: Trial) -> None:
-    """Kill parents. A supervisor starts each again once its workers have ended."""
+    """Kill the parent of each node twice. Start it again once its workers have ended, as a supervisor does."""
     for turn in range(6):
         number = turn % len(NODES)
         trial.in_flight_may_be_lost(number)

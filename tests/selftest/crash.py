@@ -1,4 +1,4 @@
-"""A crash: a gateway is killed at a named point of a refresh, another replaces it, and the test checks what was lost."""
+"""A crash: a gateway is killed at a named point of a refresh, another replaces it, and losses are counted."""
 
 import asyncio
 import json
@@ -23,21 +23,22 @@ from tests.selftest.points import OFTEN, POINTS, order
 
 REF: Final = ConnectionRef("dev", "tracker", "c1")
 AT_PROVIDER: Final = "at the provider, before it rotates"
-ROTATING: Final = "at the provider, after it rotated"
-PARENT_ALONE: Final = "there too, the parent alone"
-ALONE: Final = "there too, the parent with its worker"
-HELD: Final = (AT_PROVIDER, ROTATING, PARENT_ALONE, ALONE)
-ALL: Final = (*POINTS, *HELD)
+AFTER_ROTATION: Final = "at the provider, after it rotated"
+PARENT_ALONE: Final = "at the provider, after it rotated, the parent alone"
+PARENT_AND_WORKER: Final = "at the provider, after it rotated, the parent with its worker"
+HELD_AT_PROVIDER: Final = (AT_PROVIDER, AFTER_ROTATION, PARENT_ALONE, PARENT_AND_WORKER)
+ALL: Final = (*POINTS, *HELD_AT_PROVIDER)
 LIMIT_S: Final = 30.0
-DISTANCE_S: Final = 0.05
+RESPONSE_DELAY_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result. `killed`: whether the process died there. `requests`: total token requests. `status`: of a call
-    afterwards.
+    """The result of a crash at one point.
 
-    `reason`: of the connection's state. `entries`: its history. `sound`: whether SQLite's integrity check passes.
+    `killed`: whether the process died there. `requests`: total token requests. `status`: of a call after the next
+    start. `reason`: of the connection's state. `entries`: its history. `sound`: whether SQLite's integrity check
+    passes.
     """
 
     killed: bool
@@ -58,16 +59,16 @@ class Outcome:
         return self.lost and self.reason != "rotation_lost"
 
 
-class Distant(Tracker):
-    """Processes a refresh immediately, but its answer takes a while to arrive."""
+class SlowTracker(Tracker):
+    """Processes a refresh immediately, and sends its response `RESPONSE_DELAY_S` later."""
 
     async def _token(self, request: web.Request) -> web.Response:
         response = await super()._token(request)
-        await asyncio.sleep(DISTANCE_S)
+        await asyncio.sleep(RESPONSE_DELAY_S)
         return response
 
 
-class Forgiving(Distant):
+class GraceTimeTracker(SlowTracker):
     """Accepts the previous refresh token again, as providers with a grace time do."""
 
     def refreshed(self, token: str) -> web.Response:
@@ -78,7 +79,7 @@ class Forgiving(Distant):
 
 
 async def crash(point: str, folder: Path, *, forgiving: bool = False, url: str | None = None) -> Outcome:
-    """Kill a worker at `point`; at some points, kill its parent. `url`: of another store."""
+    """Kill a worker at `point`, or its parent if `point` says so. `url`: of the store, if it is not SQLite."""
     return (await crash_at_each([point], folder, forgiving=forgiving, url=url))[point]
 
 
@@ -89,7 +90,7 @@ async def crash_at_each(
 
     A point at which the parent is killed must be the last one.
     """
-    tracker = Forgiving() if forgiving else Distant()
+    tracker = GraceTimeTracker() if forgiving else SlowTracker()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
     write_entry(folder, "tracker", tracker_entry(tracker.url))
@@ -102,7 +103,7 @@ async def crash_at_each(
         async with process(OFTEN, written(folder, config)) as serving:
             for deaths, (point, name) in enumerate(names.items(), 1):
                 before = tracker.calls["refresh_token"]
-                if point in (PARENT_ALONE, ALONE):
+                if point in (PARENT_ALONE, PARENT_AND_WORKER):
                     killed[point] = await _parent_killed(point, name, serving, tracker)
                 else:
                     killed[point] = await _worker_killed(point, name, folder, serving, tracker, deaths)
@@ -110,7 +111,7 @@ async def crash_at_each(
             if serving.process.returncode is None:
                 serving.signal(signal.SIGTERM)
                 await serving.ended()
-        return await _seen(folder, config, tracker, names, killed, requests)
+        return await _outcomes(folder, config, tracker, names, killed, requests)
     finally:
         await server.close()
 
@@ -129,7 +130,7 @@ async def expired(folder: Path, config: dict[str, Any], tracker: Tracker, names:
 
 async def _worker_killed(point: str, name: str, folder: Path, serving: Serving, tracker: Tracker, deaths: int) -> bool:
     """Return whether the worker died there. It is replaced, and the gateway continues."""
-    if point in HELD:
+    if point in HELD_AT_PROVIDER:
         (tracker.hold if point == AT_PROVIDER else tracker.hold_response).clear()
         before = tracker.calls["refresh_token"]
         calling = asyncio.create_task(call(serving.port, name))
@@ -138,13 +139,13 @@ async def _worker_killed(point: str, name: str, folder: Path, serving: Serving, 
             os.kill(pid, signal.SIGKILL)
         if point == AT_PROVIDER:
             tracker.response = web.Response(status=503)
-        await _let_go(tracker)
+        await _release_provider(tracker)
     else:
         order(point, folder)
         calling = asyncio.create_task(call(serving.port, name))
     await asyncio.gather(calling, return_exceptions=True)
     died = await serving.logged("worker_died", deaths)
-    await _served(serving, name)
+    await _wait_until_served(serving, name)
     return bool(died[deaths - 1]["exit"] == -signal.SIGKILL)
 
 
@@ -154,41 +155,39 @@ async def _parent_killed(point: str, name: str, serving: Serving, tracker: Track
     before = tracker.calls["refresh_token"]
     calling = asyncio.create_task(call(serving.port, name))
     await asked(tracker, before)
-    if point == ALONE:
+    if point == PARENT_AND_WORKER:
         serving.kill_all()
     else:
         serving.signal(signal.SIGKILL)
-    code = await serving.ended()  # before the reply could arrive
-    await _let_go(tracker)
+    code = await serving.ended()  # the process ends before the reply arrives
+    await _release_provider(tracker)
     await asyncio.gather(calling, return_exceptions=True)
     return code == -signal.SIGKILL
 
 
-async def _let_go(tracker: Tracker) -> None:
+async def _release_provider(tracker: Tracker) -> None:
     tracker.hold.set()
     tracker.hold_response.set()
     await asyncio.sleep(0.1)
     tracker.response = None
 
 
-async def _served(serving: Serving, name: str) -> None:
-    """Call until the worker that replaced the dead one answers. The call waits for the refresh, or is repeated if the
-    token endpoint
-    failed."""
+async def _wait_until_served(serving: Serving, name: str) -> None:
+    """Call until the status is not 503. A call waits for the refresh, and is repeated if the token endpoint failed."""
     async with asyncio.timeout(LIMIT_S):
         while await call(serving.port, name) == 503:
             await asyncio.sleep(0.05)
 
 
 async def asked(tracker: Tracker, before: int = 0) -> None:
-    """Wait until the token endpoint has one request more than `before`."""
+    """Wait until the token endpoint has received more requests than `before`."""
     async with asyncio.timeout(LIMIT_S):
         while tracker.calls["refresh_token"] <= before:
             await asyncio.sleep(0.001)
 
 
 def written(folder: Path, config: dict[str, Any]) -> Path:
-    """Write `config` for processes, each on its own port, and return the file."""
+    """Write `config` for processes that choose their own port, and return the file."""
     file = folder / "killed.yaml"
     file.write_text(json.dumps({**config, "server": {**config["server"], "port": 0}}))
     return file
@@ -222,7 +221,7 @@ async def call(port: int, name: str = "c1") -> int:
         return response.status
 
 
-async def _seen(
+async def _outcomes(
     folder: Path,
     config: dict[str, Any],
     tracker: Tracker,
@@ -230,7 +229,7 @@ async def _seen(
     killed: Mapping[str, bool],
     requests: Mapping[str, int],
 ) -> dict[str, Outcome]:
-    """Return what the next start finds, by the point of the crash. `requests`: token requests so far."""
+    """Start the gateway again and return the outcomes by the point of the crash. `requests`: token requests so far."""
     sound = _is_sound(folder / "gateway.db")
     after = RunningGateway(folder, config)
     await after.start()
@@ -248,7 +247,7 @@ async def _outcome(
 ) -> Outcome:
     before = tracker.calls["refresh_token"]
     status = await _status(after, name)
-    if status == 503:  # a worker noticed the death of its parent before it ended too, so the next attempt is due later
+    if status == 503:  # a worker recorded a failure before it ended with its parent, so the next attempt is due later
         await after.json("GET", f"/connections/{name}?provider_config_key=tracker&force_refresh=true")
         status = await _status(after, name)
     assert await _status(after, name) == status

@@ -1,4 +1,4 @@
-"""The network to the provider is cut during a refresh: before the token endpoint acts, after it did, and inside its answer."""
+"""The network to the provider is cut during a refresh: before the token endpoint acts, after it, or in its response."""
 
 import asyncio
 import sqlite3
@@ -13,13 +13,17 @@ from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 from tests.selftest.crash import LIMIT_S, call, expired, process, written
 from tests.selftest.points import USUAL
-from tests.selftest.seen import Seen
+from tests.selftest.trial_result import TrialResult
 
-BEFORE, AFTER, INSIDE = "before the provider acts", "after it rotated, before the answer", "in the middle of the answer"
+BEFORE, AFTER, INSIDE = (
+    "before the provider acts",
+    "after it rotated, before the response",
+    "in the middle of the response",
+)
 CUTS: Final = (BEFORE, AFTER, INSIDE)
 
 
-class Cut(Tracker):
+class CuttingTracker(Tracker):
     """Cuts the first token request at `place`. `forgiving`: accepts the previous refresh token again."""
 
     place: str = BEFORE
@@ -32,12 +36,12 @@ class Cut(Tracker):
             await request.post()
             self.calls["refresh_token"] += 1
         else:
-            whole = await super()._token(request)
+            response_with_tokens = await super()._token(request)
             if self.place == INSIDE:
                 response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "400"})
                 await response.prepare(request)
-                assert isinstance(whole.body, bytes)
-                await response.write(whole.body[:20])
+                assert isinstance(response_with_tokens.body, bytes)
+                await response.write(response_with_tokens.body[:20])
         assert request.transport is not None
         request.transport.abort()
         raise asyncio.CancelledError
@@ -49,9 +53,9 @@ class Cut(Tracker):
         return super().refreshed(token)
 
 
-async def cut(place: str, folder: Path, *, forgiving: bool) -> Seen:
-    """Run one refresh whose connection is cut at `place`, and return what the next calls get."""
-    tracker = Cut()
+async def cut(place: str, folder: Path, *, forgiving: bool) -> TrialResult:
+    """Run one refresh whose connection is cut at `place`, and call until the status is not 503."""
+    tracker = CuttingTracker()
     tracker.place, tracker.forgiving = place, forgiving
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
@@ -72,6 +76,7 @@ async def cut(place: str, folder: Path, *, forgiving: bool) -> Seen:
     may_be_lost = place != BEFORE and not forgiving
     result = f"reported as {reason}" if lost else "nothing lost"
     fine = (lost and reason == "rotation_lost") if may_be_lost else not lost
-    asked = tracker.calls["refresh_token"]
+    requests = tracker.calls["refresh_token"]
     grace = "has a grace time" if forgiving else "revokes on reuse"
-    return Seen(f"network cut {place} ({grace})", f"{result}; {asked} token requests", int(lost), fine and asked == 2)
+    outcome = f"{result}; {requests} token requests"
+    return TrialResult(f"network cut {place} ({grace})", outcome, int(lost), fine and requests == 2)

@@ -1,6 +1,4 @@
-"""The disk is full: calls continue from memory, writes are refused in time, and everything works once there is space
-again.
-"""
+"""The disk is full: calls continue from memory, and writes get 503 in time until there is space again."""
 
 import contextlib
 import os
@@ -17,16 +15,16 @@ import aiohttp
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.load import Upstream
 from tests.fakes.processes import CONNECTION, Files, Serving, serving
-from tests.selftest.seen import Seen
+from tests.selftest.trial_result import TrialResult
 
 REFUSED_S: Final = 20.0
-HEALED_S: Final = 20.0
+RECOVERED_S: Final = 20.0
 LIMIT_S: Final = 30.0
 DISK_BYTES: Final = 8 << 20
 
 
 class Disk:
-    """`fill` uses up the disk space, `free` releases it."""
+    """A disk of limited size. `fill` uses up its space, `free` releases it."""
 
     def __init__(self, kind: str, fill: Callable[[Serving], None], free: Callable[[Serving], None]) -> None:
         self.kind, self.fill, self.free = kind, fill, free
@@ -34,7 +32,7 @@ class Disk:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Disk]:
-    """Mount a small file system in `folder` if this user may; else limit the size of files."""
+    """Mount a small file system at `folder` if the user may mount; otherwise limit the size of files."""
     mounted = os.geteuid() == 0 and _mount(folder)
     ballast = folder / "ballast"
 
@@ -70,8 +68,8 @@ def _mount(folder: Path) -> bool:
     return False
 
 
-async def full_disk(folder: Path) -> Seen:
-    """Run a gateway on it, with one connection in use."""
+async def full_disk(folder: Path) -> TrialResult:
+    """Run a gateway on a small disk, with one connection in use. Fill the disk, then free it."""
     with small_disk(folder) as disk:
         async with Upstream().serving() as upstream, serving(Files(folder, upstream.port)) as process:
             await process.connect()
@@ -87,20 +85,20 @@ async def full_disk(folder: Path) -> Seen:
                 calls += [await _call(http, process.port) for _ in range(50)]
                 full = await _ready(http, process.port)
                 disk.free(process)
-                began, healed = time.monotonic(), 0
-                while healed != 201 and time.monotonic() - began < LIMIT_S:
-                    healed = await _import(http, process.port)
-                healed_s = time.monotonic() - began
+                began, recovered = time.monotonic(), 0
+                while recovered != 201 and time.monotonic() - began < LIMIT_S:
+                    recovered = await _import(http, process.port)
+                recovered_s = time.monotonic() - began
                 free = await _ready(http, process.port)
                 calls.append(await _call(http, process.port))
     failed = sum(status != 200 for status in calls)
     result = (
         f"{failed} of {len(calls)} calls failed; writes {refused} within {slowest:.1f} s; /ready {full}; "
-        f"healed in {healed_s:.1f} s, /ready {free}"
+        f"recovered in {recovered_s:.1f} s, /ready {free}"
     )
-    states = (failed, refused, healed, full, free) == (0, 503, 201, "full", None)
-    fine = states and slowest < REFUSED_S + 1 and healed_s < HEALED_S
-    return Seen(disk.kind, result, failed, fine)
+    states = (failed, refused, recovered, full, free) == (0, 503, 201, "full", None)
+    fine = states and slowest < REFUSED_S + 1 and recovered_s < RECOVERED_S
+    return TrialResult(disk.kind, result, failed, fine)
 
 
 async def _call(http: aiohttp.ClientSession, port: int) -> int:

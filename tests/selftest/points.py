@@ -1,8 +1,7 @@
-"""``python -m tests.selftest.points HOW serve …``: the gateway's command line, with workers that kill themselves on
-order.
+"""``python -m tests.selftest.points HOW serve …``: ``gateway serve …`` whose workers kill themselves at a given point.
 
 They use SIGKILL, so that nothing is cleaned up. Leases are short, so that they expire without a wait of half a minute.
-HOW is USUAL or OFTEN; with OFTEN, the parent replaces workers immediately, however short they live.
+HOW is `usual` or `often`. With `often`, the parent replaces a worker immediately, no matter how briefly it ran.
 """
 
 import os
@@ -16,7 +15,7 @@ LEASE: Final = timedelta(seconds=1.5)
 POINTS: Final = (
     "before the claim",
     "after the intent",
-    "answer in memory",
+    "response in memory",
     "before the commit",
     "inside the commit",
     "after the commit",
@@ -31,7 +30,7 @@ def shorten() -> None:
     from gateway.refresh import backoff, protocol, recovery, save_tokens
     from gateway.store import journal_recovery
 
-    protocol.LEASE = save_tokens.LEASE = save_tokens.LEASE = LEASE  # type: ignore[misc]
+    protocol.LEASE = save_tokens.LEASE = LEASE  # type: ignore[misc]
     save_tokens.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
     backoff.FIRST = timedelta(seconds=0.5)  # type: ignore[misc]
     recovery.EVERY_S = 0.1  # type: ignore[misc]
@@ -39,7 +38,7 @@ def shorten() -> None:
 
 
 def order(point: str, folder: Path) -> None:
-    """Make the next worker of a gateway in `folder` that reaches `point` kill itself there."""
+    """Make the next worker of the gateway in `folder` that reaches `point` kill itself there."""
     (folder / ORDER).write_text(point)
 
 
@@ -57,24 +56,24 @@ def arm() -> None:
     from gateway.store import refreshes
     from gateway.store.refreshes import RefreshStore
 
-    def put(of: Any, name: str, *, before: str = "", after: str = "") -> None:
-        did = getattr(of, name)
+    def wrap(owner: Any, name: str, *, before: str = "", after: str = "") -> None:
+        function = getattr(owner, name)
 
         async def or_die(*args: Any, **options: Any) -> Any:
             if before:
                 die_if_ordered(before)
-            result = await did(*args, **options)
+            result = await function(*args, **options)
             if after:
                 die_if_ordered(after)
             return result
 
-        setattr(of, name, or_die)
+        setattr(owner, name, or_die)
 
-    put(RefreshStore, "lease_refresh", before="before the claim", after="after the intent")
-    put(Attempt, "ask", after="answer in memory")
-    put(protocol, "commit", before="before the commit")
-    put(refreshes, "record_change", before="inside the commit")
-    put(RefreshStore, "save_refreshed", after="after the commit")
+    wrap(RefreshStore, "lease_refresh", before="before the claim", after="after the intent")
+    wrap(Attempt, "ask", after="response in memory")
+    wrap(protocol, "commit", before="before the commit")
+    wrap(refreshes, "record_change", before="inside the commit")
+    wrap(RefreshStore, "save_refreshed", after="after the commit")
 
 
 def arm_workers() -> None:

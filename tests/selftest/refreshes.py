@@ -20,14 +20,14 @@ import aiohttp
 from tests.fakes.gateways import SECRET_KEY, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import Serving
-from tests.selftest.crash import Distant, process, written
+from tests.selftest.crash import SlowTracker, process, written
 from tests.selftest.points import OFTEN
-from tests.selftest.seen import Seen
+from tests.selftest.trial_result import TrialResult
 
 CROWD: Final = 16  # refreshes at a time
 WORKERS: Final = 2
-SPREAD_S: Final = 0.3  # in this time they begin, so that they are at different steps when the kill happens
-LONGEST_S: Final = 0.4  # until the kill
+SPREAD_S: Final = 0.3  # within this time they begin, so that the kill meets them at different steps
+KILL_WITHIN_S: Final = 0.4
 WORKER: Final = "worker"
 PARENT: Final = "parent"
 BOTH: Final = "parent and workers"
@@ -48,22 +48,24 @@ class Count:
     silent: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kills} kills, {self.cut} calls cut, {self.reported} lost and told, {self.silent} silently"
+        return (
+            f"{self.kills} kills, {self.cut} calls cut, {self.reported} lost and reported, {self.silent} lost silently"
+        )
 
 
 @dataclass(slots=True)
 class RefreshTally:
-    """`what`: for each forbidden loss, the connection and what was observed."""
+    """Counts by kind of killed process. `unexpected`: each loss that must not happen, with the connection's state."""
 
     worker: Count = field(default_factory=Count)
     parent: Count = field(default_factory=Count)
     both: Count = field(default_factory=Count)
-    what: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
 
     @classmethod
     def of_json(cls, kept: dict[str, Any]) -> "RefreshTally":
-        counts = {name: Count(**numbers) for name, numbers in kept.items() if name != "what"}
-        return cls(**counts, what=kept["what"])
+        counts = {name: Count(**numbers) for name, numbers in kept.items() if name != "unexpected"}
+        return cls(**counts, unexpected=kept["unexpected"])
 
     def __str__(self) -> str:
         return "; ".join(f"{victim}: {count}" for victim, count in self.counts.items())
@@ -82,14 +84,15 @@ class RefreshTally:
     @property
     def fine(self) -> bool:
         """Whether only exchanges in flight were lost, with their parent, and were reported."""
-        return not self.what
+        return not self.unexpected
 
     def add(self, other: "RefreshTally") -> None:
         for victim, count in other.counts.items():
             ours = self.of(victim)
-            for one in fields(Count):
-                setattr(ours, one.name, getattr(ours, one.name) + getattr(count, one.name))
-        self.what += other.what
+            for member in fields(Count):
+                total = getattr(ours, member.name) + getattr(count, member.name)
+                setattr(ours, member.name, total)
+        self.unexpected += other.unexpected
 
     def judge(self, victim: str, connection_id: str, status: int, reason: str | None) -> None:
         """Count one connection. `status`: of the last request. `reason`: of its state."""
@@ -102,12 +105,12 @@ class RefreshTally:
                 return
         else:
             count.silent += 1
-        self.what.append(f"{connection_id}, {victim} killed: {status}, {reason}")
+        self.unexpected.append(f"{connection_id}, {victim} killed: {status}, {reason}")
 
-    def seen(self, trial: str) -> Seen:
+    def result(self, trial: str) -> TrialResult:
         lost = sum(count.reported + count.silent for count in self.counts.values())
-        more = f"; NOT AS IT MUST BE: {self.what[:10]}" if self.what else ""
-        return Seen(f"{self.kills} kills during refreshes ({trial})", f"{self}{more}", lost, self.fine)
+        more = f"; UNEXPECTED: {self.unexpected[:10]}" if self.unexpected else ""
+        return TrialResult(f"{self.kills} kills during refreshes ({trial})", f"{self}{more}", lost, self.fine)
 
 
 async def kills_during_refreshes(
@@ -120,7 +123,7 @@ async def kills_during_refreshes(
     step: Callable[[RefreshTally], None] = lambda _: None,
 ) -> RefreshTally:
     """Run the trial. `url`: of the store. `victims`: chooses the process to kill."""
-    tracker, tally = Distant(), RefreshTally()
+    tracker, tally = SlowTracker(), RefreshTally()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
     write_entry(folder, "tracker", tracker_entry(tracker.url))
@@ -132,7 +135,7 @@ async def kills_during_refreshes(
             while tally.kills < kills:
                 await trial.kill(victims(dice))
                 step(tally)
-            await trial.all_at_rest()
+            await trial.check_final_states()
     finally:
         await server.close()
     return tally
@@ -145,7 +148,7 @@ class _Trial:
         self,
         folder: Path,
         config: dict[str, Any],
-        tracker: Distant,
+        tracker: SlowTracker,
         tally: RefreshTally,
         dice: random.Random,
         stack: AsyncExitStack,
@@ -159,9 +162,9 @@ class _Trial:
 
     async def kill(self, victim: str) -> None:
         serving = await self._running()
-        names = await self._imported(serving.port)
-        calls = [asyncio.create_task(self._late(serving.port, name)) for name in names]
-        await asyncio.sleep(self._dice.uniform(0, LONGEST_S))
+        names = await self._import_connections(serving.port)
+        calls = [asyncio.create_task(self._call_after_a_pause(serving.port, name)) for name in names]
+        await asyncio.sleep(self._dice.uniform(0, KILL_WITHIN_S))
         if victim == WORKER:
             os.kill(self._dice.choice(serving.workers()), signal.SIGKILL)
             self._started += 1
@@ -178,19 +181,22 @@ class _Trial:
         count.cut += sum(status != 200 for status in ended)
         port = self._serving.port if self._serving is not None else (await self._running()).port
         for name, (status, reason) in zip(
-            names, await asyncio.gather(*(_settled(port, n) for n in names)), strict=True
+            names, await asyncio.gather(*(_final_state(port, n) for n in names)), strict=True
         ):
             self._tally.judge(victim, name, status, reason)
             if status != 200:
                 self.reported.add(name)
 
-    async def all_at_rest(self) -> None:
+    async def check_final_states(self) -> None:
         """Check that no connection that was fine after its kill is lost later."""
         port = (await self._running()).port
         async with _client(port) as http, http.get("/connections") as response:
-            states = {one["connection_id"]: one["state"] for one in (await response.json())["connections"]}
+            states = {
+                connection["connection_id"]: connection["state"]
+                for connection in (await response.json())["connections"]
+            }
         assert len(states) == self._made
-        self._tally.what += [
+        self._tally.unexpected += [
             f"{name}: {state} at the end"
             for name, state in states.items()
             if state != ("needs_reauth" if name in self.reported else "active")
@@ -205,7 +211,7 @@ class _Trial:
         await self._serving.logged("worker_serves", self._started)
         return self._serving
 
-    async def _imported(self, port: int) -> list[str]:
+    async def _import_connections(self, port: int) -> list[str]:
         """Import new connections with expired tokens."""
         names = [f"c{self._made + number}" for number in range(CROWD)]
         self._made += CROWD
@@ -219,7 +225,7 @@ class _Trial:
                     assert response.status == 201, await response.text()
         return names
 
-    async def _late(self, port: int, name: str) -> int:
+    async def _call_after_a_pause(self, port: int, name: str) -> int:
         await asyncio.sleep(self._dice.uniform(0, SPREAD_S))
         async with _client(port) as http:
             return await _status(http, name)
@@ -227,7 +233,7 @@ class _Trial:
 
 @asynccontextmanager
 async def _client(port: int) -> AsyncIterator[aiohttp.ClientSession]:
-    """Return a client without connections from before a kill."""
+    """Yield a client that has no open connections from before a kill."""
     headers = {"Authorization": f"Bearer {SECRET_KEY}"}
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as http:
         yield http
@@ -240,23 +246,26 @@ async def _status(http: aiohttp.ClientSession, name: str) -> int:
         return response.status
 
 
-async def _settled(port: int, name: str) -> tuple[int, str | None]:
-    """Return the status of a call and a forced refresh, and the reason of the connection's state; 0 after a timeout."""
+async def _final_state(port: int, name: str) -> tuple[int, str | None]:
+    """Return the status of a call and a forced refresh, and the reason of the connection's state.
+
+    Repeat both until the status is 200 or 424. After PATIENCE_S, return the last status; 0 if the connection failed.
+    """
     status, end = 0, time.monotonic() + PATIENCE_S
-    shown = f"/connections/{name}?provider_config_key=tracker"
+    path = f"/connections/{name}?provider_config_key=tracker"
     while status not in (200, 424) and time.monotonic() < end:
         try:
             async with _client(port) as http:
                 status = await _status(http, name)
                 if status == 200:
-                    async with http.get(f"{shown}&force_refresh=true") as response:
+                    async with http.get(f"{path}&force_refresh=true") as response:
                         await response.read()
                         status = 503 if "Gateway-Refresh-Failed" in response.headers else response.status
         except aiohttp.ClientError:  # the killed worker handled the call
             status = 0
         if status not in (200, 424):
             await asyncio.sleep(0.02)
-    async with _client(port) as http, http.get(f"{shown}&include=history") as response:
+    async with _client(port) as http, http.get(f"{path}&include=history") as response:
         body = await response.json()
-        story = body if response.status == 200 else body["error"]["payload"]["connection"]
-        return status, story["history"][-1]["reason"]
+        connection = body if response.status == 200 else body["error"]["payload"]["connection"]
+        return status, connection["history"][-1]["reason"]

@@ -11,15 +11,15 @@ import aiohttp
 from tests.fakes.nodes import Nodes, nodes
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.tracker import Tracker
-from tests.selftest.seen import Seen
+from tests.selftest.trial_result import TrialResult
 
 CALLERS: Final = 8
-HEALED_S: Final = 20.0
-MOST_FAILED: Final = 0.001
+RECOVERED_S: Final = 20.0
+MAX_FAILED_SHARE: Final = 0.001
 LIMIT_S: Final = 30.0
 
 
-async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: float) -> Seen:
+async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: float) -> TrialResult:
     """Make calls for `seconds` before the restart and for as long afterwards."""
     tracker = Tracker()
     provider = await tracker.serve()
@@ -32,26 +32,26 @@ async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: flo
                 await running.imported(tracker.grant(), f"c{n}")
                 for node in range(2):
                     assert (await running.call(node, f"c{n}"))[0] == 200
-            going = asyncio.Event()
-            callers = [asyncio.create_task(_calls(running, n, going, statuses)) for n in range(CALLERS)]
+            stop = asyncio.Event()
+            callers = [asyncio.create_task(_calls(running, n, stop, statuses)) for n in range(CALLERS)]
             await asyncio.sleep(seconds)
             await asyncio.to_thread(server.stop)
             away = await _write(running, tracker)
             server.launch()  # not in a thread: the server ends with the thread that started it
             await server.responses()
-            began, healed = time.monotonic(), 0
-            while healed != 201 and time.monotonic() - began < LIMIT_S:
-                healed = await _write(running, tracker)
-            healed_s = time.monotonic() - began
+            began, recovered = time.monotonic(), 0
+            while recovered != 201 and time.monotonic() - began < LIMIT_S:
+                recovered = await _write(running, tracker)
+            recovered_s = time.monotonic() - began
             await asyncio.sleep(seconds)
-            going.set()
+            stop.set()
             await asyncio.gather(*callers)
     finally:
         await provider.close()
     failed, total = statuses.total() - statuses[200], statuses.total()
-    result = f"{failed} of {total} calls failed; writes {away} meanwhile; healed in {healed_s:.1f} s"
-    fine = failed <= total * MOST_FAILED and healed == 201 and healed_s < HEALED_S and away == 503
-    return Seen("PostgreSQL restarted", result, failed, fine)
+    result = f"{failed} of {total} calls failed; writes {away} meanwhile; recovered in {recovered_s:.1f} s"
+    fine = failed <= total * MAX_FAILED_SHARE and recovered == 201 and recovered_s < RECOVERED_S and away == 503
+    return TrialResult("PostgreSQL restarted", result, failed, fine)
 
 
 async def _calls(running: Nodes, number: int, end: asyncio.Event, statuses: Counter[int]) -> None:

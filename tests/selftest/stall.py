@@ -1,4 +1,4 @@
-"""The process that holds a refresh's lease is blocked until the lease expires, and wakes after another has refreshed."""
+"""The process that holds a refresh's lease is blocked until the lease expires, and continues after another process."""
 
 import asyncio
 import os
@@ -6,19 +6,19 @@ import signal
 from pathlib import Path
 
 from tests.fakes.gateways import document, tracker_entry, write_entry
-from tests.selftest.crash import LIMIT_S, Forgiving, call, expired, process, written
+from tests.selftest.crash import LIMIT_S, GraceTimeTracker, call, expired, process, written
 from tests.selftest.points import USUAL
-from tests.selftest.seen import Seen
+from tests.selftest.trial_result import TrialResult
 
 
-async def stalled_holder(folder: Path, *, parent: bool = False) -> Seen:
-    """The provider answers the first process while it is blocked. Its parent journals the reply, and the second process
-    finds it.
+async def stalled_holder(folder: Path, *, parent: bool = False) -> TrialResult:
+    """The provider responds to the first process while it is blocked. Its parent journals the reply, and the second
+    process finds it.
 
     `parent`: the parent is blocked too, so no process has the reply. The second process waits, and does not send the
     token again.
     """
-    tracker = Forgiving()
+    tracker = GraceTimeTracker()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
     write_entry(folder, "tracker", tracker_entry(tracker.url))
@@ -32,22 +32,22 @@ async def stalled_holder(folder: Path, *, parent: bool = False) -> Seen:
             async with asyncio.timeout(LIMIT_S):
                 while not tracker.calls["refresh_token"]:
                     await asyncio.sleep(0.005)
-            stilled = [*sleeper.workers(), *([sleeper.process.pid] if parent else [])]
-            for pid in stilled:
+            stopped = [*sleeper.workers(), *([sleeper.process.pid] if parent else [])]
+            for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)
             tracker.hold.set()
             other = await call(second.port)
-            asked = tracker.calls["refresh_token"]
-            for pid in stilled:
+            requests = tracker.calls["refresh_token"]
+            for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
             late = await waiting
             after = [await call(node.port) for node in (sleeper, second, sleeper, second)]
     finally:
         await server.close()
     wanted = 503 if parent else 200
-    fine = (other, late, asked, after) == (wanted, 200, 1, [200] * 4) and tracker.calls["refresh_token"] == 1
-    response = (
-        f"{asked} token requests; the second one got {other}, the late one overwrote nothing ({late}); then {after}"
+    fine = (other, late, requests, after) == (wanted, 200, 1, [200] * 4) and tracker.calls["refresh_token"] == 1
+    text = (
+        f"{requests} token requests; the second one got {other}, the late one overwrote nothing ({late}); then {after}"
     )
     who = "lease holder and its parent" if parent else "lease holder"
-    return Seen(f"{who} stalled past its lease", response, 0 if fine else 1, fine)
+    return TrialResult(f"{who} stalled past its lease", text, 0 if fine else 1, fine)

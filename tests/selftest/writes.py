@@ -16,23 +16,23 @@ import aiohttp
 
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.processes import Files, Serving, serving
-from tests.selftest.seen import Seen
+from tests.selftest.trial_result import TrialResult
 
 WRITERS: Final = 4
-LONGEST_S: Final = 0.5
+KILL_WITHIN_S: Final = 0.5
 READY_S: Final = 5.0
 
 
 @dataclass(slots=True)
 class Writer:
-    """`sure`: the last acknowledged metadata of each connection, or None if it was deleted.
+    """`acknowledged`: the last acknowledged metadata of each connection, or None if it was deleted.
 
-    `under_way`: the request in flight when the process died; both results are allowed.
+    `in_flight`: the request in flight when the process died; both results are allowed.
     """
 
     name: str
-    sure: dict[str, int | None] = field(default_factory=dict)
-    under_way: tuple[str, int | None] | None = None
+    acknowledged: dict[str, int | None] = field(default_factory=dict)
+    in_flight: tuple[str, int | None] | None = None
 
     async def run(self, http: aiohttp.ClientSession, url: str) -> None:
         number = 0
@@ -40,14 +40,14 @@ class Writer:
             number += 1
             connection_id = f"{self.name}-{number}"
             for value in (1, 2, None if number % 2 else 3):
-                self.under_way = (connection_id, value)
+                self.in_flight = (connection_id, value)
                 await self._write(http, url, connection_id, value)
-                self.sure[connection_id], self.under_way = value, None
+                self.acknowledged[connection_id], self.in_flight = value, None
 
     async def _write(self, http: aiohttp.ClientSession, url: str, connection_id: str, value: int | None) -> None:
         if value is None:
-            place = f"{url}/connections/{connection_id}?provider_config_key=up"
-            async with http.delete(place) as response:
+            delete_url = f"{url}/connections/{connection_id}?provider_config_key=up"
+            async with http.delete(delete_url) as response:
                 assert response.status == 200, await response.text()
             return
         credentials = {"type": "API_KEY", "apiKey": f"key-{connection_id}-{value}"}
@@ -57,14 +57,14 @@ class Writer:
 
     def missing(self, found: dict[str, int]) -> list[str]:
         """Return the acknowledged writes that are missing."""
-        gone = []
-        for connection_id, value in self.sure.items():
+        missing = []
+        for connection_id, value in self.acknowledged.items():
             allowed = {value}
-            if self.under_way is not None and self.under_way[0] == connection_id:
-                allowed.add(self.under_way[1])
+            if self.in_flight is not None and self.in_flight[0] == connection_id:
+                allowed.add(self.in_flight[1])
             if found.get(connection_id) not in allowed:
-                gone.append(connection_id)
-        return gone
+                missing.append(connection_id)
+        return missing
 
 
 @dataclass(slots=True)
@@ -79,13 +79,13 @@ class Tally:
     slowest_s: float = 0.0
     clean_s: float = 0.0
 
-    def seen(self) -> Seen:
+    def result(self) -> TrialResult:
         in_time = self.slowest_s < max(READY_S, 2 * self.clean_s)  # a slow machine is not the kill's fault
         fine = in_time and not (self.lost or self.unsound or self.unreadable)
         result = f"{self.acknowledged} writes acknowledged, {len(self.lost)} lost; {self.unsound} databases unsound, "
         result += f"{self.unreadable} credentials unreadable; ready again within {self.slowest_s:.1f} s "
         result += f"({self.clean_s:.1f} s on an empty database)"
-        return Seen(f"{self.kills} kills during writes", result, len(self.lost), fine)
+        return TrialResult(f"{self.kills} kills during writes", result, len(self.lost), fine)
 
 
 async def kills_during_writes(
@@ -104,21 +104,21 @@ async def kills_during_writes(
                 tally.unreadable += await _unreadable(process, writers)
             if number == kills:
                 break
-            writers = [Writer(f"{number}-{one}") for one in range(WRITERS)]
-            await _killed(process, writers, dice.uniform(0.02, LONGEST_S))
+            writers = [Writer(f"{number}-{n}") for n in range(WRITERS)]
+            await _write_until_killed(process, writers, dice.uniform(0.02, KILL_WITHIN_S))
         tally.kills += 1
-        tally.acknowledged += sum(len(writer.sure) for writer in writers)
-        sound, found = _left(folder / "gateway.db")
+        tally.acknowledged += sum(len(writer.acknowledged) for writer in writers)
+        sound, found = _rows_of(folder / "gateway.db")
         tally.unsound += not sound
-        tally.lost += [one for writer in writers for one in writer.missing(found)]
+        tally.lost += [connection_id for writer in writers for connection_id in writer.missing(found)]
         step(tally)
     return tally
 
 
-async def _killed(process: Serving, writers: list[Writer], after_s: float) -> None:
+async def _write_until_killed(process: Serving, writers: list[Writer], after_s: float) -> None:
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
-        tasks = [asyncio.create_task(one.run(http, f"http://127.0.0.1:{process.port}")) for one in writers]
-        while not any(one.sure for one in writers) and not any(task.done() for task in tasks):
+        tasks = [asyncio.create_task(writer.run(http, f"http://127.0.0.1:{process.port}")) for writer in writers]
+        while not any(writer.acknowledged for writer in writers) and not any(task.done() for task in tasks):
             await asyncio.sleep(0.005)  # so that there are writes to lose
         await asyncio.sleep(after_s)
         process.kill_all()
@@ -127,8 +127,8 @@ async def _killed(process: Serving, writers: list[Writer], after_s: float) -> No
             assert isinstance(ended, aiohttp.ClientError | OSError), ended
 
 
-def _left(database: Path) -> tuple[bool, dict[str, int]]:
-    """Return whether SQLite's integrity check passes, and the rows."""
+def _rows_of(database: Path) -> tuple[bool, dict[str, int]]:
+    """Return whether SQLite's integrity check passes, and the metadata's number of each connection."""
     with closing(sqlite3.connect(database)) as db:
         sound = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         sound = sound and not db.execute("PRAGMA foreign_key_check").fetchall()
@@ -137,12 +137,14 @@ def _left(database: Path) -> tuple[bool, dict[str, int]]:
 
 
 async def _unreadable(process: Serving, writers: list[Writer]) -> int:
-    """Return how many of each writer's last credentials differ from the acknowledged ones."""
+    """Return how many writers' last credentials cannot be read or differ from the acknowledged ones."""
     wrong = 0
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
         for writer in writers:
-            settled = writer.under_way[0] if writer.under_way else None
-            last = [(name, value) for name, value in writer.sure.items() if value is not None and name != settled][-1:]
+            uncertain = writer.in_flight[0] if writer.in_flight else None
+            last = [
+                (name, value) for name, value in writer.acknowledged.items() if value is not None and name != uncertain
+            ][-1:]
             for name, value in last:
                 url = f"http://127.0.0.1:{process.port}/connections/{name}?provider_config_key=up"
                 async with http.get(url) as response:

@@ -53,7 +53,10 @@ class Deployment:
         }
 
     async def command(self, *words: str, expect: int = 0, stdin: str = "") -> str:
-        """Run `gateway …` in this process, one at a time, and return the output."""
+        """Run `gateway …` in this process and return its output.
+
+        Changes the folder and the environment of the process meanwhile, so only one command may run at a time.
+        """
         environ = {**self.environ, "PASSPHRASE": "a passphrase for tests"}
         with patch.dict(os.environ, environ), chdir(self.folder):
             output = await command_output(*words, stdin=stdin)
@@ -98,8 +101,8 @@ class Client:
         self, method: str, path: str, *, key: str = KEYS["production"], expect: int | None = None, **options: Any
     ) -> Response:
         headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **options.pop("headers", {})}
-        address = self.url + path.removeprefix(PUBLIC_URL)
-        async with self.http.request(method, address, headers=headers, allow_redirects=False, **options) as response:
+        url = self.url + path.removeprefix(PUBLIC_URL)
+        async with self.http.request(method, url, headers=headers, allow_redirects=False, **options) as response:
             body: Any = await response.text()
             if response.content_type == "application/json":
                 body = json.loads(body)
@@ -120,7 +123,7 @@ def copied(source: Path, folder: Path) -> None:
 
 
 def move_sqlite(path: Path, by: timedelta) -> None:
-    """Move every time in the store by `by`, since its rows would have expired."""
+    """Move every time in the database by `by`, so that its rows have not expired."""
     with closing(sqlite3.connect(path)) as db, db:
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             for column in db.execute(f"PRAGMA table_info({table})").fetchall():

@@ -1,6 +1,6 @@
 """A provider at https://127.0.0.1 on any real port: gateways reach it through `egress.proxy`.
 
-So its address, which stores and catalogs contain, is the same in every run. Tokens contain their person and their
+So its URL, which stores and catalogs contain, is the same in every run. Tokens contain their person and their
 generation, `rt-ann-1` and `at-ann-1`, so that today's provider knows the tokens of an old store. Refresh tokens rotate;
 sending one twice ends the grant.
 """
@@ -29,12 +29,16 @@ from cryptography.x509.oid import NameOID
 from tests.fakes.patience import PATIENCE_S
 
 ORIGIN = "https://127.0.0.1"
-TOKEN_LIVES_S = 3650 * 86400  # sealed with a pending grant, where a test cannot move it
+TOKEN_LIFETIME_S = 3650 * 86400  # long, since a test cannot move the expiry that is sealed with a pending grant
 
 
 @dataclass
 class Provider:
-    """`proxy_port` and `certificate`: the gateway's PROXY_PORT and SSL_CERT_FILE."""
+    """`proxy_port` and `certificate`: the gateway's PROXY_PORT and SSL_CERT_FILE.
+
+    `refuses_hooks_of`: the targets in ``/hooks/{target}`` that respond with 503. `hooks`: the events by
+    id, as (header fields, body).
+    """
 
     certificate: Path
     proxy_port: int = 0
@@ -44,21 +48,21 @@ class Provider:
     _challenges: dict[str, str] = field(default_factory=dict)
     _spent: set[str] = field(default_factory=set)
 
-    def authorized(self, address: str, person: str) -> str:
-        """Return the query of the callback after `person` has consented at `address`."""
-        asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
-        assert address.startswith(f"{ORIGIN}/oauth/authorize?"), address
-        self._challenges[f"code-{person}"] = asked["code_challenge"]
-        return f"code=code-{person}&state={asked['state']}"
+    def authorized(self, authorization_url: str, person: str) -> str:
+        """Return the query of the callback after `person` has consented at `authorization_url`."""
+        query = {name: values[0] for name, values in parse_qs(urlsplit(authorization_url).query).items()}
+        assert authorization_url.startswith(f"{ORIGIN}/oauth/authorize?"), authorization_url
+        self._challenges[f"code-{person}"] = query["code_challenge"]
+        return f"code=code-{person}&state={query['state']}"
 
-    def starts_over(self) -> None:
-        """Forget everything, as before the first call of a gateway."""
+    def reset(self) -> None:
+        """Forget all codes, spent tokens, requests and events, as before the first call of a gateway."""
         self.hooks.clear()
         self.token_requests.clear()
         self._challenges.clear()
         self._spent.clear()
 
-    def knows_code(self, person: str, challenge: str) -> None:
+    def register_code(self, person: str, challenge: str) -> None:
         """Register a code that was issued in an earlier run."""
         self._challenges[f"code-{person}"] = challenge
 
@@ -68,7 +72,7 @@ class Provider:
         if kind == "client_credentials":
             self.token_requests[kind] += 1
             return web.json_response(
-                {"access_token": "at-machine-1", "token_type": "Bearer", "expires_in": TOKEN_LIVES_S}
+                {"access_token": "at-machine-1", "token_type": "Bearer", "expires_in": TOKEN_LIFETIME_S}
             )
         if kind == "authorization_code":
             code = str(form["code"])
@@ -77,23 +81,23 @@ class Provider:
                 return web.json_response({"error": "invalid_grant"}, status=400)
             person, generation = code.removeprefix("code-"), 1
         else:
-            shown = str(form["refresh_token"])
-            _, person, number = shown.rsplit("-", 2)
+            token = str(form["refresh_token"])
+            _, person, number = token.rsplit("-", 2)
             self.token_requests[person] += 1
             if person == "slow":
                 return web.json_response(
                     {"error": "temporarily_unavailable"}, status=503, headers={"Retry-After": "86400"}
                 )
-            if person == "dead" or shown in self._spent:
+            if person == "dead" or token in self._spent:
                 return web.json_response({"error": "invalid_grant", "error_description": "It was revoked."}, status=400)
-            self._spent.add(shown)
+            self._spent.add(token)
             generation = int(number) + 1
         return web.json_response(
             {
                 "access_token": f"at-{person}-{generation}",
                 "refresh_token": f"rt-{person}-{generation}",
                 "token_type": "Bearer",
-                "expires_in": TOKEN_LIVES_S,
+                "expires_in": TOKEN_LIFETIME_S,
                 "scope": "contacts.read offline_access",
             }
         )
@@ -106,22 +110,22 @@ class Provider:
         if target in self.refuses_hooks_of:
             return web.Response(status=503, headers={"Retry-After": "600"})
         body = await request.read()
-        came = self.hooks.setdefault(request.headers["webhook-id"], asyncio.Future())
-        if not came.done():  # the second webhook URL gets the same event
-            came.set_result((dict(request.headers), body))
+        event = self.hooks.setdefault(request.headers["webhook-id"], asyncio.Future())
+        if not event.done():  # a second webhook URL gets the same event
+            event.set_result((dict(request.headers), body))
         return web.Response()
 
     async def delivered(self, message: str) -> tuple[dict[str, str], bytes]:
-        """Wait for the event with that id. Return its head and body."""
+        """Wait for the event with the id `message`. Return its header fields and body."""
         async with asyncio.timeout(PATIENCE_S):
             return await self.hooks.setdefault(message, asyncio.Future())
 
     async def api(self, request: web.Request) -> web.Response:
-        """Answer with the credential that the request contains, without signature parts that depend on time or chance."""
-        shown = {name: request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers}
-        if shown.get("Authorization", "").startswith(("OAuth ", "AWS4-")):
-            shown["Authorization"] = shown["Authorization"].split()[0]
-        return web.json_response({"method": request.method, "path": request.path, "credential": shown})
+        """Return the credential that the request contains, without the parts of a signature that change each time."""
+        credential = {name: request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers}
+        if credential.get("Authorization", "").startswith(("OAuth ", "AWS4-")):
+            credential["Authorization"] = credential["Authorization"].split()[0]
+        return web.json_response({"method": request.method, "path": request.path, "credential": credential})
 
 
 @asynccontextmanager

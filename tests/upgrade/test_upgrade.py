@@ -1,4 +1,4 @@
-"""The files of each released version with the present code: nothing is lost, and started processes can be completed.
+"""The present code opens the files of each released version: nothing is lost, and pending work can be completed.
 
 A store's times are first moved to today, since its sessions, flows and pending events would have expired.
 """
@@ -16,9 +16,9 @@ from standardwebhooks.webhooks import Webhook
 
 from tests.fakes.postgres import PostgresServer
 from tests.upgrade import provider
-from tests.upgrade.asked import differences, responses
 from tests.upgrade.deployment import KEYS, Client, Deployment, copied, load_postgres, move_sqlite
 from tests.upgrade.provider import Provider
+from tests.upgrade.recorded_responses import differences, responses
 
 VERSIONS = sorted(Path(__file__).parent.glob("[0-9]*_[0-9]*_[0-9]*"))
 BUNDLE = (
@@ -36,15 +36,15 @@ pytestmark = pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.
 
 
 @pytest.fixture
-async def other(tmp_path: Path) -> AsyncIterator[Provider]:
+async def fake_provider(tmp_path: Path) -> AsyncIterator[Provider]:
     async with provider.running(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def deployment(version: Path, other: Provider, tmp_path: Path) -> Deployment:
+def deployment(version: Path, fake_provider: Provider, tmp_path: Path) -> Deployment:
     copied(version, tmp_path / "deployment")
-    return Deployment(tmp_path / "deployment", other)
+    return Deployment(tmp_path / "deployment", fake_provider)
 
 
 def test_version_folder_is_complete(version: Path) -> None:
@@ -55,19 +55,21 @@ async def test_sqlite_store_of_an_earlier_version_works(version: Path, deploymen
     expected, by = _expected(version, "sqlite")
     move_sqlite(deployment.folder / "gateway.db", by)
     assert json.loads(await deployment.command("check", "--json"))["faults"] == []
-    await _serves_on(deployment, expected, by)
+    await _assert_deployment_works(deployment, expected, by)
 
 
-async def test_a_postgresql_store_serves_on(
+async def test_postgresql_store_of_an_earlier_version_works(
     version: Path, deployment: Deployment, postgres_server: PostgresServer
 ) -> None:
     expected, by = _expected(version, "postgresql")
     deployment.store_url = await postgres_server.make_database()
     await load_postgres(deployment.store_url, version / "postgresql.sql", by)
-    await _serves_on(deployment, expected, by)
+    await _assert_deployment_works(deployment, expected, by)
 
 
-async def test_a_bundle_and_json_lines_are_imported(version: Path, deployment: Deployment) -> None:
+async def test_a_bundle_and_json_lines_of_an_earlier_version_are_imported(
+    version: Path, deployment: Deployment
+) -> None:
     exported = _lines(deployment.folder / "connections.jsonl")
     (deployment.folder / "gateway.db").unlink()
     await deployment.command(*BUNDLE, "--create-integrations")
@@ -81,7 +83,7 @@ async def test_a_bundle_and_json_lines_are_imported(version: Path, deployment: D
 
 
 def _expected(version: Path, backend: str) -> tuple[dict[str, Any], timedelta]:
-    """Return the recorded answers and their age."""
+    """Return the recorded responses and their age."""
     expected = json.loads((version / "expected.json").read_text())[backend]
     age = datetime.now(UTC) - datetime.fromisoformat(expected["written_at"])
     return expected, timedelta(seconds=int(age.total_seconds()))
@@ -94,30 +96,30 @@ def _lines(path: Path) -> dict[str, Any]:
     return {"/".join(str(entry.get(name)) for name in names): entry for entry in entries if entry["kind"] != "bundle"}
 
 
-async def _serves_on(deployment: Deployment, expected: dict[str, Any], by: timedelta) -> None:
+async def _assert_deployment_works(deployment: Deployment, expected: dict[str, Any], by: timedelta) -> None:
     known = expected["known"]
     async with deployment.serving() as client:
         assert differences(expected["answers"], await responses(deployment, client, known), by) == []
-        await _expired_token_is_refreshed_once(client, deployment.provider)
-        await _flow_is_finished(client, deployment.provider, known["flow"])
-        await _pending_is_completed(client, known)
-        await _waiting_event_is_delivered(deployment, expected["answers"]["staging events"])
+        await _assert_expired_token_is_refreshed_once(client, deployment.provider)
+        await _assert_flow_can_be_finished(client, deployment.provider, known["flow"])
+        await _assert_pending_connections_can_be_completed(client, known)
+        await _assert_pending_event_is_delivered(deployment, expected["answers"]["staging events"])
 
 
-async def _expired_token_is_refreshed_once(client: Client, other: Provider) -> None:
+async def _assert_expired_token_is_refreshed_once(client: Client, fake_provider: Provider) -> None:
     for _ in range(2):
         response = await client.proxied("crm", "expired", expect=200)
         assert response.body["credential"] == {"Authorization": "Bearer at-expired-2"}
-    assert other.token_requests["expired"] == 1
-    assert not other.token_requests["valid"]
+    assert fake_provider.token_requests["expired"] == 1
+    assert not fake_provider.token_requests["valid"]
 
 
-async def _flow_is_finished(client: Client, other: Provider, flow: dict[str, Any]) -> None:
-    asked = parse_qs(urlsplit(flow["address"]).query)
-    other.knows_code("late", asked["code_challenge"][0])
+async def _assert_flow_can_be_finished(client: Client, fake_provider: Provider, flow: dict[str, Any]) -> None:
+    query = parse_qs(urlsplit(flow["address"]).query)
+    fake_provider.register_code("late", query["code_challenge"][0])
     before = await _ids(client)
     cookies = "; ".join(f"{name}={value}" for name, value in flow["cookies"].items())
-    path = f"/oauth/callback?code=code-late&state={asked['state'][0]}"
+    path = f"/oauth/callback?code=code-late&state={query['state'][0]}"
     await client.call("GET", path, key="", headers={"Cookie": cookies}, expect=200)
     (made,) = await _ids(client) - before
     response = await client.proxied("crm", made, expect=200)
@@ -126,10 +128,10 @@ async def _flow_is_finished(client: Client, other: Provider, flow: dict[str, Any
 
 async def _ids(client: Client) -> set[str]:
     response = await client.call("GET", "/connections", expect=200)
-    return {shown["connection_id"] for shown in response.body["connections"]}
+    return {connection["connection_id"] for connection in response.body["connections"]}
 
 
-async def _pending_is_completed(client: Client, known: dict[str, Any]) -> None:
+async def _assert_pending_connections_can_be_completed(client: Client, known: dict[str, Any]) -> None:
     credentials = {
         "bound": {"Authorization": "Bearer at-pending-1"},
         "bound keys": {"X-Api-Key": "key-that-is-pending-0123"},
@@ -143,10 +145,10 @@ async def _pending_is_completed(client: Client, known: dict[str, Any]) -> None:
         assert sent.body["credential"] == credential
 
 
-async def _waiting_event_is_delivered(deployment: Deployment, events: dict[str, Any]) -> None:
-    (waiting,) = [event for event in events["events"] if event["state"] == "pending"]
-    await deployment.command("events", "replay", "--environment", "staging", waiting["id"])
-    headers, body = await deployment.provider.delivered(waiting["id"])
+async def _assert_pending_event_is_delivered(deployment: Deployment, events: dict[str, Any]) -> None:
+    (pending,) = [event for event in events["events"] if event["state"] == "pending"]
+    await deployment.command("events", "replay", "--environment", "staging", pending["id"])
+    headers, body = await deployment.provider.delivered(pending["id"])
     key = yaml.safe_load((deployment.folder / "gateway.yaml").read_text())["environments"]["staging"][
         "webhook_signing_key"
     ]

@@ -1,4 +1,4 @@
-"""Write the folder of this version: `python -m tests.upgrade.write_fixture`. Refuses to replace an existing one.
+"""Write the folder of this version: `python -m tests.upgrade.write_fixture`. Fails if the folder exists.
 
 `given/` contains what an operator wrote. The stores, the bundle and expected.json come from real processes.
 """
@@ -21,9 +21,9 @@ from typing import Any
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.upgrade import provider
-from tests.upgrade.asked import fixed, responses
 from tests.upgrade.deployment import KEYS, Client, Deployment, copied, load_postgres
 from tests.upgrade.provider import Provider
+from tests.upgrade.recorded_responses import mask_differences, responses
 
 HERE = Path(__file__).parent
 VERIFIER = "a-code-verifier-for-tests-0123456789-0123456789-x"
@@ -80,26 +80,26 @@ IMPORTS: tuple[dict[str, Any], ...] = (
 async def main() -> int:
     target = HERE / version("integration-gateway").replace(".", "_")
     if target.exists():
-        sys.stderr.write(f"{target} is there already. A folder of a released version is never written again.\n")
+        sys.stderr.write(f"{target} exists already. A folder of a released version is never written again.\n")
         return 1
     postgres = PostgresServer()
     try:
         await asyncio.to_thread(postgres.launch)
         await postgres.responses()
         with tempfile.TemporaryDirectory(prefix="gateway-fixture-") as scratch:
-            async with provider.running(Path(scratch)) as other:
+            async with provider.running(Path(scratch)) as fake_provider:
                 written = Path(scratch) / "written"
-                await _write(written, Path(scratch), other, postgres)
+                await _write(written, Path(scratch), fake_provider, postgres)
             shutil.copytree(written, target)
     finally:
         postgres.remove()
     return 0
 
 
-async def _write(target: Path, scratch: Path, other: Provider, postgres: PostgresServer) -> None:
+async def _write(target: Path, scratch: Path, fake_provider: Provider, postgres: PostgresServer) -> None:
     copied(HERE / "given", target)
     expected = dict[str, Any]()
-    sqlite = _deployment(scratch / "sqlite", other)
+    sqlite = _deployment(scratch / "sqlite", fake_provider)
     known, written_at = await _filled(sqlite), _now()
     _checkpoint(sqlite.folder / "gateway.db")
     shutil.copy(sqlite.folder / "gateway.db", target)
@@ -110,20 +110,20 @@ async def _write(target: Path, scratch: Path, other: Provider, postgres: Postgre
     shutil.copy(sqlite.folder / "connections.jsonl", target)
     runs = []
     for n in range(2):
-        copy = _deployment(scratch / f"sqlite-{n}", other)
+        copy = _deployment(scratch / f"sqlite-{n}", fake_provider)
         shutil.copy(target / "gateway.db", copy.folder)
         runs.append(await _recorded(copy, known))
-    expected["sqlite"] = {"written_at": written_at, "known": known, "answers": fixed(*runs)}
+    expected["sqlite"] = {"written_at": written_at, "known": known, "answers": mask_differences(*runs)}
 
     url = await postgres.make_database()
-    known, written_at = await _filled(_deployment(scratch / "postgresql", other, url)), _now()
+    known, written_at = await _filled(_deployment(scratch / "postgresql", fake_provider, url)), _now()
     (target / "postgresql.sql").write_text(await asyncio.to_thread(postgres.dump, url))
     runs = []
     for n in range(2):
         url = await postgres.make_database()
         await load_postgres(url, target / "postgresql.sql", by=timedelta())
-        runs.append(await _recorded(_deployment(scratch / f"postgresql-{n}", other, url), known))
-    expected["postgresql"] = {"written_at": written_at, "known": known, "answers": fixed(*runs)}
+        runs.append(await _recorded(_deployment(scratch / f"postgresql-{n}", fake_provider, url), known))
+    expected["postgresql"] = {"written_at": written_at, "known": known, "answers": mask_differences(*runs)}
     (target / "expected.json").write_text(json.dumps(expected, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
@@ -131,13 +131,13 @@ def _now() -> str:
     return datetime.now(UTC).replace(microsecond=0).isoformat()
 
 
-def _deployment(folder: Path, other: Provider, store_url: str = "sqlite:///gateway.db") -> Deployment:
+def _deployment(folder: Path, fake_provider: Provider, store_url: str = "sqlite:///gateway.db") -> Deployment:
     copied(HERE / "given", folder)
-    return Deployment(folder, other, store_url)
+    return Deployment(folder, fake_provider, store_url)
 
 
 async def _recorded(deployment: Deployment, known: dict[str, Any]) -> dict[str, Any]:
-    deployment.provider.starts_over()
+    deployment.provider.reset()
     deployment.provider.refuses_hooks_of.clear()  # pending deliveries are not due yet
     async with deployment.serving() as client:
         return await responses(deployment, client, known)
@@ -145,18 +145,18 @@ async def _recorded(deployment: Deployment, known: dict[str, Any]) -> dict[str, 
 
 async def _filled(deployment: Deployment) -> dict[str, Any]:
     """Fill an empty store with data of every kind. Return what cannot be read from it: keys, tokens, cookies."""
-    other = deployment.provider
-    other.refuses_hooks_of.clear()
-    other.starts_over()
+    fake_provider = deployment.provider
+    fake_provider.refuses_hooks_of.clear()
+    fake_provider.reset()
     async with deployment.serving() as client:
         await _connections(client)
         keys, capability = await _keys(deployment, client)
         sessions = await _sessions(client)
         flow = await _flow(client, sessions["open"]["token"])
-        await _pending(client, other, sessions)
+        await _pending(client, fake_provider, sessions)
         await _provider_webhooks(client)
         await _delivered(deployment, "production")
-        other.refuses_hooks_of.add("staging")
+        fake_provider.refuses_hooks_of.add("staging")
         await _imported(client, "crm", "staging-1", "staging1", key=KEYS["staging"])
         await client.call("POST", "/environment/webhook-signing-key/rotate", json={}, expect=200)
         # last, so that nothing refreshes it
@@ -222,7 +222,7 @@ async def _keys(deployment: Deployment, client: Client) -> tuple[dict[str, str],
     )
     ended = json.loads(await deployment.command(*words, "ended"))
     await deployment.command("keys", "revoke", "--environment", "production", str(ended["id"]))
-    address = json.loads(await deployment.command(*words, "address", "--capability", "--connection", "crm/valid"))
+    capability = json.loads(await deployment.command(*words, "capability", "--capability", "--connection", "crm/valid"))
 
     async def minted(key: str, **body: Any) -> str:
         response = await client.call("POST", "/environment/api-keys", key=key, json=body, expect=200)
@@ -231,11 +231,11 @@ async def _keys(deployment: Deployment, client: Client) -> tuple[dict[str, str],
     scopes = ["environment:api_keys:*", "environment:proxy", "environment:connections:list"]
     parent = await minted(KEYS["production"], display_name="parent", scopes=scopes, limits={"tags": {"team": "red"}})
     child = await minted(parent, display_name="child", scopes=scopes[1:], limits={"integrations": ["crm"]})
-    whole = await minted(KEYS["staging"], display_name="all of staging")
+    staging = await minted(KEYS["staging"], display_name="all of staging")
     for key in (agent["secret"], child):
         await client.proxied("crm", "valid", key=key, expect=200)
-    keys = {"agent": agent["secret"], "ended": ended["secret"], "parent": parent, "child": child, "staging": whole}
-    return keys, "/c/" + address["base_url"].partition("/c/")[2]
+    keys = {"agent": agent["secret"], "ended": ended["secret"], "parent": parent, "child": child, "staging": staging}
+    return keys, "/c/" + capability["base_url"].partition("/c/")[2]
 
 
 async def _sessions(client: Client) -> dict[str, dict[str, str]]:
@@ -277,11 +277,11 @@ async def _flow(client: Client, token: str) -> dict[str, Any]:
     return {"address": response.headers["Location"], "cookies": dict(response.cookies)}
 
 
-async def _pending(client: Client, other: Provider, sessions: dict[str, dict[str, str]]) -> None:
+async def _pending(client: Client, fake_provider: Provider, sessions: dict[str, dict[str, str]]) -> None:
     """Create a grant and a key that the application has not completed yet."""
-    going = await _flow(client, sessions["bound"]["token"])
-    query = other.authorized(going["address"], "pending")
-    cookies = "; ".join(f"{name}={value}" for name, value in going["cookies"].items())
+    flow = await _flow(client, sessions["bound"]["token"])
+    query = fake_provider.authorized(flow["address"], "pending")
+    cookies = "; ".join(f"{name}={value}" for name, value in flow["cookies"].items())
     await client.call("GET", f"/oauth/callback?{query}", key="", headers={"Cookie": cookies}, expect=200)
     token = sessions["bound keys"]["token"]
     path = f"/api-auth/api-key/mail?connect_session_token={token}"

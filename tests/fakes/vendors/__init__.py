@@ -1,6 +1,4 @@
-"""Small fakes of vendors' APIs: enough for each vendor's SDK to tell correct calls from wrong ones. All requests are
-recorded.
-"""
+"""Small fakes of vendors' APIs, which accept only correct calls of the vendor's SDK. All requests are recorded."""
 
 from tests.fakes.vendors.anthropic import Anthropic
 from tests.fakes.vendors.github import GitHub

@@ -1,4 +1,4 @@
-"""Anthropic's API: paged models, and messages as one answer or as a stream of named events."""
+"""Anthropic's API: paged models, and messages as one response or as a stream of named events."""
 
 import json
 from collections.abc import Mapping
@@ -23,19 +23,19 @@ class Anthropic(Vendor):
     async def _models(self, request: web.Request) -> web.Response:
         names = ["claude-a", "claude-b", "claude-c"]
         start = names.index(request.query["after_id"]) + 1 if "after_id" in request.query else 0
-        shown = names[start : start + int(request.query.get("limit", "20"))]
+        page = names[start : start + int(request.query.get("limit", "20"))]
         data = [
-            {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"} for name in shown
+            {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"} for name in page
         ]
-        more = bool(shown) and shown[-1] != names[-1]
-        last = shown[-1] if shown else None
-        return web.json_response({"data": data, "has_more": more, "first_id": shown[:1], "last_id": last})
+        more = bool(page) and page[-1] != names[-1]
+        first, last = (page[0], page[-1]) if page else (None, None)
+        return web.json_response({"data": data, "has_more": more, "first_id": first, "last_id": last})
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         assert request.headers["anthropic-version"]
-        asked = await request.json()
+        parameters = await request.json()
         usage = {"input_tokens": 1, "output_tokens": 4}
-        if not asked.get("stream"):
+        if not parameters.get("stream"):
             content = [{"type": "text", "text": "".join(WORDS)}]
             return web.json_response({**MESSAGE, "content": content, "stop_reason": "end_turn", "usage": usage})
         result: list[dict[str, Any]] = [
@@ -46,4 +46,4 @@ class Anthropic(Vendor):
             {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage},
             {"type": "message_stop"},
         ]
-        return await events(request, [f"event: {one['type']}\ndata: {json.dumps(one)}" for one in result])
+        return await events(request, [f"event: {event['type']}\ndata: {json.dumps(event)}" for event in result])

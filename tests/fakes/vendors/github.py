@@ -1,4 +1,4 @@
-"""GitHub's REST API: the user, repositories with Link pages, issues. Bodies contain absolute addresses, like GitHub's."""
+"""GitHub's REST API: the user, repositories with Link pages, issues. Bodies contain absolute URLs, like GitHub's."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -38,12 +38,12 @@ class GitHub(Vendor):
 
     async def _repositories(self, request: web.Request) -> web.Response:
         size, page = int(request.query.get("per_page", "2")), int(request.query.get("page", "1"))
-        shown = REPOSITORIES[(page - 1) * size : page * size]
+        names = REPOSITORIES[(page - 1) * size : page * size]
         last = -(-len(REPOSITORIES) // size)
         links = {"next": page + 1, "last": last} if page < last else {"prev": page - 1}
         at = f"{self.origin}/user/repos?per_page={size}&page="
         link = ", ".join(f'<{at}{number}>; rel="{rel}"' for rel, number in links.items())
-        return web.json_response([self._shown(name) for name in shown], headers={"Link": link})
+        return web.json_response([self._shown(name) for name in names], headers={"Link": link})
 
     async def _repository(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
@@ -55,10 +55,10 @@ class GitHub(Vendor):
         return web.json_response(self.issues)
 
     async def _open(self, request: web.Request) -> web.Response:
-        asked = await request.json()
+        parameters = await request.json()
         number = len(self.issues) + 1
         at = f"{self.origin}/repos/octo/{request.match_info['name']}/issues/{number}"
-        self.issues.append({"number": number, "id": number, "url": at, "state": "open", "title": asked["title"]})
+        self.issues.append({"number": number, "id": number, "url": at, "state": "open", "title": parameters["title"]})
         return web.json_response(self.issues[-1], status=201)
 
     async def _change(self, request: web.Request) -> web.Response:

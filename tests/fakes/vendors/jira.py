@@ -52,8 +52,8 @@ class Jira(Vendor):
         return web.json_response([field])
 
     async def _search(self, request: web.Request) -> web.Response:
-        asked = await request.json() if request.can_read_body else dict(request.query)
-        start, size = int(asked.get("nextPageToken") or 0), int(asked.get("maxResults") or 2)
+        parameters = await request.json() if request.can_read_body else dict(request.query)
+        start, size = int(parameters.get("nextPageToken") or 0), int(parameters.get("maxResults") or 2)
         issues = [self._shown(request, key) for key in KEYS[start : start + size]]
         result: dict[str, Any] = {"issues": issues, "isLast": start + size >= len(KEYS)}
         return web.json_response(result if result["isLast"] else {**result, "nextPageToken": str(start + size)})

@@ -1,4 +1,4 @@
-"""OpenAI's API: models, chat completions (as one answer, or as a stream that ends with [DONE]), files."""
+"""OpenAI's API: models, chat completions (as one response, or as a stream that ends with [DONE]), files."""
 
 import email
 import json
@@ -29,12 +29,12 @@ class OpenAI(Vendor):
         return web.json_response({"object": "list", "data": [model]})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        asked = await request.json()
-        if asked["model"] != "gpt-test":
-            fault = {"message": f"The model {asked['model']} does not exist", "code": "model_not_found"}
+        parameters = await request.json()
+        if parameters["model"] != "gpt-test":
+            fault = {"message": f"The model {parameters['model']} does not exist", "code": "model_not_found"}
             return web.json_response({"error": {**fault, "type": "invalid_request_error", "param": None}}, status=404)
         common: dict[str, Any] = {"id": "chatcmpl-1", "created": 1, "model": "gpt-test"}
-        if asked.get("stream"):
+        if parameters.get("stream"):
             chunk = {**common, "object": "chat.completion.chunk"}
             pieces = [
                 {**chunk, "choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]}

@@ -1,4 +1,4 @@
-"""Slack's Web API: auth.test, conversations.list by cursor, chat.postMessage, and an upload to a separate address.
+"""Slack's Web API: auth.test, conversations.list by cursor, chat.postMessage, and an upload to a separate URL.
 
 Errors are 200 with ``ok: false``.
 """
@@ -37,17 +37,19 @@ class Slack(Vendor):
         return web.json_response({"ok": True, "url": "https://acme.slack.com/", "team": "Acme", "user": "bot"})
 
     async def _channels(self, request: web.Request) -> web.Response:
-        asked = {**request.query, **(await _members(request))}
-        start, size = int(asked.get("cursor") or 0), int(asked.get("limit", 2))
-        shown = [{"id": f"C{name}", "name": name} for name in CHANNELS[start : start + size]]
+        parameters = {**request.query, **(await _members(request))}
+        start, size = int(parameters.get("cursor") or 0), int(parameters.get("limit", 2))
+        page = [{"id": f"C{name}", "name": name} for name in CHANNELS[start : start + size]]
         cursor = str(start + size) if start + size < len(CHANNELS) else ""
-        return web.json_response({"ok": True, "channels": shown, "response_metadata": {"next_cursor": cursor}})
+        return web.json_response({"ok": True, "channels": page, "response_metadata": {"next_cursor": cursor}})
 
     async def _post(self, request: web.Request) -> web.Response:
-        asked = await _members(request)
-        if asked.get("channel") != "Cgeneral":
+        parameters = await _members(request)
+        if parameters.get("channel") != "Cgeneral":
             return web.json_response({"ok": False, "error": "channel_not_found"})
-        return web.json_response({"ok": True, "channel": "Cgeneral", "ts": "1.2", "message": {"text": asked["text"]}})
+        return web.json_response(
+            {"ok": True, "channel": "Cgeneral", "ts": "1.2", "message": {"text": parameters["text"]}}
+        )
 
     async def _upload_url(self, _request: web.Request) -> web.Response:
         return web.json_response({"ok": True, "upload_url": f"{self.origin}/upload/signed-1", "file_id": "F1"})

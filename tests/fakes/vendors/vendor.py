@@ -30,8 +30,8 @@ class Seen:
 class Vendor:
     """`name`: of the shipped catalog entry. `base_path`: path of its base URL.
 
-    `slot`: the header field that carries the credential, with its whole value. `presigned`: prefix of addresses that
-    contain their own credential, to which clients are sent directly.
+    `slot`: the header field that carries the credential, with its whole value. `presigned`: path prefix of URLs
+    that contain their own credential, to which clients are sent directly.
     """
 
     name: ClassVar[str]
@@ -49,7 +49,7 @@ class Vendor:
         raise NotImplementedError
 
     def refused(self) -> web.Response:
-        """Return the answer to a wrong credential."""
+        """Return the response to a wrong credential."""
         return web.json_response({"error": {"message": "wrong credential", "type": "authentication_error"}}, status=401)
 
     @property

@@ -1,5 +1,4 @@
-"""docs/tutorial.md as a reader follows it: its commands, edits and code in order, a real `gateway demo`, a real browser
-session.
+"""docs/tutorial.md as a reader follows it: its commands, edits and code in order, and a real `gateway demo`.
 
 Differences in the test: the system chooses the ports that the page fixes, and nothing is fetched from a package
 registry.
@@ -31,7 +30,7 @@ from tests.fakes.patience import PATIENCE_S
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text()
 RESPONSES: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
-MAKE_RUN: Final = ".venv/bin/gateway demo"  # what `make run` runs, according to the Makefile
+MAKE_RUN: Final = ".venv/bin/gateway demo"  # the command of `make run`
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,8 @@ class Reader:
         return self.text(block.text)
 
     def text(self, text: str) -> str:
-        for shown, real in self.ports.items():
-            text = re.sub(rf"(127\.0\.0\.1(?:/32)?:){shown}\b", rf"\g<1>{real}", text)
+        for port, real_port in self.ports.items():
+            text = re.sub(rf"(127\.0\.0\.1(?:/32)?:){port}\b", rf"\g<1>{real_port}", text)
         return text
 
     def edit(self, file: str) -> None:
@@ -147,8 +146,8 @@ class Ada:
     async def follow(self, text: str) -> VisitedPage:
         """Follow the link with that text on the start page, through the connect page and the sandbox's consent."""
         links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', await self.home())
-        (address,) = [unescape(href) for href, shown in links if shown == text]
-        async with self.http.get(urljoin(self.application, address), headers=BROWSER) as page:
+        (link,) = [unescape(href) for href, label in links if label == text]
+        async with self.http.get(urljoin(self.application, link), headers=BROWSER) as page:
             connect_page = str(page.url)
         consent = await to_consent(self.http, connect_page)
         return await visit(self.http, consent, RESPONSES)
@@ -158,26 +157,26 @@ class Ada:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with self.http.get(f"{self.application}/events") as response:
-                    shown: list[str] = await response.json()
-                if [event for event in shown if event.endswith(" ada")][-1:] == [newest]:
-                    return shown
+                    events: list[str] = await response.json()
+                if [event for event in events if event.endswith(" ada")][-1:] == [newest]:
+                    return events
                 await asyncio.sleep(0.05)
 
 
 @pytest.fixture
 async def reader(tmp_path: Path) -> AsyncIterator[Reader]:
     (tmp_path / ".venv").symlink_to(sys.prefix)
-    one = Reader(tmp_path)
-    yield one
-    one.socket.close()
+    follower = Reader(tmp_path)
+    yield follower
+    follower.socket.close()
 
 
-def test_make_run_is_the_demo() -> None:
+def test_make_run_runs_the_demo() -> None:
     assert "exec $(BIN)/gateway demo\n" in (ROOT / "Makefile").read_text()
     assert PAGE.count("make run\n") == 2
 
 
-async def test_the_tutorial_works_as_it_stands(reader: Reader) -> None:
+async def test_every_step_of_the_tutorial_works(reader: Reader) -> None:
     assert reader.next("sh") == "make run\n"
     async with reader.demo() as first:
         pass
@@ -187,11 +186,11 @@ async def test_the_tutorial_works_as_it_stands(reader: Reader) -> None:
     assert again == "make run"
     await reader.run(check)
     async with reader.demo() as second:
-        assert second["connection_id"] == first["connection_id"], "it keeps its connections"
-        await the_application_connects_calls_hears_and_reconnects(reader, second)
+        assert second["connection_id"] == first["connection_id"], "the demo must keep its connections"
+        await assert_application_connects_calls_and_reconnects(reader, second)
 
 
-async def the_application_connects_calls_hears_and_reconnects(reader: Reader, ready: dict[str, Any]) -> None:
+async def assert_application_connects_calls_and_reconnects(reader: Reader, ready: dict[str, Any]) -> None:
     install, folder = reader.next("sh").splitlines()
     if (reader.folder / ".venv" / "bin" / "uv").exists():  # everything is installed, so uv needs no registry
         await reader.run(install)
@@ -200,19 +199,19 @@ async def the_application_connects_calls_hears_and_reconnects(reader: Reader, re
         reader.write("my-app/app.py")
     async with reader.started(reader.next("sh")), browser() as http:
         ada = Ada(http, reader.application)
-        await ada_connects_and_sees_her_issues(ada)
+        await assert_ada_connects_and_sees_her_issues(ada)
         assert await ada.events("connection.created of ada") == json.loads(reader.next("json"))
         assert "not from the gateway" in await reader.run(reader.next("sh"))
         before = await connection_of_ada(ready)
-        assert json.loads(await reader.run(reader.next("sh")))["ended"] == 2, "of the demo user and of Ada"
-        await ada_reconnects(ada)
-        assert await connection_of_ada(ready) == before, "the connection keeps its id"
+        assert json.loads(await reader.run(reader.next("sh")))["ended"] == 2, "the grants of the demo user and of Ada"
+        await assert_ada_reconnects(ada)
+        assert await connection_of_ada(ready) == before, "the connection must keep its id"
         listed = await reader.run(reader.next("sh"))
         assert "connection.reconnected" in listed
-        assert next(reader.blocks, None) is None, "every block of the page is run"
+        assert next(reader.blocks, None) is None, "every block of the page must be run"
 
 
-async def ada_connects_and_sees_her_issues(ada: Ada) -> None:
+async def assert_ada_connects_and_sees_her_issues(ada: Ada) -> None:
     page = await ada.follow("Connect your tracker")
     assert page.url.rstrip("/") == ada.application
     assert page.text.count("<li>") == 3
@@ -220,7 +219,7 @@ async def ada_connects_and_sees_her_issues(ada: Ada) -> None:
         assert forged.status == 403
 
 
-async def ada_reconnects(ada: Ada) -> None:
+async def assert_ada_reconnects(ada: Ada) -> None:
     assert "ended our access" in await ada.home()
     await ada.events("connection.needs_reauth of ada")
     page = await ada.follow("Reconnect")

@@ -74,7 +74,7 @@ async def back(request: Request, ticket: SignIn = "") -> dict[str, str | None]:
     user = signed_in(ticket)
     link = links.get(user)
     if link is None:
-        raise HTTPException(403, "You have not begun to connect an account.")
+        raise HTTPException(403, "You have not started to connect an account.")
     try:
         result = verify_return(
             str(request.url), os.environ["SIGNING_KEY"], audience=str(request.base_url).rstrip("/"), state=link.state

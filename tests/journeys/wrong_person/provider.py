@@ -15,14 +15,14 @@ SIGNED_IN = "at-provider"
 class Provider:
     """`authorizations`: number of visits to its page.
 
-    Its API answers a user in `held` only when that event is set. `asked` is set when such a user's call waits.
+    Its API responds to a user in `held` only when that event is set. `waiting` is set when such a user's call waits.
     """
 
     def __init__(self) -> None:
         self.url = ""
         self.authorizations = 0
         self.held: dict[str, asyncio.Event] = {}
-        self.asked = asyncio.Event()
+        self.waiting = asyncio.Event()
         self._codes: dict[str, tuple[str, str]] = {}
         self._tokens: dict[str, str] = {}
 
@@ -68,6 +68,6 @@ class Provider:
         if not person:
             return web.json_response({"error": "unknown token"}, status=401)
         if person in self.held:
-            self.asked.set()
+            self.waiting.set()
             await self.held[person].wait()
         return web.json_response({"id": person, "email": f"{person}@example.com"})

@@ -41,23 +41,23 @@ async def server(
     start = {"django-oauth-toolkit": django.start, "oidc-provider": oidc_provider.start}[request.param]
     folder = tmp_path / "server"
     folder.mkdir()
-    async with start(folder, gateway_server.callback, TTL_S) as one, api.serving(one) as behind:
+    async with start(folder, gateway_server.callback, TTL_S) as oauth_server, api.serving(oauth_server) as behind:
         entry = {
-            "display_name": one.name,
+            "display_name": oauth_server.name,
             "categories": ["other"],
             "docs": "https://docs.example.com",
             "auth_mode": "OAUTH2",
-            **one.entry(),
+            **oauth_server.entry(),
             "token_url": behind.token_url,
             "proxy": {"base_url": behind.url},
         }
         gateway_server.configure(
             providers={"server": entry},
-            integrations={"accounts": {"provider": "server", **one.integration()}},
-            allow=[f"127.0.0.1/32:{urlsplit(url).port}" for url in (one.url, behind.url)],
+            integrations={"accounts": {"provider": "server", **oauth_server.integration()}},
+            allow=[f"127.0.0.1/32:{urlsplit(url).port}" for url in (oauth_server.url, behind.url)],
         )
         await gateway_server.start()
-        yield one
+        yield oauth_server
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ async def application(gateway_server: GatewayServer, server: Server) -> AsyncIte
 
 @dataclass
 class User:
-    """`http`: a browser, signed in at the application and, after the first visit, at the OAuth server under the same name."""
+    """`http`: a browser, signed in at the application. The OAuth server gets the same `name` at the first sign-in."""
 
     name: str
     application: str
@@ -106,8 +106,8 @@ class User:
     async def connect(self, link: str) -> VisitedPage:
         """Walk through the gateway's page, the server's sign-in and its consent. Return the last page."""
         async with self.http.get(link, headers=BROWSER) as page:
-            pages = str(page.url)
-        return await self.server.authorize(self.http, await to_consent(self.http, pages), self.name)
+            connect_page = str(page.url)
+        return await self.server.authorize(self.http, await to_consent(self.http, connect_page), self.name)
 
 
 @asynccontextmanager
@@ -120,43 +120,43 @@ async def user(name: str, application: str, server: Server) -> AsyncIterator[Use
 
 @pytest.fixture
 async def ada(application: str, server: Server) -> AsyncIterator[User]:
-    async with user("ada", application, server) as one:
-        yield one
+    async with user("ada", application, server) as signed_in:
+        yield signed_in
 
 
 @pytest.fixture
 async def bob(application: str, server: Server) -> AsyncIterator[User]:
-    async with user("bob", application, server) as one:
-        yield one
+    async with user("bob", application, server) as signed_in:
+        yield signed_in
 
 
-async def whose(gateway: GatewayServer) -> dict[str, str]:
+async def accounts(gateway: GatewayServer) -> dict[str, str]:
     """Return the account of each connection, by end user, as the OAuth server reports it."""
     _, listed = await gateway.call("GET", "/connections")
     found = {}
-    for one in listed["connections"]:
-        names = {"Provider-Config-Key": "accounts", "Connection-Id": one["connection_id"]}
+    for connection in listed["connections"]:
+        names = {"Provider-Config-Key": "accounts", "Connection-Id": connection["connection_id"]}
         _, response = await gateway.call("GET", "/proxy/whoami", headers=names)
-        found[one["end_user"]["id"]] = response["user"]
+        found[connection["end_user"]["id"]] = response["user"]
     return found
 
 
 async def test_the_right_user_connects_and_another_one_with_the_same_link_is_refused(
     gateway_server: GatewayServer, ada: User, bob: User
 ) -> None:
-    for _ in range(2):  # without a link of his own, then with one
+    for _ in range(2):  # first without a link of his own, then with one
         page = await bob.connect(await ada.link())
         assert page.url.startswith(f"{bob.application}/back")
         assert page.status == 403, page.text
-        assert await whose(gateway_server) == {}
+        assert await accounts(gateway_server) == {}
         await bob.link()
     page = await ada.connect(await ada.link())
     assert (page.status, json.loads(page.text)["outcome"]) == (200, "pending")
-    assert await whose(gateway_server) == {"ada": "ada"}
+    assert await accounts(gateway_server) == {"ada": "ada"}
     async with ada.http.get(page.url) as again:  # loaded again: nothing changes
         assert again.status == 200
     async with bob.http.get(page.url) as forwarded:
         assert forwarded.status == 403
     async with aiohttp.ClientSession() as nobody, nobody.get(page.url) as signed_out:
         assert signed_out.status == 401
-    assert await whose(gateway_server) == {"ada": "ada"}
+    assert await accounts(gateway_server) == {"ada": "ada"}

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module", params=[True, False], ids=["bound", "unbound"])
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """The world of the other tests, on the browser's loop."""
-    async with world_at(tmp_path, bound=request.param) as one:
-        yield one
+    """The world of `conftest.py`, on the browser's loop."""
+    async with world_at(tmp_path, bound=request.param) as made:
+        yield made
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -45,7 +45,7 @@ async def chromium() -> AsyncIterator[Any]:
         yield browser
 
 
-async def bobs(chromium: Any, world: World, **options: Any) -> Any:
+async def page_of_bob(chromium: Any, world: World, **options: Any) -> Any:
     """Return a page of a browser in which Bob is signed in at the provider."""
     context = await chromium.new_context(locale="en-US", **options)
     context.set_default_timeout(PATIENCE_S * 1000)
@@ -60,10 +60,12 @@ async def confirm(page: Any) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-async def test_a_forwarded_link_in_a_browser(world: World, chromium: Any, scripts: bool) -> None:
+async def test_a_forwarded_link_in_chromium_connects_bob_only_without_binding(
+    world: World, chromium: Any, scripts: bool
+) -> None:
     link = await world.link()
-    page = await bobs(chromium, world, java_script_enabled=scripts)
-    await page.goto(link.address)
+    page = await page_of_bob(chromium, world, java_script_enabled=scripts)
+    await page.goto(link.url)
     await confirm(page)
     if world.bound:
         await page.wait_for_url(f"{world.app}/**")
@@ -73,14 +75,14 @@ async def test_a_forwarded_link_in_a_browser(world: World, chromium: Any, script
         assert len(await world.pending(link)) == 1
     else:
         await page.wait_for_url("**/result*")
-        assert await world.accounts() == {"alice": "bob"}  # a page named Alice, and he clicked
+        assert await world.accounts() == {"alice": "bob"}  # a page named Alice, and Bob clicked
     await page.context.close()
 
 
-async def test_back_and_the_same_again(world: World, chromium: Any) -> None:
+async def test_the_back_button_starts_no_second_authorization(world: World, chromium: Any) -> None:
     link = await world.link(max_connections=2)
-    page = await bobs(chromium, world)
-    await page.goto(link.address)
+    page = await page_of_bob(chromium, world)
+    await page.goto(link.url)
     form = page.url
     await confirm(page)
     await page.wait_for_url(f"{world.app}/**" if world.bound else "**/result*")
@@ -93,38 +95,35 @@ async def test_back_and_the_same_again(world: World, chromium: Any) -> None:
         await page.go_back()
     assert world.provider.authorizations == authorizations  # going back starts nothing
     bob = world.person("bob")
-    for address in world.returned:
-        assert await world.back(bob, address) is None
+    for url in world.returned:
+        assert await world.back(bob, url) is None
     assert len(await world.pending(link)) + len(await world.accounts()) == 1
     assert await world.accounts() == ({} if world.bound else {"alice": "bob"})
     await page.context.close()
 
 
-async def test_a_page_of_another_site_frames_it(world: World, chromium: Any, evil: str) -> None:
+async def test_another_site_cannot_frame_the_connect_page(world: World, chromium: Any, evil: str) -> None:
     link = await world.link()
-    page = await bobs(chromium, world)
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
+    page = await page_of_bob(chromium, world)
     oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
-    for address in (link.address, oauth, f"{world.gateway.url}/connect?apiURL={world.gateway.url}"):
+    for url in (link.url, oauth, f"{world.gateway.url}/connect?apiURL={world.gateway.url}"):
         await page.goto(evil)
-        said.clear()
         await page.evaluate(
             """url => new Promise(done => { const frame = document.createElement("iframe"); frame.src = url;
             frame.onload = frame.onerror = () => done(); document.body.append(frame); })""",
-            address,
+            url,
         )
-        assert all("connect" not in frame.url for frame in page.frames), address
+        assert all("connect" not in frame.url for frame in page.frames), url
     assert world.provider.authorizations == 0
     assert await world.accounts() == {}
     await page.context.close()
 
 
-async def test_a_page_of_another_site_loads_its_addresses(world: World, chromium: Any, evil: str) -> None:
+async def test_requests_from_another_site_start_no_authorization(world: World, chromium: Any, evil: str) -> None:
     """The page tries an image, fetch, and self-submitting forms. Bob only watches."""
     link = await world.link()
-    page = await bobs(chromium, world)
-    await page.goto(link.address)  # his browser gets the session's cookies
+    page = await page_of_bob(chromium, world)
+    await page.goto(link.url)  # his browser gets the session's cookies
     form = page.url
     await page.goto(evil)
     oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
@@ -139,14 +138,14 @@ async def test_a_page_of_another_site_loads_its_addresses(world: World, chromium
         [oauth, form],
     )
     assert world.provider.authorizations == 0
-    for address in (form, f"{world.gateway.url}/connect/s/embedded/i/accounts"):
+    for url in (form, f"{world.gateway.url}/connect/s/embedded/i/accounts"):
         await page.goto(evil)
         async with page.expect_navigation():
             await page.evaluate(
                 """([url, token]) => { const form = document.createElement("form"); form.method = "post"; form.action = url;
                 form.innerHTML = `<input name="connect_session_token" value="${token}">`;
                 document.body.append(form); form.submit(); }""",
-                [address, link.token],
+                [url, link.token],
             )
     assert world.provider.authorizations == 0
     assert await world.accounts() == {}
@@ -154,9 +153,9 @@ async def test_a_page_of_another_site_loads_its_addresses(world: World, chromium
     await page.context.close()
 
 
-async def test_a_page_of_another_site_opens_a_window(world: World, chromium: Any, evil: str) -> None:
+async def test_a_window_that_another_site_opens_shows_the_page_first(world: World, chromium: Any, evil: str) -> None:
     link = await world.link()
-    page = await bobs(chromium, world)
+    page = await page_of_bob(chromium, world)
     await page.goto(evil)
     oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}&ws_client_id=mallory"
     async with page.context.expect_page() as opening:

@@ -1,7 +1,7 @@
 """Bob uses Alice's link, over HTTP.
 
-With a code challenge, nothing makes Bob's account Alice's connection. Without one, this needs a page that named Alice
-and a click.
+With a code challenge, Bob's account never becomes Alice's connection. Without one, it does only after a page named
+Alice and Bob clicked.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ PROGRAM = {"Accept": "application/json"}
 
 async def program_begins(world: World, link: Link, person: Person | None = None) -> tuple[int, str, dict[str, str]]:
     """Return what a program without cookies gets at /oauth/connect: status, location, and cookies."""
-    address = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
-    async with aiohttp.ClientSession() as http, http.get(address, headers=PROGRAM, allow_redirects=False) as response:
+    url = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
+    async with aiohttp.ClientSession() as http, http.get(url, headers=PROGRAM, allow_redirects=False) as response:
         cookies = {name: morsel.value for name, morsel in response.cookies.items()}
         return response.status, response.headers.get("Location", ""), cookies
 
@@ -42,12 +42,12 @@ async def callback_of(person: Person, consent: str) -> str:
         return response.headers["Location"]
 
 
-async def begun(person: Person, address: str) -> str:
-    """Click in that browser and return the provider's address without loading it."""
-    await person.go(address)
-    html = person.saw[-1]
+async def authorization_url(person: Person, page_url: str) -> str:
+    """Click in that browser and return the provider's URL without loading it."""
+    await person.go(page_url)
+    html = person.seen[-1]
     person.clicks += 1
-    async with person.http.post(f"{address.partition('?')[0]}/i/accounts", data=hidden_in(html)) as response:
+    async with person.http.post(f"{page_url.partition('?')[0]}/i/accounts", data=hidden_in(html)) as response:
         leaving = await response.text()
     assert "0;url=" in leaving, leaving
     return leaving.partition("0;url=")[2].partition('"')[0].replace("&amp;", "&")
@@ -55,22 +55,24 @@ async def begun(person: Person, address: str) -> str:
 
 @pytest.mark.parametrize("at_application", ["bob", None])
 @pytest.mark.parametrize("at_provider", [True, False])
-async def test_a_forwarded_link_is_opened_by_bob(world: World, at_application: str | None, at_provider: bool) -> None:
+async def test_a_forwarded_link_connects_bob_only_without_binding_and_after_a_page_named_alice(
+    world: World, at_application: str | None, at_provider: bool
+) -> None:
     link = await world.link()
     bob = world.person(at_application)
     if at_provider:
         await bob.sign_in(world, "bob")
     where = await bob.click(await world.pages(bob, link))
-    assert bob.knew
+    assert bob.saw_alices_name_and_clicked
     if not at_provider:
-        assert "Sign in first" in bob.saw[-1]
+        assert "Sign in first" in bob.seen[-1]
     assert await world.back(bob, where) is None or not world.bound
-    assert await world.safe(bob)
+    assert await world.promise_holds(bob)
     assert len(await world.pending(link)) == (1 if world.bound and at_provider else 0)
     assert await world.accounts() == ({} if world.bound or not at_provider else {"alice": "bob"})
 
 
-async def test_alice_herself_is_served(world: World, alice: Person) -> None:
+async def test_alice_connects_her_own_account(world: World, alice: Person) -> None:
     """The control: the same steps by the right person lead to her connection."""
     link = await world.link()
     where = await alice.click(await world.pages(alice, link))
@@ -86,10 +88,12 @@ async def test_alice_herself_is_served(world: World, alice: Person) -> None:
     assert await world.accounts() == {"alice": "alice"}
 
 
-async def test_a_second_browser_opens_a_link_that_alice_has_begun(bound: World, alice: Person, bob: Person) -> None:
+async def test_a_second_browser_gets_403_for_a_link_that_alice_has_begun(
+    bound: World, alice: Person, bob: Person
+) -> None:
     link = await bound.link()
     pages = await bound.pages(alice, link)
-    await begun(alice, pages)
+    await authorization_url(alice, pages)
     await bound.pages(bob, link)
     assert (bob.status, bob.error) == (403, "connect_session_in_use")
     for path in ("", "/i/accounts", "/i/accounts/result", "/return?i=accounts"):
@@ -99,7 +103,9 @@ async def test_a_second_browser_opens_a_link_that_alice_has_begun(bound: World, 
     assert await bound.accounts() == {}
 
 
-async def test_alice_brings_back_what_bob_connected_before_her(bound: World, alice: Person, bob: Person) -> None:
+async def test_what_bob_connected_first_with_alices_link_is_not_completed_for_alice(
+    bound: World, alice: Person, bob: Person
+) -> None:
     link = await bound.link()
     await bob.click(await bound.pages(bob, link))
     assert len(await bound.pending(link)) == 1
@@ -109,7 +115,7 @@ async def test_alice_brings_back_what_bob_connected_before_her(bound: World, ali
     assert await bound.accounts() == {}
 
 
-async def test_bob_s_typed_key_waits_as_alice_cancels(bound: World, alice: Person) -> None:
+async def test_a_key_that_bob_typed_in_is_not_completed_when_alice_cancels(bound: World, alice: Person) -> None:
     """Bob's program plants a pending connection; Alice's own browser must not return with it."""
     link = await bound.link(allowed_integrations=["keyed"])
     typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
@@ -118,22 +124,20 @@ async def test_bob_s_typed_key_waits_as_alice_cancels(bound: World, alice: Perso
     assert len(await bound.pending(link)) == 1
     pages = await bound.pages(alice, link)
     await alice.go(f"{pages}/i/keyed?again=1")
-    html = alice.saw[-1]
+    html = alice.seen[-1]
     await alice.send(html, {"credentials[apiKey]": ""})  # she clicks, so the browser is hers, and then cancels
     where = await alice.go(f"{pages}/return?i=keyed")
     result = await bound.back(alice, where)
     assert result is None or (result.outcome, result.connection_id) == ("failed", None)
     assert await bound.accounts() == {}
     where = await alice.go(f"{pages}/i/keyed/result")
-    assert "result=" not in where + alice.saw[-1]
+    assert "result=" not in where + alice.seen[-1]
 
 
-async def test_bob_s_program_authorizes_while_alice_is_at_the_provider(
-    bound: World, alice: Person, bob: Person
-) -> None:
+async def test_bobs_program_gets_403_while_alice_is_at_the_provider(bound: World, alice: Person, bob: Person) -> None:
     link = await bound.link()
     pages = await bound.pages(alice, link)
-    await begun(alice, pages)
+    await authorization_url(alice, pages)
     status, _, _ = await program_begins(bound, link)
     assert status == 403
     typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
@@ -146,7 +150,9 @@ async def test_bob_s_program_authorizes_while_alice_is_at_the_provider(
     assert await bound.accounts() == {}
 
 
-async def test_bob_s_program_authorizes_before_alice_confirms(bound: World, alice: Person, bob: Person) -> None:
+async def test_what_bobs_program_authorized_before_alice_confirms_is_not_completed(
+    bound: World, alice: Person, bob: Person
+) -> None:
     link = await bound.link()
     _, consent, cookies = await program_begins(bound, link)
     callback = await callback_of(bob, consent)
@@ -161,24 +167,26 @@ async def test_bob_s_program_authorizes_before_alice_confirms(bound: World, alic
     assert await bound.accounts() == {}
 
 
-async def test_a_replayed_session_cookie_without_the_page(world: World, alice: Person, bob: Person) -> None:
+async def test_a_copied_session_cookie_without_the_page_is_refused(world: World, alice: Person, bob: Person) -> None:
     link = await world.link()
     pages = await world.pages(alice, link)
-    held = {one.key: one.value for one in alice.http.cookie_jar if one.key.startswith("gw-connect-")}
-    assert held
-    bob.http.cookie_jar.update_cookies(held, response_url=URL(world.gateway.url))
+    cookies = {cookie.key: cookie.value for cookie in alice.http.cookie_jar if cookie.key.startswith("gw-connect-")}
+    assert cookies
+    bob.http.cookie_jar.update_cookies(cookies, response_url=URL(world.gateway.url))
     await bob.go(f"{pages}/i/accounts", {})
     assert (bob.status, bob.error) == (400, "not_confirmed")
     assert world.provider.authorizations == 0
     assert await world.accounts() == {}
 
 
-async def test_all_of_alice_s_cookies_replayed(bound: World, alice: Person, bob: Person) -> None:
+async def test_a_browser_with_all_of_alices_cookies_completes_nothing_for_bob(
+    bound: World, alice: Person, bob: Person
+) -> None:
     """Even a browser with all of Alice's cookies returns to the application as Bob."""
     link = await bound.link()
     pages = await bound.pages(alice, link)
-    held = {one.key: one.value for one in alice.http.cookie_jar if one.key.startswith("gw-")}
-    bob.http.cookie_jar.update_cookies(held, response_url=URL(bound.gateway.url))
+    cookies = {cookie.key: cookie.value for cookie in alice.http.cookie_jar if cookie.key.startswith("gw-")}
+    bob.http.cookie_jar.update_cookies(cookies, response_url=URL(bound.gateway.url))
     where = await bob.click(pages)
     assert "result=" in where
     assert await bound.back(bob, where) is None
@@ -186,11 +194,13 @@ async def test_all_of_alice_s_cookies_replayed(bound: World, alice: Person, bob:
 
 
 @pytest.mark.parametrize("confirmation", ["none", "made up", "of his own link"])
-async def test_the_page_is_skipped(world: World, bob: Person, confirmation: str) -> None:
+async def test_a_form_that_was_not_loaded_from_the_page_is_refused(
+    world: World, bob: Person, confirmation: str
+) -> None:
     link, own = await world.link(), await world.link("bob")
     await world.pages(bob, own)
-    form = {"none": {}, "made up": {"confirmation": "0" * 64}, "of his own link": hidden_in(bob.saw[-1])}[confirmation]
-    async with bob.http.get(link.address, allow_redirects=False) as response:  # the token's cookie, without the page
+    form = {"none": {}, "made up": {"confirmation": "0" * 64}, "of his own link": hidden_in(bob.seen[-1])}[confirmation]
+    async with bob.http.get(link.url, allow_redirects=False) as response:  # the token's cookie, without the page
         pages = response.headers["Location"]
     await bob.go(f"{pages}/i/accounts", form)
     assert (bob.status, bob.error) == (400, "not_confirmed")
@@ -209,20 +219,20 @@ async def test_the_page_is_skipped(world: World, bob: Person, confirmation: str)
     ids=["navigation", "img", "fetch", "old browser"],
 )
 @pytest.mark.parametrize("query", ["", "&ws_client_id=mallory"], ids=["", "popup"])
-async def test_the_address_that_skipped_the_page(
+async def test_the_oauth_connect_url_leads_every_browser_to_the_page(
     world: World, bob: Person, headers: dict[str, str], query: str
 ) -> None:
     link = await world.link()
-    address = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}{query}"
-    where = await bob.go(address, headers=headers)
+    url = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}{query}"
+    where = await bob.go(url, headers=headers)
     assert where.startswith(f"{world.gateway.url}/connect/s/")
-    assert "For Alice Liddell" in bob.saw[-1]
+    assert "For Alice Liddell" in bob.seen[-1]
     assert world.provider.authorizations == 0
     assert await world.accounts() == {}
-    assert not bob.knew
+    assert not bob.saw_alices_name_and_clicked
 
 
-async def test_the_provider_s_address_of_another_flow_is_forwarded(world: World, bob: Person) -> None:
+async def test_a_forwarded_authorization_url_ends_with_invalid_state(world: World, bob: Person) -> None:
     """Mallory starts with a program and sends Bob directly to the provider."""
     link = await world.link()
     status, consent, _ = await program_begins(world, link)
@@ -234,33 +244,36 @@ async def test_the_provider_s_address_of_another_flow_is_forwarded(world: World,
     assert await world.pending(link) == []
 
 
-async def test_a_page_on_the_way_to_the_provider_is_forwarded(world: World, alice: Person, bob: Person) -> None:
+async def test_a_forwarded_page_on_the_way_to_the_provider_does_not_lead_there(
+    world: World, alice: Person, bob: Person
+) -> None:
     link = await world.link()
     pages = await world.pages(alice, link)
     await alice.go(pages)
-    async with alice.http.post(f"{pages}/i/accounts", data=hidden_in(alice.saw[-1])) as response:
+    async with alice.http.post(f"{pages}/i/accounts", data=hidden_in(alice.seen[-1])) as response:
         leaving = str(response.url)
     assert "/leave/" in leaving
-    await bob.go(link.address)
+    await bob.go(link.url)
     await bob.go(leaving)
-    assert not any(world.provider.url in page for page in bob.saw)
+    assert not any(world.provider.url in page for page in bob.seen)
     assert world.provider.authorizations == 0
-    assert await world.safe(bob)
+    assert await world.promise_holds(bob)
 
 
-async def test_bob_s_callback_in_alice_s_browser(world: World, alice: Person, bob: Person) -> None:
+async def test_bobs_callback_url_is_refused_in_alices_browser(world: World, alice: Person, bob: Person) -> None:
     own, link = await world.link("bob"), await world.link()
-    consent = await begun(bob, await world.pages(bob, own))
-    await begun(alice, await world.pages(alice, link))
+    consent = await authorization_url(bob, await world.pages(bob, own))
+    await authorization_url(alice, await world.pages(alice, link))
     await alice.go(await callback_of(bob, consent))
     assert (alice.status, alice.error) == (400, "invalid_state")
     assert await world.accounts() == {}
 
 
-async def test_bob_s_code_in_alice_s_callback(world: World, alice: Person, bob: Person) -> None:
+async def test_bobs_code_in_alices_callback_is_refused(world: World, alice: Person, bob: Person) -> None:
     own, link = await world.link("bob"), await world.link()
-    code = parse_qs(urlsplit(await callback_of(bob, await begun(bob, await world.pages(bob, own)))).query)["code"][0]
-    consent = await begun(alice, await world.pages(alice, link))
+    callback = await callback_of(bob, await authorization_url(bob, await world.pages(bob, own)))
+    code = parse_qs(urlsplit(callback).query)["code"][0]
+    consent = await authorization_url(alice, await world.pages(alice, link))
     state = parse_qs(urlsplit(consent).query)["state"][0]
     await alice.go(f"{world.gateway.url}/oauth/callback?{urlencode({'code': code, 'state': state})}")
     assert alice.status == 400
@@ -268,12 +281,12 @@ async def test_bob_s_code_in_alice_s_callback(world: World, alice: Person, bob: 
     assert await world.pending(link) == []
 
 
-async def test_alice_and_bob_confirm_at_once(bound: World, alice: Person, bob: Person) -> None:
+async def test_one_of_two_simultaneous_confirmations_is_refused(bound: World, alice: Person, bob: Person) -> None:
     link = await bound.link()
     forms = []
     for person in (alice, bob):
         await bound.pages(person, link)
-        forms.append(person.saw[-1])
+        forms.append(person.seen[-1])
     ended = await asyncio.gather(alice.send(forms[0]), bob.send(forms[1]))
     refused = [person for person in (alice, bob) if person.error == "connect_session_in_use"]
     assert len(refused) == 1
@@ -284,46 +297,48 @@ async def test_alice_and_bob_confirm_at_once(bound: World, alice: Person, bob: P
         assert await bound.accounts() == {"alice": "alice"}
 
 
-async def test_raced_tabs_make_no_more_than_the_session_may(world: World, bob: Person) -> None:
+async def test_simultaneous_callbacks_create_no_more_connections_than_the_session_allows(
+    world: World, bob: Person
+) -> None:
     link = await world.link(max_connections=1)
     pages = await world.pages(bob, link)
-    callbacks = [await callback_of(bob, await begun(bob, pages)) for _ in range(4)]
-    await asyncio.gather(*(bob.http.get(one, allow_redirects=False) for one in callbacks))
+    callbacks = [await callback_of(bob, await authorization_url(bob, pages)) for _ in range(4)]
+    await asyncio.gather(*(bob.http.get(callback, allow_redirects=False) for callback in callbacks))
     listed = (await world.gateway.json("GET", "/connections"))["connections"]
     assert len(listed) + len(await world.pending(link)) == 1
-    assert await world.safe(bob)
+    assert await world.promise_holds(bob)
 
 
-async def test_a_stolen_verifier_without_the_key(bound: World, bob: Person) -> None:
+async def test_a_stolen_verifier_without_the_secret_key_completes_nothing(bound: World, bob: Person) -> None:
     link = await bound.link()
     await bob.click(await bound.pages(bob, link))
     assert len(await bound.pending(link)) == 1
-    assert await bound.completing(link, link.verifier, key=None) == 401
-    assert await bound.completing(link, link.verifier, key=link.token) == 401
+    assert await bound.complete_status(link, link.verifier, key=None) == 401
+    assert await bound.complete_status(link, link.verifier, key=link.token) == 401
     wish = {"display_name": "reads only", "scopes": ["environment:proxy"]}
     minted = (await bound.gateway.json("POST", "/environment/api-keys", json=wish))["data"]["secret"]
-    assert await bound.completing(link, link.verifier, key=minted) == 403
+    assert await bound.complete_status(link, link.verifier, key=minted) == 403
     assert await bound.accounts() == {}
 
 
 async def test_a_key_of_another_environment_cannot_complete_with_the_verifier(bound: World, bob: Person) -> None:
     link = await bound.link()
     await bob.click(await bound.pages(bob, link))
-    assert await bound.completing(link, link.verifier, key=OTHER_KEY) == 404
+    assert await bound.complete_status(link, link.verifier, key=OTHER_KEY) == 404
     assert await bound.accounts() == {}
     assert len(await bound.pending(link)) == 1
 
 
-async def test_the_result_of_one_session_with_the_verifier_of_another(bound: World, bob: Person) -> None:
+async def test_a_session_cannot_be_completed_with_the_verifier_of_another(bound: World, bob: Person) -> None:
     link, own = await bound.link(), await bound.link("bob")
     where = await bob.click(await bound.pages(bob, link))
     assert await bound.back(bob, where) is None
-    assert await bound.completing(link, own.verifier) == 403
-    assert await bound.completing(own, own.verifier) == 409
+    assert await bound.complete_status(link, own.verifier) == 403
+    assert await bound.complete_status(own, own.verifier) == 409
     assert await bound.accounts() == {}
 
 
-async def connected(world: World, alice: Person) -> str:
+async def connect_alice(world: World, alice: Person) -> str:
     """Return the id of Alice's own connection."""
     where = await alice.click(await world.pages(alice, await world.link()))
     await world.back(alice, where)
@@ -331,12 +346,14 @@ async def connected(world: World, alice: Person) -> str:
     return str(listed["connection_id"])
 
 
-async def test_a_reconnect_link_is_opened_by_bob(world: World, alice: Person, bob: Person) -> None:
-    connection_id = await connected(world, alice)
+async def test_bob_cannot_replace_alices_account_with_her_reconnect_link(
+    world: World, alice: Person, bob: Person
+) -> None:
+    connection_id = await connect_alice(world, alice)
     wish = {"connection_id": connection_id, "integration_id": "accounts"}
     link = await world.link(path="/connect/sessions/reconnect", **wish)
     where = await bob.click(await world.pages(bob, link))
-    assert any("For Alice Liddell" in page for page in bob.saw)
+    assert any("For Alice Liddell" in page for page in bob.seen)
     assert await world.back(bob, where) is None
     assert await world.accounts() == {"alice": "alice"}
     headers = {
@@ -348,7 +365,7 @@ async def test_a_reconnect_link_is_opened_by_bob(world: World, alice: Person, bo
         assert (await response.json())["id"] == "alice"
 
 
-async def refused(world: World, connection_id: str) -> dict[str, Any]:
+async def refusal_of_call(world: World, connection_id: str) -> dict[str, Any]:
     headers = {
         "Provider-Config-Key": "accounts",
         "Connection-Id": connection_id,
@@ -359,8 +376,8 @@ async def refused(world: World, connection_id: str) -> dict[str, Any]:
         return error
 
 
-async def test_bob_s_typed_key_is_checked_while_alice_reconnects(bound: World, alice: Person) -> None:
-    """For a provider that does not name the account: Bob's key is checked from before her click until after her result."""
+async def test_a_key_of_bob_that_is_still_checked_when_alice_confirms_is_refused(bound: World, alice: Person) -> None:
+    """The provider names no account. The check of Bob's key begins before Alice's click and ends after her result."""
     entry = {
         "display_name": "Nameless",
         "categories": ["crm"],
@@ -388,7 +405,7 @@ async def test_bob_s_typed_key_is_checked_while_alice_reconnects(bound: World, a
             return response.status, response.headers.get("Gateway-Error")
 
     bob = asyncio.create_task(bob_types())
-    await bound.provider.asked.wait()
+    await bound.provider.waiting.wait()
     where = await alice.click(await bound.pages(alice, link), {"credentials[apiKey]": "key-of-alice"})
     bound.provider.held["bob"].set()
     assert await bob == (403, "connect_session_in_use")
@@ -404,23 +421,23 @@ async def test_bob_s_typed_key_is_checked_while_alice_reconnects(bound: World, a
         assert (await response.json())["id"] == "alice"
 
 
-async def test_the_link_of_a_404_is_opened_by_bob(world: World, bob: Person) -> None:
+async def test_the_link_in_a_404_error_connects_nothing_when_bob_opens_it(world: World, bob: Person) -> None:
     if world.bound:
         world.gateway.document["environments"]["dev"]["connect_binding"] = "required"
         await world.gateway.restart()
-    error = await refused(world, "alice-1")
+    error = await refusal_of_call(world, "alice-1")
     assert error["code"] == "unknown_connection"
     if world.bound:
         assert "connect_url" not in error["payload"]
         assert "session_token" not in json.dumps(error)
         return
     await bob.go(error["payload"]["connect_url"])
-    assert "alice-1" in bob.saw[-1]
+    assert "alice-1" in bob.seen[-1]
     assert world.provider.authorizations == 0
     assert (await world.gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_the_link_of_a_424_is_opened_by_bob(world: World, bob: Person) -> None:
+async def test_the_link_in_a_424_error_reconnects_nothing_when_bob_opens_it(world: World, bob: Person) -> None:
     credentials = {"type": "OAUTH2", "access_token": "dead", "expires_at": "2020-01-01T00:00:00Z"}
     body = {"provider_config_key": "accounts", "connection_id": "alice-1", "credentials": credentials}
     ends = {"end_user": {"id": "alice", "display_name": "Alice Liddell"}}
@@ -428,57 +445,59 @@ async def test_the_link_of_a_424_is_opened_by_bob(world: World, bob: Person) -> 
     if world.bound:
         world.gateway.document["environments"]["dev"]["connect_binding"] = "required"
         await world.gateway.restart()
-    error = await refused(world, "alice-1")
+    error = await refusal_of_call(world, "alice-1")
     assert error["code"] == "reconnect_needed", made
     if world.bound:
         assert "connect_url" not in error["payload"]
         return
     await bob.go(error["payload"]["connect_url"])
-    assert "Alice Liddell" in bob.saw[-1]
+    assert "Alice Liddell" in bob.seen[-1]
     assert world.provider.authorizations == 0
-    assert (await refused(world, "alice-1"))["code"] == "reconnect_needed"
+    assert (await refusal_of_call(world, "alice-1"))["code"] == "reconnect_needed"
 
 
 @pytest.mark.parametrize(
     "headers",
     [{}, {"Origin": "https://evil.example"}, {"Origin": "null", "Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}],
 )
-async def test_the_form_of_a_frame_is_sent_by_another_site(world: World, bob: Person, headers: dict[str, str]) -> None:
+async def test_the_embedded_form_is_refused_when_another_site_sends_it(
+    world: World, bob: Person, headers: dict[str, str]
+) -> None:
     link = await world.link()
-    address = f"{world.gateway.url}/connect/s/embedded/i/accounts"
-    await bob.go(address, {"connect_session_token": link.token, "ws_client_id": "w"}, headers=headers)
+    url = f"{world.gateway.url}/connect/s/embedded/i/accounts"
+    await bob.go(url, {"connect_session_token": link.token, "ws_client_id": "w"}, headers=headers)
     assert bob.status in {400, 403}
     assert world.provider.authorizations == 0
     assert await world.accounts() == {}
 
 
-async def test_the_window_of_a_frame_is_bob_s(world: World, bob: Person) -> None:
+async def test_the_window_of_an_embedded_form_connects_bob_only_without_binding(world: World, bob: Person) -> None:
     """The published SDK's frame in a page of Bob's: its form opens a window in which Bob authorizes."""
     link = await world.link()
     own = {"Origin": world.gateway.url, "Sec-Fetch-Site": "same-origin"}
     frame = {"Authorization": f"Bearer {link.token}", "Gateway-Embedder": world.app, **own}
     await bob.go(f"{world.gateway.url}/connect/s/embedded/i/accounts", headers=frame)
-    assert "For Alice Liddell" in bob.saw[-1]
+    assert "For Alice Liddell" in bob.seen[-1]
     form = {"connect_session_token": link.token, "ws_client_id": "w"}
     await bob.go(f"{world.gateway.url}/connect/s/embedded/i/accounts", form, headers=own)
     bob.clicks += 1
-    where = await bob.go(bob.saw[-1].partition("0;url=")[2].partition('"')[0])
+    where = await bob.go(bob.seen[-1].partition("0;url=")[2].partition('"')[0])
     assert await world.back(bob, where) is None or not world.bound
-    assert await world.safe(bob)
+    assert await world.promise_holds(bob)
     assert len(await world.pending(link)) == (1 if world.bound else 0)
 
 
 @pytest.mark.parametrize("how", ["page", "program"])
-async def test_a_credential_is_typed_in_under_alice_s_token(world: World, bob: Person, how: str) -> None:
+async def test_a_key_typed_in_with_alices_token_stays_pending_with_binding(world: World, bob: Person, how: str) -> None:
     link = await world.link(allowed_integrations=["keyed"])
     if how == "page":
         where = await bob.click(await world.pages(bob, link), {"credentials[apiKey]": "key-of-bob"})
-        assert bob.knew
+        assert bob.saw_alices_name_and_clicked
         assert await world.back(bob, where) is None or not world.bound
-        assert await world.safe(bob)
+        assert await world.promise_holds(bob)
     else:  # with Alice's token and Bob's key, no page is needed
-        address = f"{world.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
-        async with bob.http.post(address, json={"apiKey": "key-of-bob"}) as response:
+        url = f"{world.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
+        async with bob.http.post(url, json={"apiKey": "key-of-bob"}) as response:
             made = await response.json()
         if world.bound:
             assert made["isPending"] is True
@@ -489,14 +508,14 @@ async def test_a_credential_is_typed_in_under_alice_s_token(world: World, bob: P
         assert len(await world.pending(link)) == 1
 
 
-async def test_an_expired_link(world: World, bob: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_link_is_refused(world: World, bob: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     link = await world.link(expires_in=60)
     pages = await world.pages(bob, link)
-    html = bob.saw[-1]
+    html = bob.seen[-1]
     later = clock.now() + timedelta(seconds=61)
     monkeypatch.setattr("gateway.clock.now", lambda: later)
-    for address in (link.address, pages):
-        await bob.go(address)
+    for url in (link.url, pages):
+        await bob.go(url)
         assert bob.status == 401
     await bob.send(html)
     assert bob.status == 401
@@ -504,11 +523,13 @@ async def test_an_expired_link(world: World, bob: Person, monkeypatch: pytest.Mo
     assert await world.accounts() == {}
 
 
-async def test_a_link_for_one_use_that_alice_has_begun(world: World, alice: Person, bob: Person) -> None:
+async def test_a_single_use_link_that_alice_has_begun_is_refused_for_bob(
+    world: World, alice: Person, bob: Person
+) -> None:
     link = await world.link(single_use=True)
     pages = await world.pages(alice, link)
     await world.pages(bob, link)
-    form = bob.saw[-1]
+    form = bob.seen[-1]
     where = await alice.click(pages)
     await bob.send(form)
     assert (bob.status, bob.error) == (403, "connect_session_in_use")
@@ -518,7 +539,7 @@ async def test_a_link_for_one_use_that_alice_has_begun(world: World, alice: Pers
     assert await world.accounts() == {"alice": "alice"}
 
 
-async def test_alice_s_return_address_is_opened_by_bob(bound: World, alice: Person, bob: Person) -> None:
+async def test_alices_return_url_completes_nothing_in_bobs_browser(bound: World, alice: Person, bob: Person) -> None:
     link = await bound.link()
     where = await alice.click(await bound.pages(alice, link))
     await bound.link("bob")
@@ -527,7 +548,7 @@ async def test_alice_s_return_address_is_opened_by_bob(bound: World, alice: Pers
     assert await bound.back(alice, where) is not None
 
 
-async def test_bob_s_return_address_is_opened_by_alice(bound: World, alice: Person, bob: Person) -> None:
+async def test_bobs_return_url_completes_nothing_in_alices_browser(bound: World, alice: Person, bob: Person) -> None:
     link, own = await bound.link(), await bound.link("bob")
     where = await bob.click(await bound.pages(bob, own))
     assert await bound.back(alice, where) is None
@@ -537,7 +558,8 @@ async def test_bob_s_return_address_is_opened_by_alice(bound: World, alice: Pers
     assert await bound.accounts() == {}
 
 
-def unsigned(claims: dict[str, Any], header: dict[str, str], key: str = "") -> str:
+def made_token(claims: dict[str, Any], header: dict[str, str], key: str = "") -> str:
+    """Return a JSON Web Token, signed with HS256 if `key` is given."""
     parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)]
     signature = hmac.digest(key.encode(), ".".join(parts).encode(), "sha256") if key else b""
     return ".".join([*parts, base64.urlsafe_b64encode(signature).rstrip(b"=").decode()])
@@ -546,7 +568,9 @@ def unsigned(claims: dict[str, Any], header: dict[str, str], key: str = "") -> s
 @pytest.mark.parametrize(
     "forgery", ["alg none", "another key", "another environment", "webhook key itself", "expired", "another audience"]
 )
-async def test_a_forged_result(bound: World, bob: Person, forgery: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forged_result_is_refused(
+    bound: World, bob: Person, forgery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     link = await bound.link()
     where = await bob.click(await bound.pages(bob, link))
     genuine = verify_return(where, await bound.signing_key(), audience=bound.app)
@@ -565,25 +589,25 @@ async def test_a_forged_result(bound: World, bob: Person, forgery: str, monkeypa
     key, header = await bound.signing_key(), {"alg": "HS256", "typ": signing.TYPE}
     session = await bound.gateway.runtime.sessions.find(link.token)
     if forgery == "alg none":
-        result = unsigned(claims, {**header, "alg": "none"})
+        result = made_token(claims, {**header, "alg": "none"})
     elif forgery == "another key":
-        result = unsigned(claims, header, "x" * 64)
+        result = made_token(claims, header, "x" * 64)
     elif forgery == "webhook key itself":
-        result = unsigned(claims, header, key)
+        result = made_token(claims, header, key)
     elif forgery == "another audience":
         derived = signing.result_key(Secret(key)).reveal()
-        result = unsigned({**claims, "aud": "https://evil.example"}, header, derived)
+        result = made_token({**claims, "aud": "https://evil.example"}, header, derived)
     elif forgery == "another environment":
         other = await bound.signing_key("prod")
-        result = unsigned(claims, header, signing.result_key(Secret(other)).reveal())
+        result = made_token(claims, header, signing.result_key(Secret(other)).reveal())
         assert other != key
     else:
         with monkeypatch.context() as patch:
             earlier = clock.now() - timedelta(minutes=7)
             patch.setattr("gateway.clock.now", lambda: earlier)
             reported = ReturnResult(outcome="pending", connection_id=genuine.connection_id)
-            address = return_address(session, reported, public_url=bound.gateway.url, signing_key=Secret(key))
-        result = parse_qs(urlsplit(address).query)["result"][0]
+            url = return_address(session, reported, public_url=bound.gateway.url, signing_key=Secret(key))
+        result = parse_qs(urlsplit(url).query)["result"][0]
     with pytest.raises(InvalidReturn):
         verify_return(result, key, audience=bound.app, state=link.state)
     alice = bound.person("alice")

@@ -26,7 +26,7 @@ ALICE = {"id": "alice", "display_name": "Alice Liddell", "email": "alice@example
 class Person:
     """A browser: it keeps cookies and follows redirects within the gateway and the provider.
 
-    `signed_in`: the application's user. `saw`: the pages that it showed. `clicks`: the number of forms that its user
+    `signed_in`: the application's user. `seen`: the pages that it showed. `clicks`: the number of forms that its user
     sent.
     """
 
@@ -34,45 +34,45 @@ class Person:
         self._application = application
         self.http = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True), headers=BROWSER)
         self.signed_in = signed_in
-        self.saw: list[str] = []
+        self.seen: list[str] = []
         self.clicks = 0
         self.status = 0
         self.error: str | None = None
 
-    async def go(self, address: str, form: Mapping[str, str] | None = None, **options: Any) -> str:
-        """Go to an address and return the last one: of a page, or of the application, which is not loaded."""
+    async def go(self, url: str, form: Mapping[str, str] | None = None, **options: Any) -> str:
+        """Load `url`, follow redirects, and return the last URL. A URL of the application is returned but not loaded."""
         method = "GET" if form is None else "POST"
         for _ in range(10):
-            async with self.http.request(method, address, data=form, allow_redirects=False, **options) as response:
+            async with self.http.request(method, url, data=form, allow_redirects=False, **options) as response:
                 html = await response.text()
                 self.status, self.error = response.status, response.headers.get("Gateway-Error")
                 if "Location" not in response.headers:
-                    self.saw.append(unescape(html))
-                    return address
-                address, method, form, options = response.headers["Location"], "GET", None, {}
-            if address.startswith(self._application):
-                return address
-        raise AssertionError(f"too many redirects, the last to {address}")
+                    self.seen.append(unescape(html))
+                    return url
+                url, method, form, options = response.headers["Location"], "GET", None, {}
+            if url.startswith(self._application):
+                return url
+        raise AssertionError(f"too many redirects, the last to {url}")
 
-    async def click(self, address: str, typed: Mapping[str, str] | None = None) -> str:
-        """Open the page at `address` and send its form. Return the last address, which may be the provider's."""
-        await self.go(address)
-        return await self.send(self.saw[-1], typed)
+    async def click(self, url: str, typed: Mapping[str, str] | None = None) -> str:
+        """Open the page at `url` and send its form. Return the last URL, which may be the provider's."""
+        await self.go(url)
+        return await self.send(self.seen[-1], typed)
 
     async def send(self, html: str, typed: Mapping[str, str] | None = None) -> str:
-        found = ACTION.search(html)
-        assert found is not None, html
+        action = ACTION.search(html)
+        assert action is not None, html
         self.clicks += 1
-        where = await self.go(unescape(found[1]), {**hidden_in(html), **(typed or {})})
-        if where.startswith(self._application) or ONWARD not in self.saw[-1]:
+        where = await self.go(unescape(action[1]), {**hidden_in(html), **(typed or {})})
+        if where.startswith(self._application) or ONWARD not in self.seen[-1]:
             return where
-        onward = self.saw[-1].partition(ONWARD)[2].partition('"')[0]
+        onward = self.seen[-1].partition(ONWARD)[2].partition('"')[0]
         return onward if onward.startswith(self._application) else await self.go(onward)
 
     @property
-    def knew(self) -> bool:
+    def saw_alices_name_and_clicked(self) -> bool:
         """Whether a page named Alice, and its form was sent."""
-        return self.clicks > 0 and any("For Alice Liddell" in page for page in self.saw)
+        return self.clicks > 0 and any("For Alice Liddell" in page for page in self.seen)
 
     async def sign_in(self, world: "World", person: str) -> None:
         await self.go(f"{world.provider.url}/sign-in/{person}")
@@ -87,7 +87,7 @@ class Link:
     state: str
 
     @property
-    def address(self) -> str:
+    def url(self) -> str:
         return str(self.session["connect_link"])
 
     @property
@@ -103,7 +103,7 @@ class Link:
 class World:
     """`bound`: whether the application creates sessions with a code challenge.
 
-    `app`: the application's origin. `returned`: the addresses that browsers have loaded there.
+    `app`: the application's origin. `returned`: the URLs that browsers have loaded there.
     """
 
     gateway: RunningGateway
@@ -144,22 +144,23 @@ class World:
         return self.links[user]
 
     async def pages(self, person: Person, link: Link) -> str:
-        """Open the link in that browser and return the address of its form."""
-        return await person.go(link.address)
+        """Open the link in that browser and return the URL of its page."""
+        return await person.go(link.url)
 
     async def signing_key(self, environment: str = "dev") -> str:
         runtime = self.gateway.runtime
         return (await signing_keys(runtime.generation.config, runtime.store, environment))[0].reveal()
 
-    async def back(self, person: Person, address: str) -> ConnectResult | None:
-        """Act as the application's return URL: complete what its own signed-in user has connected. Return None if it is
-        refused.
+    async def back(self, person: Person, url: str) -> ConnectResult | None:
+        """Load the application's return URL: it completes what its own signed-in user has connected.
+
+        Return None if the application refuses `url`, or if it is not a URL of the application.
         """
         link = self.links.get(person.signed_in or "")
-        if link is None or not address.startswith(self.app):
+        if link is None or not url.startswith(self.app):
             return None
         try:
-            result = verify_return(address, await self.signing_key(), audience=self.app, state=link.state)
+            result = verify_return(url, await self.signing_key(), audience=self.app, state=link.state)
         except InvalidReturn:
             return None
         if result.session_id != link.session_id:
@@ -171,29 +172,32 @@ class World:
                 )
         return result
 
-    async def completing(self, link: Link, verifier: str, key: str | None = SECRET_KEY) -> int:
+    async def complete_status(self, link: Link, verifier: str, key: str | None = SECRET_KEY) -> int:
+        """Return the status of the request that completes the session."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        address = f"{self.gateway.url}/connect/sessions/{link.session_id}/complete"
-        async with self.gateway.http.post(address, json={"code_verifier": verifier}, headers=headers) as response:
+        url = f"{self.gateway.url}/connect/sessions/{link.session_id}/complete"
+        async with self.gateway.http.post(url, json={"code_verifier": verifier}, headers=headers) as response:
             return response.status
 
     async def accounts(self) -> dict[str, str]:
         """Return the account of each connection, by end user."""
         listed = (await self.gateway.json("GET", "/connections"))["connections"]
-        return {one["end_user"]["id"]: one["account"]["id"] for one in listed}
+        return {connection["end_user"]["id"]: connection["account"]["id"] for connection in listed}
 
     async def pending(self, link: Link) -> list[str]:
         """Return the ids of the connections that the application could complete in a session."""
         body = await self.gateway.json("GET", f"/connect/sessions/{link.session_id}", expect=200)
-        return [one["connection_id"] for one in body["data"]["connections"] if one["is_pending"]]
+        connections = body["data"]["connections"]
+        return [connection["connection_id"] for connection in connections if connection["is_pending"]]
 
-    async def safe(self, bob: Person | None = None) -> bool:
-        """Return whether the promise holds: with binding, Alice's connection is never Bob's account; without binding,
-        only after a page
-        named her and was clicked."""
+    async def promise_holds(self, bob: Person | None = None) -> bool:
+        """Return whether the promise holds.
+
+        Alice's connection is Bob's account only without binding, and only after a page named her and Bob clicked.
+        """
         if (await self.accounts()).get("alice") != "bob":
             return True
-        return not self.bound and bob is not None and bob.knew
+        return not self.bound and bob is not None and bob.saw_alices_name_and_clicked
 
 
 @asynccontextmanager
@@ -220,15 +224,15 @@ async def world_at(folder: Path, *, bound: bool = True) -> AsyncIterator[World]:
     }
     write_entry(folder, "accounts", oauth)
     write_entry(folder, "keyed", keyed)
-    whole = document(
+    configuration = document(
         [f"127.0.0.1/32:{provider.url.rpartition(':')[2]}"],
         accounts={"provider": "accounts", "client_id": "client", "client_secret": "client-secret-0123456789"},
         keyed={"provider": "keyed"},
     )
-    del whole["environments"]["dev"]["integrations"]["tracker"]
-    whole["environments"]["dev"]["connect_links_in_errors"] = True
-    whole["environments"]["prod"] = {"secret_keys": [OTHER_KEY]}
-    world = World(RunningGateway(folder, whole), provider, bound)
+    del configuration["environments"]["dev"]["integrations"]["tracker"]
+    configuration["environments"]["dev"]["connect_links_in_errors"] = True
+    configuration["environments"]["prod"] = {"secret_keys": [OTHER_KEY]}
+    world = World(RunningGateway(folder, configuration), provider, bound)
     await world.gateway.start()
     application = await world.serve_application()
     try:

@@ -1,4 +1,4 @@
-"""A provider of everything that a balancer might break: events, sockets, large bodies, unusual paths, and delayed answers."""
+"""A provider of what a balancer might break: events, WebSockets, large bodies, unusual paths, delayed responses."""
 
 import asyncio
 import hashlib
@@ -27,14 +27,14 @@ def piece(number: int) -> bytes:
 
 
 class BalancerTestProvider:
-    """`asked`: number of requests by raw path. `headers`: of the last request, in lower case.
+    """`requests`: their number by raw path. `headers`: of the last request, with names in lower case.
 
-    While `hold` is unset, ``/held`` waits. ``/dialogue/N`` sends its next event when `arrived` reports the arrival of
-    the last one.
+    While `hold` is unset, ``/held`` waits. ``/dialogue/N`` sends each event only after the test has released
+    `arrived` for the previous one.
     """
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         self.headers: dict[str, str] = {}
         self.hold = asyncio.Event()
         self.arrived = asyncio.Semaphore(0)
@@ -42,7 +42,7 @@ class BalancerTestProvider:
 
     async def any(self, request: web.Request) -> web.StreamResponse:
         target = request.raw_path
-        self.asked[target] += 1
+        self.requests[target] += 1
         self.headers = {name.lower(): text for name, text in request.headers.items()}
         kind, _, rest = target.lstrip("/").partition("/")
         match kind:

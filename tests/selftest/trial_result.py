@@ -1,12 +1,12 @@
-"""The result of one trial, for the table that `make selftest` prints."""
+"""The result of one trial: a line of the table that `make selftest` prints."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """`lost`: number of losses, reported or not. `fine`: whether the result is as required."""
+class TrialResult:
+    """`outcome`: the result as text. `lost`: losses, reported or not. `fine`: whether the result is as required."""
 
     trial: str
     outcome: str

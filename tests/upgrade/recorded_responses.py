@@ -1,4 +1,4 @@
-"""The requests to a deployment, for the script that records the answers and for the test that compares them."""
+"""The requests to a deployment, for the script that records the responses and for the test that compares them."""
 
 import json
 import re
@@ -14,29 +14,28 @@ MOVES = "(moves)"
 
 # Messages may change with any version, codes may not. A diagnosis is advice derived from the history.
 PROSE = frozenset({"message", "fix", "changed_by", "diagnosis"})
-# Requested in another test, since a request changes it: its token is refreshed.
-CHANGED_BY_A_LOOK = ("expired",)
+# Not requested here, since a request changes this connection: its token is refreshed. `test_upgrade.py` requests it.
+CHANGED_BY_A_REQUEST = ("expired",)
 PROXIED = ("valid", "mail", "ledger", "machine", "signed", "steps", "cloud", "open", "git", "made")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 
 
 async def responses(deployment: Deployment, client: Client, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answers by request: status and body. `known`: the secrets that the script recorded."""
+    """Return status and body of each response, by request. `known`: the secrets that the script recorded."""
     found = dict[str, Any]()
 
     async def ask(path: str, **options: Any) -> Any:
         name = options.pop("name", path)
         response = await client.call(options.pop("method", "GET"), path, **options)
-        found[name] = _lasting(response)
+        found[name] = _comparable(response)
         return response.body
 
     for environment, key in KEYS.items():
         listed = await ask("/connections", name=f"{environment} /connections", key=key)
-        for shown in sorted(listed["connections"], key=lambda one: str(one["connection_id"])):
-            if shown["connection_id"] not in CHANGED_BY_A_LOOK:
-                path = (
-                    f"/connections/{quote(shown['connection_id'])}?provider_config_key={shown['provider_config_key']}"
-                )
+        for connection in sorted(listed["connections"], key=lambda connection: str(connection["connection_id"])):
+            connection_id, integration_id = connection["connection_id"], connection["provider_config_key"]
+            if connection_id not in CHANGED_BY_A_REQUEST:
+                path = f"/connections/{quote(connection_id)}?provider_config_key={integration_id}"
                 await ask(f"{path}&include=history", name=f"{environment} {path}", key=key)
         for integration in (await ask("/integrations", name=f"{environment} /integrations", key=key))["data"]:
             path = f"/integrations/{integration['unique_key']}?include=webhook&include=credentials"
@@ -52,14 +51,14 @@ async def responses(deployment: Deployment, client: Client, known: Mapping[str, 
         await ask("/connections", name=f"connections of key {name}", key=key)
         for path in ("/things/1", "/other"):
             response = await client.proxied("crm", "valid", path, key=key)
-            found[f"{path} by key {name}"] = _lasting(response)
-    for connection in PROXIED:
-        integration = {"valid": "crm", "made": "crm-api"}.get(connection, connection)
-        response = await client.proxied(integration, connection)
-        found[f"proxied {connection}"] = _lasting(response)
+            found[f"{path} by key {name}"] = _comparable(response)
+    for name in PROXIED:
+        integration = {"valid": "crm", "made": "crm-api"}.get(name, name)
+        response = await client.proxied(integration, name)
+        found[f"proxied {name}"] = _comparable(response)
     for name in ("dead", "nobody"):
         response = await client.proxied("crm", name)
-        found[f"proxied {name}"] = _lasting(response)
+        found[f"proxied {name}"] = _comparable(response)
     path = known["capability"]
     await ask(f"{path}/things/2", name="capability", key="")
     return found
@@ -73,7 +72,7 @@ async def _listed_by_commands(deployment: Deployment) -> dict[str, Any]:
     return found | {"signing key": await deployment.command("events", "key", "--environment", "production")}
 
 
-def _lasting(response: Response) -> dict[str, Any]:
+def _comparable(response: Response) -> dict[str, Any]:
     return {"status": response.status, "body": _without_prose(response.body)}
 
 
@@ -83,17 +82,17 @@ def _without_prose(value: Any) -> Any:
     return [_without_prose(item) for item in value] if isinstance(value, list) else value
 
 
-def fixed(one: Any, other: Any) -> Any:
-    """Return `one`, with MOVES in place of each member that differs in `other`."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return {name: fixed(value, other.get(name)) for name, value in one.items()}
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [fixed(a, b) for a, b in zip(one, other, strict=True)]
-    return one if one == other else MOVES
+def mask_differences(first: Any, second: Any) -> Any:
+    """Return `first`, with MOVES in place of each member that differs in `second`."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        return {name: mask_differences(value, second.get(name)) for name, value in first.items()}
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return [mask_differences(a, b) for a, b in zip(first, second, strict=True)]
+    return first if first == second else MOVES
 
 
 def differences(expected: Any, found: Any, by: timedelta, path: str = "") -> list[str]:
-    """Return where `found` differs from `expected`. New members are allowed; a time may be moved `by` or not."""
+    """Return where `found` differs from `expected`. New members are allowed. A time may be later by exactly `by`."""
     if expected == MOVES:
         return []
     if isinstance(expected, dict) and isinstance(found, dict):
@@ -103,13 +102,15 @@ def differences(expected: Any, found: Any, by: timedelta, path: str = "") -> lis
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         pairs = enumerate(zip(expected, found, strict=True))
         return [d for n, (a, b) in pairs for d in differences(a, b, by, f"{path}/{n}")]
-    if expected == found or (isinstance(expected, str) and isinstance(found, str) and _same(expected, found, by)):
+    if expected == found or (
+        isinstance(expected, str) and isinstance(found, str) and _same_but_for_times(expected, found, by)
+    ):
         return []
     return [f"{path} is {found!r}, not {expected!r}"]
 
 
-def _same(expected: str, found: str, by: timedelta) -> bool:
-    """Return whether the texts are equal except for moved times."""
+def _same_but_for_times(expected: str, found: str, by: timedelta) -> bool:
+    """Return whether the texts are equal, except that each time may be later by exactly `by`."""
     if _TIME.sub("", expected) != _TIME.sub("", found):
         return False
     times = zip(_TIME.finditer(expected), _TIME.finditer(found), strict=True)

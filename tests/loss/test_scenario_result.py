@@ -1,12 +1,12 @@
-"""The table of `make loss`: an unexcused or unreported loss is found."""
+"""The table of `make loss`: a loss that is not reported or not allowed is unexpected."""
 
 from collections import Counter
 from random import Random
 
 import pytest
 
-from tests.loss.judged import ScenarioResult
 from tests.loss.provider import StrictProvider
+from tests.loss.scenario_result import ScenarioResult
 
 
 @pytest.mark.parametrize(
@@ -19,17 +19,17 @@ from tests.loss.provider import StrictProvider
         (503, "token_endpoint_unavailable", True, (0, 1), False),
     ],
 )
-def test_a_connection_is_judged_by_its_status_its_reason_and_whether_its_reply_was_in_flight(
+def test_only_a_reported_loss_of_a_reply_in_flight_is_allowed(
     status: int, reason: str, may_be_lost: bool, counts: tuple[int, int], fine: bool
 ) -> None:
-    judged = ScenarioResult("x", calls=Counter({"200": 3, "503": 1}))
-    judged.add("c1", status, reason, may_be_lost=may_be_lost)
-    assert (judged.reported, judged.silent) == counts
-    assert judged.fine is fine
-    assert "4 calls, 1 failed (1 x 503)" in str(judged)
+    result = ScenarioResult("x", calls=Counter({"200": 3, "503": 1}))
+    result.add("c1", status, reason, may_be_lost=may_be_lost)
+    assert (result.reported, result.silent) == counts
+    assert result.fine is fine
+    assert "4 calls, 1 failed (1 x 503)" in str(result)
 
 
-def test_the_provider_revokes_a_grant_whose_token_is_shown_twice() -> None:
+def test_the_provider_revokes_a_grant_whose_token_is_sent_twice() -> None:
     provider = StrictProvider(dice=Random(1))
     first = provider.grant()["refresh_token"]
     assert provider.refreshed(first).status == 200

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 class ScenarioResult:
     """`calls`: by status, or by the name of an exception. `reported`: lost connections with the reason `rotation_lost`.
 
-    `silent`: lost connections with any other reason. `unexpected`: losses that the scenario does
-    not allow.
+    `silent`: lost connections with any other reason. `unexpected`: losses that the scenario does not allow.
     """
 
     scenario: str
@@ -20,12 +19,15 @@ class ScenarioResult:
     unexpected: list[str] = field(default_factory=list)
 
     def add(self, connection_id: str, status: int, reason: str | None, *, may_be_lost: bool) -> None:
-        """Count one connection's state after the scenario. `status`: of a call and a forced refresh. `reason`: of its state."""
+        """Count the final state of one connection. `status`: of a call and a forced refresh. `reason`: of its state.
+
+        `may_be_lost`: whether the scenario allows a reported loss of this connection.
+        """
         if status == 200:
             return
-        result = status == 424 and reason == "rotation_lost"
-        self.reported, self.silent = self.reported + result, self.silent + (not result)
-        if not (result and may_be_lost):
+        is_reported = status == 424 and reason == "rotation_lost"
+        self.reported, self.silent = self.reported + is_reported, self.silent + (not is_reported)
+        if not (is_reported and may_be_lost):
             self.unexpected.append(f"{connection_id}: {status}, {reason}")
 
     @property
@@ -37,7 +39,7 @@ class ScenarioResult:
         kinds = ", ".join(f"{count} x {status}" for status, count in failed.most_common())
         return (
             f"{'ok ' if self.fine else 'BAD'} {self.scenario:<42} {self.refreshes:>5} refreshes, "
-            f"{self.reported + self.silent} lost, {self.reported} told, {self.silent} silent; "
+            f"{self.reported + self.silent} lost, {self.reported} reported, {self.silent} silent; "
             f"{self.calls.total()} calls, {failed.total()} failed{f' ({kinds})' if kinds else ''}"
-            f"{f' NOT AS IT MUST BE: {self.unexpected}' if self.unexpected else ''}"
+            f"{f' UNEXPECTED: {self.unexpected}' if self.unexpected else ''}"
         )
