@@ -66,7 +66,8 @@ async def test_the_nango_snippet_makes_the_same_call(there: Paged, tmp_path: Pat
     (tmp_path / "node_modules").symlink_to(await asyncio.to_thread(environments.node_modules))
     for sent in calls(there):
         text = nango(sent).replace(
-            "console.log(response.status, response.data)", "console.log(JSON.stringify([response.status, response.data]))"
+            "console.log(response.status, response.data)",
+            "console.log(JSON.stringify([response.status, response.data]))",
         )
         (tmp_path / "main.mjs").write_text(text)
         status, arrived = json.loads(await printed(tmp_path, "node", "main.mjs"))
