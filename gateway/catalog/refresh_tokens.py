@@ -11,7 +11,7 @@ OFFLINE: Final = "offline_access"
 def refresh_scope(provider: Provider) -> str | None:
     """Return the scope that the provider requires for a refresh token; None if the entry names none.
 
-    That is `refresh.requires_scope`, or `offline_access` if it is one of the `default_scopes`.
+    That is `requires_scope` of its `refresh`, or `offline_access` if it is one of the `default_scopes`.
     """
     if provider.refresh is not None and provider.refresh.requires_scope:
         return provider.refresh.requires_scope

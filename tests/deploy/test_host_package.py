@@ -90,7 +90,7 @@ def test_a_host_application_keeps_its_own_middleware_package(wheel: Path, tmp_pa
 
 
 async def test_gateway_serve_does_not_import_the_hosts_own_gateway_module(tmp_path: Path) -> None:
-    """Started in the host's folder, neither the parent nor a worker imports the host's `gateway.py`."""
+    """Started in the host's folder, neither the parent nor a worker imports the host's module of that name."""
     (tmp_path / "gateway.py").write_text("raise SystemExit('the host has a gateway, too')\n")
     settings = document([])
     settings["environments"]["dev"]["integrations"] = {}
