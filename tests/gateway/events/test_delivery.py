@@ -8,10 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 from standardwebhooks.webhooks import Webhook
 
 from gateway import clock
+from gateway.egress import dial
 from gateway.events import delivery
 from gateway.records.event import DeliveryState
 from tests.fakes.gateways import RunningGateway
@@ -255,6 +257,20 @@ async def test_forbidden_webhook_url_is_reported_as_the_cause(
     await gateway.stop()
     assert found.state is DeliveryState.PENDING
     assert "egress.allow" in (found.detail or "")
+
+
+async def test_event_reaches_a_host_with_an_underscore(
+    settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dial, "_look_up", lambda host, _port: {"my_app": ["127.0.0.1"]}[host])
+    settings["environments"]["dev"]["webhook_url"] = f"http://my_app:{receiver.port}/events"
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    await gateway.imported(tracker.grant())
+    found = await settled(gateway, 1)
+    await gateway.stop()
+    assert (found.state, found.detail) == (DeliveryState.DELIVERED, None)
+    assert receiver.taken[0].headers["Host"] == f"my_app:{receiver.port}"
 
 
 def test_retry_after_of_zero_does_not_replace_the_pause_of_a_failing_target() -> None:
