@@ -308,17 +308,15 @@ class Deliverer:
             return
         try:
             body, fields, cause = await self._message(delivery)
-        except VaultError as fault:  # a later attempt may have the key, but not soon
-            await self._record_response(
-                delivery, ReceiverResponse(None, f"the stored event cannot be decrypted: {fault}"), TargetPace()
-            )
+        except Exception as fault:  # noqa: BLE001 (it is a failed attempt; the target's pace does not change)
+            await self._record_response(delivery, ReceiverResponse(None, _unbuilt(delivery, fault)), TargetPace())
             return
         began = clock.monotonic()
         response = await send(self._current.generation.egress, url, body, fields, clock.now())
         await self._record_response(delivery, response, pace, (clock.monotonic() - began) * 1000, cause)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
-        """Return body and header fields of this attempt, and the event's cause. Raises VaultError."""
+        """Return body and header fields of this attempt, and the event's cause. Raises VaultError, GatewayError."""
         content = await self._store.deliveries.content(delivery)
         entry = self._current.generation.catalog.get(content.provider)
         given = delivery, content, entry.auth_mode if entry is not None else None
@@ -399,6 +397,22 @@ class Deliverer:
         if declared is not None:
             yield PRIMARY, declared.webhook_url
             yield SECONDARY, declared.webhook_url_secondary
+
+
+def _unbuilt(delivery: Delivery, fault: Exception) -> str:
+    """Return why the message could not be built, and log faults that are not expected."""
+    if isinstance(fault, VaultError):  # a later attempt may have the key, but not soon
+        return f"the stored event cannot be decrypted: {fault}"
+    if isinstance(fault, GatewayError):
+        return f"the message could not be built: {fault.message}"
+    log.error(
+        "event_not_built",
+        environment=delivery.environment,
+        message=delivery.message_id,
+        event_type=delivery.event,
+        exc_info=fault,
+    )
+    return f"the message could not be built: {type(fault).__name__}; see event_not_built in the log"
 
 
 def _kind(target: str) -> str:

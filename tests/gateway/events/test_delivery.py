@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from aiohttp import web
 from standardwebhooks.webhooks import Webhook
 
@@ -257,6 +258,30 @@ async def test_forbidden_webhook_url_is_reported_as_the_cause(
     await gateway.stop()
     assert found.state is DeliveryState.PENDING
     assert "egress.allow" in (found.detail or "")
+
+
+async def test_message_that_cannot_be_built_is_retried_and_given_up(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("operation")
+
+    monkeypatch.setattr(delivery, "message", fail)
+    with structlog.testing.capture_logs() as logs:
+        await telling.imported(tracker.grant())
+        first = await settled(telling, 1)
+    assert first.due_at is not None
+    assert 0 < (first.due_at - clock.now()).total_seconds() <= 3
+    assert (first.state, first.status, receiver.got) == (DeliveryState.PENDING, None, [])
+    (logged,) = [one for one in logs if one["event"] == "event_not_built"]
+    assert (logged["log_level"], logged["message"]) == ("error", first.message_id)
+    later(25 * 3600)
+    await on(telling)
+    (last,) = await log_of(telling)
+    assert last.state is DeliveryState.DEAD
+    assert (
+        last.detail == "given up after a day: the message could not be built: KeyError; see event_not_built in the log"
+    )
 
 
 async def test_event_reaches_a_host_with_an_underscore(
