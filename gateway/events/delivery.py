@@ -220,6 +220,7 @@ class Deliverer:
         self._owner = uuid.uuid4().hex
         self._bell = asyncio.Event()
         self._paces: dict[tuple[str, str], TargetPace] = {}
+        self._claiming: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -254,7 +255,10 @@ class Deliverer:
             pace = self._paces.setdefault(queue, TargetPace())
             limit = min(pace.free(ticks), MOST - len(self._sending))
             if limit > 0 and not self._closed:
-                await self._begin(queue, pace, limit)
+                claiming = asyncio.create_task(self._begin(queue, pace, limit), name="claim_events")
+                self._claiming.add(claiming)
+                claiming.add_done_callback(self._claiming.discard)
+                await asyncio.shield(claiming)  # the write continues after a cancellation; `close` waits for it
             elif pace.resting_until > ticks:
                 soonest = min(soonest, pace.resting_until - ticks)
         for queue in [queue for queue, pace in self._paces.items() if pace.idle(ticks)]:
@@ -271,12 +275,12 @@ class Deliverer:
     async def close(self, within_s: float = 3.0) -> None:
         """Wait for running deliveries, then cancel them; other processes or the next start deliver the rest."""
         self._closed = True
-        if self._sending:
-            await asyncio.wait(set(self._sending), timeout=within_s)
-        for task in list(self._sending):
-            task.cancel()
-        left = await asyncio.gather(*self._sending, return_exceptions=True)
-        if left:
+        running = self._claiming | self._sending
+        if running:
+            await asyncio.wait(running, timeout=within_s)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
             try:
                 await self._store.deliveries.release(self._owner)
             except GatewayError as fault:
@@ -285,6 +289,8 @@ class Deliverer:
     async def _begin(self, queue: tuple[str, str], pace: TargetPace, limit: int) -> None:
         now = clock.now()
         claimed = await self._store.deliveries.claim(queue, owner=self._owner, now=now, ttl=LEASE, limit=limit)
+        if self._closed:  # `close` releases them
+            return
         for delivery in claimed:
             pace.running += 1
             task = asyncio.create_task(self._deliver(delivery, pace), name="deliver_event")

@@ -260,6 +260,27 @@ async def test_forbidden_webhook_url_is_reported_as_the_cause(
     assert "egress.allow" in (found.detail or "")
 
 
+async def test_leases_of_a_claim_that_commits_during_the_shutdown_are_released(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliveries, committed = telling.runtime.store.deliveries, asyncio.Event()
+    claim = deliveries.claim
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        claimed = await claim(*args, **options)
+        committed.set()
+        await asyncio.sleep(0.2)
+        return claimed
+
+    monkeypatch.setattr(deliveries, "claim", slow)
+    await telling.imported(tracker.grant())
+    await committed.wait()
+    await telling.stop()
+    assert receiver.taken == []
+    await telling.start()
+    await receiver.until(lambda: receiver.taken, within_s=10)  # before the lease would expire
+
+
 async def test_message_that_cannot_be_built_is_retried_and_given_up(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
