@@ -41,8 +41,8 @@ async def reload(
 ) -> bool:
     """Reload `app` from its file as it is now, or from `given`; return whether that succeeded.
 
-    All faults are logged, by ``file:line``. `accept` is called in a thread with the checked configuration before it is
-    put in use; an exception from it refuses the reload.
+    All faults are logged, by ``file:line``. `accept` is called in a thread with the checked configuration; an exception
+    from it refuses the reload. The store takes the new keys and environments after it, and may refuse the reload too.
     """
 
     def read_and_checked() -> Checked:
@@ -70,16 +70,16 @@ async def _reloaded(
         try:
             ready = await asyncio.to_thread(read)
             config = ready.config
-            # The store's keyring is replaced first: only the database can show whether the new one opens the stored
-            # values.
+            if accept is not None:
+                await asyncio.to_thread(accept, ready)
+            # Writing to the store is the last step that can fail: data keys of new environments are wrapped with the
+            # new master key, which the former configuration does not have.
             if config.store.encryption_keys != runtime.generation.config.store.encryption_keys:
                 await runtime.store.use_keyring(
                     Keyring(config.store.encryption_keys), environments=set(config.environments)
                 )
             else:
                 await runtime.store.ensure_environments(set(config.environments))
-            if accept is not None:
-                await asyncio.to_thread(accept, ready)
         except Exception as refusal:  # noqa: BLE001 (after any error the configuration in use stays)
             log_refusal(refusal, runtime.metrics)
             return False

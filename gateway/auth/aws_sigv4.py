@@ -15,6 +15,7 @@ from gateway import clock
 from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, member_values, typed_values
 from gateway.auth.mode import Dialogue, Signer, TokenExchangeMode
+from gateway.auth.provider_responses import PASSING
 from gateway.authority import bracketed
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
@@ -314,7 +315,7 @@ def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
     if reply.status != 200:
         code = _element(text, "Code")
         message = ": ".join(filter(None, (f"STS returned {reply.status}", code, _element(text, "Message"))))
-        if reply.status >= 500 or reply.status in {408, 429} or code in TEMPORARY:
+        if not 400 <= reply.status < 500 or reply.status in PASSING or code in TEMPORARY:
             raise TokenUnavailable(message, retry_after(reply.headers))
         raise TokenRefused("credentials_refused", message)
     found = [_element(text, name) for name in PARTS]

@@ -14,7 +14,7 @@ from gateway.auth.credential_form import CredentialForm, member_values
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, GrantingMode, Signer
 from gateway.auth.oauth2 import captured_settings
 from gateway.auth.pasted_keys import pem
-from gateway.auth.provider_responses import refusal_text, short
+from gateway.auth.provider_responses import PASSING, refusal_text, short
 from gateway.catalog.provider import Provider
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.oauth.authorize import with_params
@@ -258,7 +258,7 @@ def keys_of(context: AuthContext, token: str | None = None, token_secret: Secret
 def read_credentials(reply: Reply) -> dict[str, str]:
     """Return the token, its secret and the other parameters of a response (RFC 5849 §2.1, §2.3). Raises TokenRefused,
     TokenUnavailable."""
-    if reply.status >= 500 or reply.status in {408, 429}:
+    if reply.status in PASSING or not (200 <= reply.status < 300 or 400 <= reply.status < 500):
         raise TokenUnavailable(f"the token endpoint returned {reply.status}", retry_after(reply.headers))
     response = dict(parse_qsl(reply.body.decode("utf-8", "replace").strip(), keep_blank_values=True))
     if 200 <= reply.status < 300 and response.get("oauth_token") and "oauth_token_secret" in response:

@@ -77,14 +77,15 @@ PASSING: Final = frozenset({408, 425, 429})
 
 
 def accepted_response(reply: Reply) -> dict[str, Any]:
-    """Return the response to a successful login. Raises TokenUnavailable for temporary errors, TokenRefused for other
-    3xx and 4xx.
+    """Return the response to a successful login. Raises TokenRefused for a 4xx, TokenUnavailable for temporary errors
+    and any other status; redirects are not followed.
 
     When passwords or keys are exchanged, a 4xx means that they or the tenant are wrong, whatever its text says.
     """
-    if reply.status >= 500 or reply.status in PASSING or not 200 <= reply.status < 500:
+    refuses = 400 <= reply.status < 500 and reply.status not in PASSING
+    if not refuses and not 200 <= reply.status < 300:
         raise TokenUnavailable(f"the token endpoint returned {reply.status}", retry_after(reply.headers))
-    if reply.status >= 300:
+    if refuses:
         words = refusal_text(reply)
         raise TokenRefused("credentials_refused", f"it returned {reply.status}" + (f": {words}" if words else ""))
     response = parse_object(reply.headers, reply.body)

@@ -152,11 +152,18 @@ def from_mapping(given: Mapping[str, Any]) -> ConfigDocument:
     return ConfigDocument(None, _copied(given, 0))
 
 
+def _key(key: object) -> str:
+    try:
+        return str(key)
+    except ValueError:  # Python makes no text of a number above 4,300 digits
+        raise Faults([Fault("configuration", "has a number of more than 4,300 digits as a key")]) from None
+
+
 def _copied(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise Faults([Fault("configuration", f"nested more than {MAX_DEPTH} levels deep")])
     if isinstance(value, Mapping):
-        return {str(key): _copied(inner, depth + 1) for key, inner in value.items()}
+        return {_key(key): _copied(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_copied(inner, depth + 1) for inner in value]
     return str(value) if isinstance(value, PurePath) else value

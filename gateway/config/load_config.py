@@ -87,6 +87,8 @@ def _unit(kind: str, key: str) -> str:
 
 def _given(value: object) -> str:
     """Return the end of a message that shows the value, for example ``, not '10s'``; empty if it must not be shown."""
+    if isinstance(value, int) and abs(value) >= 10**LONGEST_SHOWN:  # `repr` raises ValueError above 4,300 digits
+        return ""
     shown = isinstance(value, int | float) or (isinstance(value, str) and _SHOWN.fullmatch(value))
     return f", not {value!r}" if shown and len(repr(value)) <= LONGEST_SHOWN else ""
 

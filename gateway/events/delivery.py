@@ -220,6 +220,7 @@ class Deliverer:
         self._owner = uuid.uuid4().hex
         self._bell = asyncio.Event()
         self._paces: dict[tuple[str, str], TargetPace] = {}
+        self._claiming: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -254,7 +255,10 @@ class Deliverer:
             pace = self._paces.setdefault(queue, TargetPace())
             limit = min(pace.free(ticks), MOST - len(self._sending))
             if limit > 0 and not self._closed:
-                await self._begin(queue, pace, limit)
+                claiming = asyncio.create_task(self._begin(queue, pace, limit), name="claim_events")
+                self._claiming.add(claiming)
+                claiming.add_done_callback(self._claiming.discard)
+                await asyncio.shield(claiming)  # the write continues after a cancellation; `close` waits for it
             elif pace.resting_until > ticks:
                 soonest = min(soonest, pace.resting_until - ticks)
         for queue in [queue for queue, pace in self._paces.items() if pace.idle(ticks)]:
@@ -271,12 +275,12 @@ class Deliverer:
     async def close(self, within_s: float = 3.0) -> None:
         """Wait for running deliveries, then cancel them; other processes or the next start deliver the rest."""
         self._closed = True
-        if self._sending:
-            await asyncio.wait(set(self._sending), timeout=within_s)
-        for task in list(self._sending):
-            task.cancel()
-        left = await asyncio.gather(*self._sending, return_exceptions=True)
-        if left:
+        running = self._claiming | self._sending
+        if running:
+            await asyncio.wait(running, timeout=within_s)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
             try:
                 await self._store.deliveries.release(self._owner)
             except GatewayError as fault:
@@ -285,6 +289,8 @@ class Deliverer:
     async def _begin(self, queue: tuple[str, str], pace: TargetPace, limit: int) -> None:
         now = clock.now()
         claimed = await self._store.deliveries.claim(queue, owner=self._owner, now=now, ttl=LEASE, limit=limit)
+        if self._closed:  # `close` releases them
+            return
         for delivery in claimed:
             pace.running += 1
             task = asyncio.create_task(self._deliver(delivery, pace), name="deliver_event")
@@ -308,17 +314,15 @@ class Deliverer:
             return
         try:
             body, fields, cause = await self._message(delivery)
-        except VaultError as fault:  # a later attempt may have the key, but not soon
-            await self._record_response(
-                delivery, ReceiverResponse(None, f"the stored event cannot be decrypted: {fault}"), TargetPace()
-            )
+        except Exception as fault:  # noqa: BLE001 (it is a failed attempt; the target's pace does not change)
+            await self._record_response(delivery, ReceiverResponse(None, _unbuilt(delivery, fault)), TargetPace())
             return
         began = clock.monotonic()
         response = await send(self._current.generation.egress, url, body, fields, clock.now())
         await self._record_response(delivery, response, pace, (clock.monotonic() - began) * 1000, cause)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
-        """Return body and header fields of this attempt, and the event's cause. Raises VaultError."""
+        """Return body and header fields of this attempt, and the event's cause. Raises VaultError, GatewayError."""
         content = await self._store.deliveries.content(delivery)
         entry = self._current.generation.catalog.get(content.provider)
         given = delivery, content, entry.auth_mode if entry is not None else None
@@ -399,6 +403,22 @@ class Deliverer:
         if declared is not None:
             yield PRIMARY, declared.webhook_url
             yield SECONDARY, declared.webhook_url_secondary
+
+
+def _unbuilt(delivery: Delivery, fault: Exception) -> str:
+    """Return why the message could not be built, and log faults that are not expected."""
+    if isinstance(fault, VaultError):  # a later attempt may have the key, but not soon
+        return f"the stored event cannot be decrypted: {fault}"
+    if isinstance(fault, GatewayError):
+        return f"the message could not be built: {fault.message}"
+    log.error(
+        "event_not_built",
+        environment=delivery.environment,
+        message=delivery.message_id,
+        event_type=delivery.event,
+        exc_info=fault,
+    )
+    return f"the message could not be built: {type(fault).__name__}; see event_not_built in the log"
 
 
 def _kind(target: str) -> str:

@@ -55,7 +55,7 @@ def origin_form(target: str, host: str) -> str:
     """Return the target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); ``*`` stays.
 
     `host`: the value of Host, already checked by `request_head`. A host that `parse_authority` refuses, such as
-    ``my_gw``, must be equal as text.
+    ``my~gw``, must be equal as text.
 
     Raises InvalidRequest ``bad_framing`` if an absolute target's authority differs from Host (a default port may be
     absent).

@@ -7,13 +7,14 @@ from typing import Final
 
 import pytest
 
+from gateway.app.reload import reload
 from gateway.errors import Unavailable
 from gateway.secret import Secret
 from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.app.test_reload import reloaded
+from tests.gateway.app.test_reload import reloaded, write
 
 NEWER: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
@@ -74,3 +75,18 @@ async def test_a_reload_that_fails_leaves_the_encryption_keys_as_they_were(
     running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
     assert not await reloaded(running)
     assert store.data_keys.keyring is former
+
+
+async def test_a_configuration_that_is_not_accepted_leaves_no_trace_in_the_store(running: RunningGateway) -> None:
+    def refuse(_ready: object) -> None:
+        raise OSError("no space left on device")
+
+    store, settings = running.runtime.store, running.runtime.generation.config.store
+    former = store.data_keys.keyring
+    running.document["environments"]["fresh"] = {}
+    running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
+    write(running)
+    assert not await reload(running.app, running.folder / "gateway.yaml", accept=refuse)
+    assert store.data_keys.keyring is former
+    restarted = await open_store(settings.url, Keyring(settings.encryption_keys), environments={"dev"})
+    await restarted.close()

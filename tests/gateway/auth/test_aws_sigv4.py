@@ -150,5 +150,7 @@ def test_a_throttled_role_request_is_temporary_and_a_denied_one_is_a_refusal() -
         read_credentials(sts_error(400, "Throttling"))
     with pytest.raises(TokenUnavailable, match="STS returned 503: ServiceUnavailable"):
         read_credentials(sts_error(503, "ServiceUnavailable"))
+    with pytest.raises(TokenUnavailable, match="STS returned 302"):
+        read_credentials(sts_error(302, "Found"))
     with pytest.raises(TokenRefused, match="STS returned 403: AccessDenied"):
         read_credentials(sts_error(403, "AccessDenied"))

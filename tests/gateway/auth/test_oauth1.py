@@ -2,6 +2,7 @@
 
 import base64
 import re
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -9,8 +10,18 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from gateway.auth.oauth1 import MOST_PARAMETERS, OAuth1Keys, OAuth1Signer, authorization, base_string, signature_of
+from gateway.auth.oauth1 import (
+    MOST_PARAMETERS,
+    OAuth1Keys,
+    OAuth1Signer,
+    authorization,
+    base_string,
+    read_credentials,
+    signature_of,
+)
 from gateway.errors import BodyTooLarge, InvalidRequest
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
+from gateway.records.provider_call import Reply
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
 
@@ -126,3 +137,12 @@ def test_a_form_of_too_many_parameters_is_refused_before_it_is_sorted() -> None:
     signed(signer, body=b"&".join([b"a=b"] * MOST_PARAMETERS), **form)
     with pytest.raises(BodyTooLarge, match="more than 10000"):
         signed(signer, body=b"&".join([b"a=b"] * (MOST_PARAMETERS + 1)), **form)
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [(302, TokenUnavailable), (425, TokenUnavailable), (503, TokenUnavailable), (401, TokenRefused)],
+)
+def test_only_a_4xx_of_a_token_endpoint_refuses_the_credential(status: int, fault: type[Exception]) -> None:
+    with pytest.raises(fault, match=f"returned {status}"):
+        read_credentials(Reply(status, {}, b"", datetime(2026, 1, 1, tzinfo=UTC)))

@@ -45,7 +45,7 @@ def test_only_a_json_object_with_2xx_is_accepted() -> None:
     assert accepted_response(reply({"token": "t"}, 200)) == {"token": "t"}
     with pytest.raises(TokenRefused, match="it returned 401: wrong password"):
         accepted_response(reply({"message": "wrong password"}, 401))
-    for status in (408, 429, 500, 503, 199):
+    for status in (408, 425, 429, 500, 503, 199, 301, 302, 304, 307):
         with pytest.raises(TokenUnavailable, match=f"returned {status}"):
             accepted_response(reply({}, status))
     with pytest.raises(TokenUnavailable, match="not a JSON object"):

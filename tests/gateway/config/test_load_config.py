@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import AllowedNetwork, Config, load, parse
+from gateway.config import AllowedNetwork, Config, Faults, load, parse
 from gateway.config.config_shape import IntegrationShape
 from gateway.records.integration import Integration
 from gateway.secret import Secret
@@ -205,6 +205,19 @@ def test_a_configuration_made_in_python_may_hold_paths_tuples_and_secrets(tmp_pa
     made = parse({"store": {"encryption_keys": (Secret(KEY),)}, "catalog": (tmp_path,)}, base=Path.cwd(), environ={})
     assert made.catalog == (tmp_path,)
     assert made.store.encryption_keys == (Secret(KEY),)
+
+
+@pytest.mark.parametrize(
+    ("sections", "fault"),
+    [
+        ({"server": {"port": 10**5000}}, "server.port: must be 65535 or less"),
+        ({"server": {10**5000: 1}}, "configuration: has a number of more than 4,300 digits as a key"),
+    ],
+)
+def test_number_too_long_for_a_text_is_a_fault(sections: dict[str, Any], fault: str) -> None:
+    with pytest.raises(Faults) as found:
+        config(**sections)
+    assert str(found.value) == fault
 
 
 def test_a_mapping_given_is_not_changed() -> None:

@@ -8,10 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+import structlog
 from aiohttp import web
 from standardwebhooks.webhooks import Webhook
 
 from gateway import clock
+from gateway.egress import dial
 from gateway.events import delivery
 from gateway.records.event import DeliveryState
 from tests.fakes.gateways import RunningGateway
@@ -255,6 +258,65 @@ async def test_forbidden_webhook_url_is_reported_as_the_cause(
     await gateway.stop()
     assert found.state is DeliveryState.PENDING
     assert "egress.allow" in (found.detail or "")
+
+
+async def test_leases_of_a_claim_that_commits_during_the_shutdown_are_released(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliveries, committed = telling.runtime.store.deliveries, asyncio.Event()
+    claim = deliveries.claim
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        claimed = await claim(*args, **options)
+        committed.set()
+        await asyncio.sleep(0.2)
+        return claimed
+
+    monkeypatch.setattr(deliveries, "claim", slow)
+    await telling.imported(tracker.grant())
+    await committed.wait()
+    await telling.stop()
+    assert receiver.taken == []
+    await telling.start()
+    await receiver.until(lambda: receiver.taken, within_s=10)  # before the lease would expire
+
+
+async def test_message_that_cannot_be_built_is_retried_and_given_up(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("operation")
+
+    monkeypatch.setattr(delivery, "message", fail)
+    with structlog.testing.capture_logs() as logs:
+        await telling.imported(tracker.grant())
+        first = await settled(telling, 1)
+    assert first.due_at is not None
+    assert 0 < (first.due_at - clock.now()).total_seconds() <= 3
+    assert (first.state, first.status, receiver.got) == (DeliveryState.PENDING, None, [])
+    (logged,) = [one for one in logs if one["event"] == "event_not_built"]
+    assert (logged["log_level"], logged["message"]) == ("error", first.message_id)
+    later(25 * 3600)
+    await on(telling)
+    (last,) = await log_of(telling)
+    assert last.state is DeliveryState.DEAD
+    assert (
+        last.detail == "given up after a day: the message could not be built: KeyError; see event_not_built in the log"
+    )
+
+
+async def test_event_reaches_a_host_with_an_underscore(
+    settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dial, "_look_up", lambda host, _port: {"my_app": ["127.0.0.1"]}[host])
+    settings["environments"]["dev"]["webhook_url"] = f"http://my_app:{receiver.port}/events"
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    await gateway.imported(tracker.grant())
+    found = await settled(gateway, 1)
+    await gateway.stop()
+    assert (found.state, found.detail) == (DeliveryState.DELIVERED, None)
+    assert receiver.taken[0].headers["Host"] == f"my_app:{receiver.port}"
 
 
 def test_retry_after_of_zero_does_not_replace_the_pause_of_a_failing_target() -> None:
