@@ -36,7 +36,7 @@ class Form:
 
     async def __call__(self, request: web.Request) -> web.Response:
         """Respond with 200 and the connection's id. Raises InvalidRequest, Unauthorized, Forbidden, NotFound, and the
-        errors of `TypedIn.connect`; the paths of issues are those of the body."""
+        errors of `TypedCredentialConnector.connect`; the paths of issues are those of the body."""
         runtime, generation = request.app[RUNTIME], generation_of(request)
         session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
         _check_browser(session)
