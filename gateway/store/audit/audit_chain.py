@@ -237,7 +237,7 @@ class ChainCheck:
             if one.sequence < self._begun:
                 continue  # the records that it proves were pruned
             if one.sequence != self._sequence:
-                continue  # the record is missing, which `_look` reports
+                continue  # the record is missing, which `_check_record` reports
             if one.hash == self._hash:
                 if not self._broken_at:
                     self.verdict.proven_to = max(self.verdict.proven_to, one.sequence)
