@@ -291,7 +291,7 @@ def _action(
         return SuggestedAction(
             "restore",
             "Find out who or what changed the database, and restore a backup with `gateway restore`. "
-            "If only this connection is damaged, let the end user authorize it again instead.",
+            "If only this connection is damaged, let the end user authorize again instead.",
         )
     if first == "provider_outage" or (first == "refused_without_reason" and failure is not None and not failure.final):
         left = row.expires_at is None or row.expires_at > now
