@@ -38,8 +38,8 @@ class Trial:
         self.may_be_lost: list[Grant] = []
 
     def in_flight_may_be_lost(self, node: int, *, since: float | None = None) -> None:
-        """Add the grants in flight. `since`: monotonic time at which the node was killed; later responses of the
-        provider count too.
+        """Add the grants in flight. `since`: monotonic time at which the node was killed or cut off; later
+        responses of the provider count too.
 
         A request that had been sent may be read only after the death of its sender.
         """
@@ -104,10 +104,14 @@ async def node_paused(trial: Trial) -> None:
 
 
 async def cut(trial: Trial, *, address: str, for_s: float) -> None:
-    if address == PROVIDER and for_s > SHORT_CUT_S:
+    loses = address == PROVIDER and for_s > SHORT_CUT_S
+    if loses:
         trial.in_flight_may_be_lost(1)
+    begun_at = time.monotonic()
     with network.cut(1, address):
         await asyncio.sleep(for_s)
+        if loses:
+            trial.in_flight_may_be_lost(1, since=begun_at)  # sent just before the cut, read by the provider after it
 
 
 async def skewed(trial: Trial, *, skew_s: int) -> None:
