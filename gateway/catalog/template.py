@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class BadArgument(ValueError):
-    """A function does not accept its argument. The message says what it accepts, and never contains the value."""
+    """A function does not accept its last argument. The message says what it accepts, and never contains the value."""
 
 
 def _base64(text: str) -> str:
@@ -64,6 +64,7 @@ def _fingerprint(pem: str) -> str:
     `pem` is the private or the public key. Snowflake identifies keys this way.
     """
     # Lazy import: it takes longer than the rest of this package, and few entries need it.
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
     if "PRIVATE KEY" in pem:
@@ -71,7 +72,7 @@ def _fingerprint(pem: str) -> str:
     else:
         try:
             public = load_pem_public_key(pem.encode())
-        except ValueError:
+        except (ValueError, UnsupportedAlgorithm):
             raise BadArgument("must be a key in PEM") from None
     digest = hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
     return f"SHA256:{base64.b64encode(digest).decode()}"
