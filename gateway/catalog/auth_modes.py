@@ -135,7 +135,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             "An app's installation and the end user's own OAuth grant, side by side.",
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url", "installation_token_url"),
-            reads=(*_GRANT, "jwt"),
+            reads=("installation_access_url", *_GRANT, "jwt"),
             integration=(*_OWN_CLIENT, *_OWN_APP),
             redirects=True,
             needs_client=True,
