@@ -43,7 +43,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "authorization_code_param_in_callback", "state_in_redirect_uri", "redirect_uri_metadata", "issuer", "disable_pkce",
         "scope_separator", "default_scopes", "available_scopes", "request_url", "request_params", "signature_method",
         "registration_url",
-        "client_registration", "installation_token_url",
+        "client_registration", "installation_token_url", "installation_access_url",
     ),
     "token": (
         "token_url", "token_request_auth_method", "token_params", "token_param_renames", "token_body", "token_headers",

@@ -1,7 +1,7 @@
 """APP: the end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.
 
-Only the callback's query links an installation ID to the person who returns, and a browser can change that query.
-CUSTOM also requires the end user's own OAuth grant, but does not check that this end user can access the installation.
+Only the callback's query links an installation ID to the person who returns, and a browser can change that query. CUSTOM
+checks the ID with the end user's own OAuth grant, if the entry has `installation_access_url`; APP has no such grant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,6 +42,9 @@ LIFETIME: Final = timedelta(minutes=55)  # if the provider reports no lifetime
 class App(TokenExchangeMode, GrantingMode):
     """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``; an import gives ``app_id``
     and ``installation_id``. The integration has `app_id`, `app_link` and `private_key`.
+
+    The installation's ID comes from the end user's browser, and nothing can check it: an end user can connect another
+    customer's installation. Where end users do not trust each other, use CUSTOM (for GitHub: `github-app-user`).
     """
 
     name = "APP"

@@ -7,12 +7,15 @@ from typing import Any, ClassVar, Final
 
 from gateway import clock
 from gateway.auth.app_installation import INSTALLATION, check_key, installation_token, installed, with_link
-from gateway.auth.context import AuthContext
+from gateway.auth.context import AuthContext, authority, may_receive
 from gateway.auth.credential_form import CredentialForm, token_values
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, RevocableToken
 from gateway.auth.oauth2 import OAuth2
+from gateway.auth.provider_responses import PASSING, refusal_text
 from gateway.catalog.provider import Provider
-from gateway.oauth.token_responses import TokenRefused
+from gateway.errors import InvalidRequest
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, retry_after
+from gateway.records.provider_call import ProviderCall
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
@@ -25,6 +28,10 @@ class Custom(OAuth2):
     """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id", "user": {…}}``. Requests
     carry the app's token. `user` is the end user's grant in OAUTH2's format; templates use
     ``${credentials.user.access_token}``. Until the app is installed, only this grant is stored.
+
+    The installation's ID comes from the end user's browser. With `installation_access_url`, the provider must confirm
+    that this end user can access the installation, or the gateway refuses it. Without, an end user can connect another
+    customer's installation.
     """
 
     name = "CUSTOM"
@@ -47,8 +54,8 @@ class Custom(OAuth2):
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        """Exchange the end user's grant first: it proves that the person who names the installation can sign in, not
-        that this person can access the installation.
+        """Exchange the end user's grant first, then check with it that this end user can access the installation that
+        the query names. Only then request the installation's token.
         """
         user = yield from super().finish_consent(context, kept, query)
         held = {**user.held, "type": "OAUTH2"}
@@ -56,6 +63,7 @@ class Custom(OAuth2):
             return Granted(held, user.config)
         installation = installed(context.provider, query)
         at = replace(context, config={**context.config, INSTALLATION: installation})
+        yield from _check_access(at, Secret(held["access_token"]))
         app = yield from installation_token(at, "installation_token_url")
         together = {"type": "APP", **app, INSTALLATION: installation, "user": held}
         return Granted(together, {**user.config, INSTALLATION: installation})
@@ -93,3 +101,41 @@ class Custom(OAuth2):
     def _ends_soon(user: Mapping[str, Any]) -> bool:
         ends = moment(user.get("expires_at"))
         return ends is not None and ends - clock.now() < SOON
+
+
+def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
+    """Check with the end user's `token` that this end user can access the installation in the settings. Nothing is sent
+    if the entry has no `installation_access_url`.
+
+    Raises InvalidRequest if the end user cannot access it, or if neither entry nor integration names the URL's host: a
+    host that the end user chose would confirm anything. Raises TokenUnavailable if the provider cannot answer now.
+    """
+    provider, integration = context.provider, context.integration
+    if not context.template("installation_access_url"):
+        return
+    url = context.url("installation_access_url")
+    if not may_receive(context.entry or provider, integration, url):
+        raise InvalidRequest(
+            "unresolved_setting",
+            f"Access to the installation was not checked at {authority(url)}: the host is neither in the provider's catalog "
+            f"entry nor in allowed_hosts of integration '{integration.integration_id}'. If you trust the host, add it to "
+            "allowed_hosts.",
+        )
+    own = context.for_destinations(url).texts(provider.token_headers)
+    headers = {"accept": "application/json", **{name.lower(): text for name, text in own.items()}}
+    headers["authorization"] = f"Bearer {token.reveal()}"  # never the entry's own: that would not be the end user's
+    call = context.with_secrets(ProviderCall(url, headers, method="GET"), secrets=[token])
+    reply = yield call
+    if 200 <= reply.status < 300:
+        return
+    if reply.status in PASSING or not 400 <= reply.status < 500:
+        raise TokenUnavailable(
+            f"the check of access to the installation returned {reply.status}", retry_after(reply.headers)
+        )
+    words = call.scrubbed(refusal_text(reply))
+    status = f"{reply.status}: {words}" if words else f"{reply.status}"
+    raise InvalidRequest(
+        "authorization_refused",
+        f"Your account at {provider.display_name} cannot access installation {context.config[INSTALLATION]} ({status}). "
+        "Nothing was connected; start again with an account that can access it.",
+    )

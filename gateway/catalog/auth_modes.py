@@ -136,7 +136,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             "The end user installs the operator's app, and also grants access with OAuth 2.0.",
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url", "installation_token_url"),
-            reads=(*_GRANT, "jwt"),
+            reads=("installation_access_url", *_GRANT, "jwt"),
             integration=(*_OWN_CLIENT, *_OWN_APP),
             redirects=True,
             needs_client=True,

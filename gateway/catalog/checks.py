@@ -23,6 +23,7 @@ from gateway.documents.read_document import dotted
 
 Finding = tuple[Place, str]
 
+_INSTALLATION: Final = "${connectionConfig.installation_id}"
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 # Framing, hop-by-hop and the gateway's own fields: only the gateway writes or drops them (RFC 9110 §7.6.1).
@@ -35,6 +36,7 @@ _NOT_FOR_ENTRIES: Final = frozenset(
 def template_faults(provider: Provider) -> Iterator[Finding]:
     """Yield the faults of an entry's templates and header names."""
     yield from _addresses(provider)
+    yield from _installation_access(provider)
     yield from _texts(provider)
     for place, fields in header_maps(provider):
         yield from _field_names(place, fields)
@@ -82,6 +84,12 @@ def _path_faults(place: Place, path: str) -> Iterator[Finding]:
         return
     if _has_dot_segment(path):
         yield place, f"{dotted(place)} has a segment '.' or '..'; write the path without it"
+
+
+def _installation_access(provider: Provider) -> Iterator[Finding]:
+    for place, template in addresses(provider):
+        if "installation_access_url" in place and _INSTALLATION not in template:
+            yield place, f"{dotted(place)} must contain {_INSTALLATION}, or it confirms access to every installation"
 
 
 def _wildcard(place: Place, template: str, url: AddressTemplate) -> Iterator[Finding]:

@@ -68,7 +68,7 @@ GROUPS: Final[Mapping[str, str]] = {
 FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "addresses": frozenset(
         {"authorization_url", "token_url", "request_url", "registration_url", "installation_token_url", "alternatives"}
-        | {"proxy.base_url"}
+        | {"installation_access_url", "proxy.base_url"}
     ),
     "client": frozenset(
         {"token_request_auth_method", "scope_separator", "disable_pkce", "default_scopes", "authorization_params"}

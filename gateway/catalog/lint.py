@@ -88,6 +88,7 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     yield from _plain_http(provider)
     yield from _credential(provider)
     yield from _open_hosts(provider)
+    yield from _unchecked_installation(provider)
     yield from _examples(provider)
     yield from _calls(provider)
     yield from _paging(provider)
@@ -179,6 +180,12 @@ def _open_hosts(provider: Provider) -> Iterator[Finding]:
         if setting is None or not (setting.pattern or setting.enum or setting.automated or setting.any_host):
             remedy = "give the setting a pattern or an enum, or `any_host: true` if the software is self-hosted"
             yield place, f"${{{last.name}}} decides the end of the host; {remedy}"
+
+
+def _unchecked_installation(provider: Provider) -> Iterator[Finding]:
+    if provider.auth_mode == "CUSTOM" and provider.installation_access_url is None:
+        unchecked = "so an end user can connect another customer's installation"
+        yield ("installation_token_url",), f"is used without installation_access_url, {unchecked}; add it"
 
 
 def _examples(provider: Provider) -> Iterator[Finding]:

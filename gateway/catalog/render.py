@@ -280,10 +280,7 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
     missing = [name for name in dict.fromkeys(parsed.names()) if find(values, name) is None]
     if missing:
         raise Unresolved(tuple(missing))
-    try:
-        rendered = _fill(parsed, values, moment or Moment())
-    except BadArgument as wrong:
-        raise BadValue(next(parsed.names(), "the template itself"), str(wrong)) from None
+    rendered = _fill(parsed, values, moment or Moment())
     if not breaks and _FORBIDDEN.search(rendered):
         raise BadValue(_name_with_control(parsed, values), "contains a line break or another control character")
     return rendered
@@ -322,8 +319,16 @@ def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
             case Random():
                 filled.append(moment.random)
             case FunctionCall(function, arguments):
-                filled.append(FUNCTIONS[function](*(_fill(argument, values, moment) for argument in arguments)))
+                filled.append(_call(function, arguments, values, moment))
     return "".join(filled)
+
+
+def _call(function: str, arguments: tuple[Template, ...], values: Mapping[str, str], moment: Moment) -> str:
+    texts = [_fill(argument, values, moment) for argument in arguments]
+    try:
+        return FUNCTIONS[function](*texts)
+    except BadArgument as wrong:  # about the key, which is the last argument of every function that has one
+        raise BadValue(next(arguments[-1].names(), "the template itself"), str(wrong)) from None
 
 
 def _name_with_control(template: Template, values: Mapping[str, str]) -> str:

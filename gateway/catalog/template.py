@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class BadArgument(ValueError):
-    """A function does not accept its argument. The message says what it accepts, and never contains the value."""
+    """A function does not accept its last argument. The message says what it accepts, and never contains the value."""
 
 
 def _base64(text: str) -> str:

@@ -12,7 +12,7 @@ Place = tuple[str | int, ...]
 
 ADDRESSES: Final = (
     "authorization_url", "token_url", "refresh_url", "revocation_url", "introspection_url",
-    "request_url", "registration_url", "installation_token_url",
+    "request_url", "registration_url", "installation_token_url", "installation_access_url",
 )  # fmt: skip
 _PARAMETERS: Final = (
     "authorization_params", "request_params", "token_params", "token_headers", "refresh_params",

@@ -147,6 +147,9 @@ def _missing_keys(place: Place, declared: Integration, provider: Provider) -> It
     if mode == "APP" and not (declared.app_id or declared.client_id):
         yield place, "no app_id: no token can be requested, except for imports with their own app_id"
     install = provider.authorization_url or ""
+    if mode == "CUSTOM" and provider.installation_access_url is None:
+        risk = "an end user can connect another customer's installation"
+        yield place, f"provider '{provider.name}' has no installation_access_url: {risk}; add it to the entry"
     needs_app = AUTH_MODES.get(mode, ModeFormat("")).needs_app
     if needs_app and APP_LINK in install and not declared.app_link:
         yield place, "no app_link: no end user can install the app; set the app's page at the provider"

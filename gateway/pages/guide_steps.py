@@ -15,6 +15,11 @@ from gateway.catalog.provider_parts import Setting, Setup, title_from
 
 _KINDS: Final = {"OAUTH1": "an OAuth 1.0 app", "APP": "an app", "CUSTOM": "an app", "INSTALL_PLUGIN": "a plugin"}
 _READS: Final = re.compile(r"readonly|(?:^|[^a-z])read(?:$|[^a-z])")
+_UNCHECKED_MODES: Final = frozenset({"APP", "INSTALL_PLUGIN"})
+UNCHECKED: Final = (
+    "An end user can connect another customer's installation: the browser names it, and nothing can check it. Where end users "
+    "do not trust each other, use an entry that checks it with the end user's own grant (for GitHub: github-app-user)."
+)
 _WITH_SCOPES: Final = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2"})
 CALLBACK: Final = "/oauth/callback"
 PUBLIC: Final = (
@@ -79,7 +84,9 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
     text = f"Copy what the console shows into the environment ({shown}), and declare the integration in gateway.yaml."
     yield GuideStep(text, code=declaration(provider, mode), notes=tuple(_on_variables(mode)))
     blocks = provider.setup.blocks_production if provider.setup else ()
-    yield GuideStep(PUBLIC, items=tuple(f"{one[:1].upper()}{one[1:]}." for one in blocks))
+    unchecked = provider.auth_mode == "CUSTOM" and provider.installation_access_url is None
+    risks = (UNCHECKED,) if unchecked or provider.auth_mode in _UNCHECKED_MODES else ()
+    yield GuideStep(PUBLIC, notes=risks, items=tuple(f"{one[:1].upper()}{one[1:]}." for one in blocks))
 
 
 def _on_variables(mode: ModeFormat) -> Iterator[str]:

@@ -150,6 +150,8 @@ class PlayedProvider:
         self.arrivals.append(arrival)
         if role in {"token_url", "refresh_url", "installation_token_url"} or role.startswith("step"):
             return self._token(arrival, origin)
+        if role == "installation_access_url":
+            return self._access(arrival)
         if role == "request_url":
             return self._request_token()
         if role == "registration_url":
@@ -200,6 +202,12 @@ class PlayedProvider:
             response = {"token": self.access_token, "expires_at": "2099-01-01T00:00:00Z"}
         self.raw = response
         return web.json_response(response)
+
+    def _access(self, arrival: Arrival) -> web.Response:
+        """Confirm access to the installation, to the end user's token only."""
+        if arrival.headers.get("Authorization") != f"Bearer {self.access_token}":
+            return web.json_response({"message": "these credentials are wrong"}, status=401)
+        return web.json_response({"total_count": 0})
 
     def _request_token(self) -> web.Response:
         self.refresh_tokens.append(self._secret())

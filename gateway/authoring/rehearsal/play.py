@@ -29,7 +29,7 @@ from gateway.authoring.rehearsal.played_responses import PAGE, RECORDS
 from gateway.authoring.rehearsal.rehearsal_gateway import NAME, Gateway, RehearsalRefused, running
 from gateway.authoring.rehearsal.samples import Samples, samples_for
 from gateway.authoring.rehearsal.stage import Stage
-from gateway.authoring.rehearsal.token_checks import refresh_checks, token_checks
+from gateway.authoring.rehearsal.token_checks import access_checks, refresh_checks, token_checks
 from gateway.catalog.pagination import in_body
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
@@ -315,6 +315,8 @@ class _Play(Knowledge):
                 in_callback = {"callback.state": state_of(sent_to, self.provider), "callback.code": CODE}
                 known = replace(known, values={**known.values, **in_callback})
             step.checks += token_checks(arrivals, known, self.samples, callback)
+        if self.provider.installation_access_url is not None:
+            step.checks += access_checks(self.actor.since(mark), known, self.actor.tokens[0])
         for key in ("token_response_metadata", "redirect_uri_metadata"):
             for name in getattr(self.provider, key) or ():
                 step.checks.append(Check(f"{name} is stored as a setting", name in self.config, (key,), "it is not"))

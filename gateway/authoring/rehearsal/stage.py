@@ -18,7 +18,7 @@ _AUTHORITY: Final = re.compile(r"(?:https?://)?(?:\$\{[^}]*\}|[^/?$])*", re.IGNO
 _NAMES: Final = re.compile(r"\$\{[^}]*\}")
 ROLES: Final = (
     "authorization_url", "request_url", "registration_url", "token_url", "refresh_url", "installation_token_url",
-    "revocation_url", "introspection_url",
+    "installation_access_url", "revocation_url", "introspection_url",
 )  # fmt: skip
 
 

@@ -50,6 +50,21 @@ def token_checks(arrivals: list[Arrival], known: KnownValues, samples: Samples, 
             yield Check("the app authenticates with a signed JWT", signed, ("jwt",), "Authorization does not have one")
 
 
+def access_checks(came: list[Arrival], known: KnownValues, user_token: str) -> Iterator[Check]:
+    """Check that the end user's access to the installation is confirmed before the installation's token is requested.
+    `came`: the requests that created the connection, in order. `user_token`: the end user's access token."""
+    role, place = "installation_access_url", ("installation_access_url",)
+    first = next((one for one in came if one.role in {role, "installation_token_url"}), None)
+    ok = first is not None and first.role == role
+    yield Check(f"{role} is called before installation_token_url", ok, place, "it was not")
+    if first is None or not ok:
+        return
+    yield Check("the method is GET", first.method == "GET", place, f"it was {first.method}")
+    yield equal("field authorization", f"Bearer {user_token}", first.headers.get("Authorization"), place)
+    others = {name: text for name, text in known.provider.token_headers.items() if name.lower() != "authorization"}
+    yield from header_fields(first, others, known, ("token_headers",))
+
+
 def refresh_checks(arrival: Arrival, known: KnownValues, samples: Samples, refresh_token: str) -> Iterator[Check]:
     """Check a refresh request (RFC 6749 §6); of modes without refresh tokens, only that there is a request."""
     provider = known.provider

@@ -76,6 +76,10 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
             "9: needs a body, which a response to HEAD does not have; use GET",
         ),
         (OAUTH + "account: {endpoint: /me, data: {query: q}}\n", "15: is a body, which only a POST has"),
+        (
+            OAUTH.replace("OAUTH2", "CUSTOM") + "installation_token_url: https://api.example.com/token\n",
+            "15: is used without installation_access_url, so an end user can connect another customer's installation",
+        ),
         (OAUTH + "refresh: {requires_scope: refresh}\n", "9: without 'refresh' among default_scopes, connections"),
     ],
 )
@@ -91,6 +95,15 @@ def test_a_fault_has_its_own_level_and_warnings_of_other_files_are_still_given(t
         ("fault", "a.yaml:3"),
         ("warning", "b.yaml:2"),
     ]
+
+
+@pytest.mark.parametrize(("id_in_url", "is_fault"), [("7", True), ("${connectionConfig.installation_id}", False)])
+def test_an_access_check_must_name_the_installation(tmp_path: Path, id_in_url: str, is_fault: bool) -> None:
+    more = "installation_token_url: https://api.example.com/token\nredirect_uri_metadata: [installation_id]\n"
+    more += f"installation_access_url: https://api.example.com/installations/{id_in_url}\n"
+    found = lint([folder(tmp_path, entry=OAUTH.replace("OAUTH2", "CUSTOM") + more)])
+    expected = "17: installation_access_url must contain ${connectionConfig.installation_id}"
+    assert any(str(one).startswith(f"{tmp_path}/entry.yaml:{expected}") for one in found) is is_fault, found
 
 
 def test_a_url_on_this_machine_may_be_plain_http(tmp_path: Path) -> None:

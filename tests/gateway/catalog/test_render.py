@@ -7,10 +7,17 @@ from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_public_key,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,6 +118,26 @@ def test_a_key_that_is_none_is_reported_and_not_shown(template: str, why: str) -
     with pytest.raises(BadValue, match=why) as raised:
         render_text(template, values)
     assert "not a key" not in str(raised.value)
+
+
+def test_a_public_key_on_an_unknown_curve_is_no_key() -> None:
+    # SubjectPublicKeyInfo (RFC 5480 §2.1) of the curve 1.3.132.0.4 (secp112r1), which the library does not know
+    der = bytes.fromhex("3032301006072a8648ce3d020106052b81040006031e0004") + bytes(28)
+    text = f"-----BEGIN PUBLIC KEY-----\n{base64.b64encode(der).decode()}\n-----END PUBLIC KEY-----\n"
+    with pytest.raises(UnsupportedAlgorithm):
+        load_pem_public_key(text.encode())
+    with pytest.raises(BadValue, match="must be a key in PEM"):
+        render_text("${fingerprint(${k})}", {"k": text})
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["${a}.${fingerprint(${k})}", "${ed25519Sign(${a}, ${k})}", "${base64(${a}${fingerprint(${k})})}"],
+)
+def test_a_key_that_is_none_is_named(template: str) -> None:
+    with pytest.raises(BadValue) as raised:
+        render_text(template, {"a": "fine", "k": "not a key"})
+    assert raised.value.name == "k"
 
 
 def pem(key: PrivateKeyTypes) -> str:

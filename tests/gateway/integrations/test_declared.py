@@ -86,6 +86,20 @@ def test_invalid_app_key_is_reported_without_being_shown(key: str, value: str, p
     assert "PUBLIC" not in str(raised.value)
 
 
+def test_an_entry_that_does_not_check_the_installation_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "forge.yaml").write_text(
+        APP.format(mode="CUSTOM", more="installation_token_url: https://forge.example.com/i")
+    )
+    file = tmp_path / "gateway.yaml"
+    keys = {"client_id": "c", "client_secret": "s", "app_id": "7", "private_key": PEM.replace("\\n", "\n")}
+    environments = {"dev": {"secret_keys": ["a-secret-key-of-dev"], "integrations": {"forge": keys}}}
+    file.write_text(yaml.safe_dump(configuration(catalog=[str(tmp_path)], environments=environments), sort_keys=False))
+    result = CliRunner().invoke(main, ["check", "-c", str(file), "--json"])
+    assert any(
+        "'forge' has no installation_access_url" in one["message"] for one in json.loads(result.stdout)["warnings"]
+    )
+
+
 PEM = "-----BEGIN PRIVATE KEY-----\\nMC4CAQAwBQYDK2VwBCIEIA==\\n-----END PRIVATE KEY-----"
 LINK = "https://github.com/apps/acme"
 WRONG_KEYS: dict[str, tuple[str, dict[str, str], str, str]] = {

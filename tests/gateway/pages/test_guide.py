@@ -307,6 +307,15 @@ def test_an_app_of_another_kind_is_not_shared(providers: Any) -> None:
     assert any("${file:" in note for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "is_unchecked"),
+    [("github-app", True), ("crisp-plugin-install", True), ("github-app-user", False), ("github", False)],
+)
+def test_the_guide_says_where_nothing_checks_the_installation(providers: Any, name: str, is_unchecked: bool) -> None:
+    notes = [note for step in steps(providers[name], URL, None) for note in step.notes]
+    assert any("another customer's installation" in note for note in notes) is is_unchecked
+
+
 def test_an_entry_without_a_proof_shows_a_starter_that_reads() -> None:
     """Its operations contain a call that can be sent; the page used to show a placeholder."""
     catalog = load_catalog([SHIPPED])

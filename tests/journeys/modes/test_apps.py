@@ -15,18 +15,25 @@ KEY = RSAKey.generate_key(2048)
 PEM = KEY.as_pem(private=True).decode()
 
 
+INSTALLATIONS = ("42", "43")  # the app is installed twice; each installation belongs to another customer
+
+
 class GithubLikeProvider:
-    """Issues installation tokens to clients that sign as the app, and user tokens for codes."""
+    """Issues installation tokens to clients that sign as the app, and user tokens for codes. The user can access only
+    the installations in `accessible`. `access_status`: answered instead of whether the user can access one."""
 
     def __init__(self, far: FakeProvider) -> None:
         self.far = far
         self.issued = 0
         self.back = "installation_id=42&setup_action=install"
         self.users = 0
+        self.accessible = {"42"}
+        self.access_status: int | None = None
         for path, handler in {
             "/apps/ours/installations/new": self.install,
             "/app/installations": self.installation_token,
             "/login/token": self.user_token,
+            "/user/installations": self.access,
             "/api": self.api,
         }.items():
             far.on(path, handler)
@@ -41,11 +48,22 @@ class GithubLikeProvider:
         if claims["iss"] != "app-7" or not claims["exp"] - claims["iat"] <= 600 or request.method != "POST":
             return web.json_response({"message": "A JSON web token could not be decoded"}, status=401)
         assert request.headers["X-Api-Version"] == "1"
-        if request.path != "/app/installations/42/access_tokens":
+        if request.path not in {f"/app/installations/{number}/access_tokens" for number in INSTALLATIONS}:
             return web.json_response({"message": "Not Found"}, status=404)
         self.issued += 1
         until = datetime.fromtimestamp(max(now, claims["iat"]), UTC) + timedelta(hours=1)
         return web.json_response({"token": f"ghs_{self.issued}", "expires_at": until.isoformat()}, status=201)
+
+    async def access(self, request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != f"Bearer ghu_{self.users}" or request.method != "GET":
+            return web.json_response({"message": "Bad credentials"}, status=401)
+        if self.access_status is not None:
+            return web.json_response({"message": "no server"}, status=self.access_status)
+        found = request.path in {f"/user/installations/{number}/repositories" for number in self.accessible}
+        assert request.query_string == "per_page=1"
+        assert request.headers["X-Api-Version"] == "1"
+        body = {"total_count": 1} if found else {"message": "Not Found"}
+        return web.json_response(body, status=200 if found else 404)
 
     async def user_token(self, request: web.Request) -> web.Response:
         form = await request.post()
@@ -101,7 +119,7 @@ async def test_an_installation_is_imported_by_its_number(far: FakeProvider, star
     gateway = await start(integration(far), **app(far))
     shown = await imported(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
     assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
-    response = await imported(gateway, credentials={"type": "APP", "installation_id": "43"}, expect=400)
+    response = await imported(gateway, credentials={"type": "APP", "installation_id": "44"}, expect=400)
     assert "404: Not Found" in response["error"]["message"]
 
 
@@ -150,6 +168,89 @@ async def test_an_app_and_its_users_grant_are_stored_together(far: FakeProvider,
     later(28_800 - 3601 - 600)
     shown = await gateway.json("GET", path)
     assert shown["credentials"]["user"]["access_token"] == "ghu_2"
+
+
+def with_user(far: FakeProvider, **more: Any) -> dict[str, Any]:
+    """Return the entry of an app together with the end user's grant, whose access to the installation is checked."""
+    number = "${connectionConfig.installation_id}"
+    return app(
+        far,
+        auth_mode="CUSTOM",
+        token_url=f"{far.url}/login/token",
+        installation_token_url=f"{far.url}/app/installations/{number}/access_tokens",
+        installation_access_url=f"{far.url}/user/installations/{number}/repositories?per_page=1",
+        **more,
+    )
+
+
+def client_and_app(far: FakeProvider) -> dict[str, Any]:
+    return {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"}
+
+
+def requested(far: FakeProvider) -> list[str]:
+    """Return the paths requested after the installation page."""
+    return [path for path in far.paths() if not path.endswith("/new")]
+
+
+async def test_an_end_user_connects_an_installation_that_this_user_can_access(far: FakeProvider, start: Any) -> None:
+    forge = GithubLikeProvider(far)
+    gateway = await start(client_and_app(far), **with_user(far))
+    forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
+    status, html = await connect(gateway)
+    assert status == 200, html
+    assert requested(far) == [
+        "/login/token",
+        "/user/installations/42/repositories",
+        "/app/installations/42/access_tokens",
+    ]
+    connection_id = await only_id(gateway)
+    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
+
+
+async def test_an_installation_of_another_customer_is_refused_and_nothing_is_stored(
+    far: FakeProvider, start: Any
+) -> None:
+    forge = GithubLikeProvider(far)
+    gateway = await start(client_and_app(far), **with_user(far))
+    forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=43&setup_action=install"
+    status, html = await connect(gateway)
+    assert status == 400
+    assert "Your account at Far cannot access installation 43 (404: Not Found)." in html
+    assert forge.issued == 0
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_a_reconnect_does_not_replace_the_installation_by_one_of_another_customer(
+    far: FakeProvider, start: Any
+) -> None:
+    forge = GithubLikeProvider(far)
+    gateway = await start(client_and_app(far), **with_user(far))
+    forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
+    assert (await connect(gateway))[0] == 200
+    connection_id = await only_id(gateway)
+    forge.back = forge.back.replace("42", "43")
+    body = {"connection_id": connection_id, "integration_id": "tracker"}
+    session = await gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={session['data']['token']}"
+    async with gateway.http.get(url) as response:
+        assert (response.status, "cannot access installation 43" in await response.text()) == (400, True)
+    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
+    assert forge.issued == 1
+
+
+async def test_a_failing_check_of_an_installation_is_temporary(far: FakeProvider, start: Any) -> None:
+    forge = GithubLikeProvider(far)
+    gateway = await start(client_and_app(far), **with_user(far))
+    forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
+    forge.access_status = 503
+    status, html = await connect(gateway)
+    assert (status, "the check of access to the installation returned 503" in html) == (400, True)
+    assert "cannot access" not in html
+    assert (forge.issued, (await gateway.json("GET", "/connections"))["connections"]) == (0, [])
+    forge.access_status, forge.users = None, 0
+    assert (await connect(gateway))[0] == 200
 
 
 async def test_before_the_app_is_installed_the_users_grant_is_used(far: FakeProvider, start: Any, later: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.auth import basic, client_credentials
+from gateway.auth import basic, client_credentials, custom
 from gateway.authoring.rehearsal.play import Rehearsed, rehearse
 from gateway.authoring.rehearsal.samples import NoSample
 from gateway.catalog.checks import ExternalNames
@@ -35,6 +35,7 @@ INSTALLED = {
     },
 }
 INSTALLATION_URL = "https://api.far.test/app/installations/${connectionConfig.installation_id}/access_tokens"
+ACCESS_URL = "https://api.far.test/user/installations/${connectionConfig.installation_id}/repositories?per_page=1"
 
 ENTRIES: Mapping[str, dict[str, Any]] = {
     "API_KEY, 200 to a wrong key": {
@@ -196,6 +197,14 @@ ENTRIES: Mapping[str, dict[str, Any]] = {
         "installation_token_url": INSTALLATION_URL,
         **INSTALLED,
     },
+    "CUSTOM, access checked": {
+        **BASE,
+        "auth_mode": "CUSTOM",
+        "token_url": "https://far.test/login/token",
+        "installation_token_url": INSTALLATION_URL,
+        "installation_access_url": ACCESS_URL,
+        **INSTALLED,
+    },
     "INSTALL_PLUGIN": {
         **BASE,
         "auth_mode": "INSTALL_PLUGIN",
@@ -316,6 +325,9 @@ MUTANTS: Mapping[str, tuple[str, Any, str, Any, tuple[str, tuple[str | int, ...]
     ),
     "a client ID in the header only": (
         "MCP_OAUTH2_GENERIC", oauth_requests, "authenticate", _in_the_header, ("connect", ("token_request_auth_method",)),
+    ),
+    "an installation that nobody checks": (
+        "CUSTOM, access checked", custom, "_check_access", lambda *_: iter(()), ("connect", ("installation_access_url",)),
     ),
     "another encoding": (
         "OAUTH2_CC", client_credentials, "client_credentials_request",
