@@ -6,6 +6,7 @@ State that outlives a configuration (open circuit breakers, counters, running ta
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from gateway.access.known_keys import Keys
 from gateway.catalog.load_catalog import Catalog
@@ -34,6 +35,10 @@ class Generation:
     def public_url(self) -> str:
         """The prefix of our own URLs, without a slash at the end."""
         return self.config.server.public_url
+
+    def webhook_url(self, environment: str, integration_id: str) -> str:
+        """Return the URL to enter at the provider for its webhooks (docs/compatibility.md#provider-webhooks)."""
+        return f"{self.public_url}/webhook/{quote(environment, safe='')}/{quote(integration_id, safe='')}"
 
 
 Replaced = Callable[[Generation, Generation], None]

@@ -1,6 +1,7 @@
 """Rules that read the request's body: ``POST /mcp with tools search_*``, ``POST /graphql with query issues`` (ADR 62).
 
-    with   = "tools " names       calls of these tools of an MCP server (`tools/call`), and the methods of `HANDSHAKE`
+    with   = "tools " names       calls of these tools of an MCP server (`tools/call`), the methods of `HANDSHAKE`, and
+                                  responses to the server's own requests
            | "query " names       a GraphQL query whose root fields are all among the names
            | "mutation " names    the same for a GraphQL mutation
     names  = name *("," name)     a name may contain * for any run of characters, at most twice
@@ -49,9 +50,10 @@ _FIELD_PATTERN: Final = re.compile(r"[A-Za-z0-9_*]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class McpMessage:
-    """A message to an MCP server. `tool`: name of the tool in ``tools/call``, else empty."""
+    """A message to an MCP server. `tool`: name of the tool in ``tools/call``, else empty. `method` None: a response to
+    a request of the server."""
 
-    method: str
+    method: str | None
     tool: str = ""
 
 
@@ -80,6 +82,8 @@ class BodyRule:
     def _of_tools(self, message: McpMessage | str) -> str | None:
         if isinstance(message, str):
             return message
+        if message.method is None:  # a response calls no tool
+            return None
         if message.method != TOOLS_CALL:
             return None if message.method in HANDSHAKE else f"sends the MCP method '{message.method[:64]}'"
         return None if self.names.fullmatch(message.tool) else f"calls the tool '{message.tool}'"
@@ -134,6 +138,8 @@ DEEPEST: Final = 128
 _JSON: Final = re.compile(r'application/json(?:[ \t]*;[ \t]*charset="?utf-8"?)?', re.IGNORECASE)
 _STALE: Final = ("content-encoding", "content-range", "content-transfer-encoding")
 _MESSAGE: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_RESULT: Final = frozenset({"jsonrpc", "id", "result"})
+_ERROR: Final = frozenset({"jsonrpc", "id", "error"})
 _PARAMS: Final = frozenset({"name", "arguments"})
 _IN_QUERY: Final = _MESSAGE - {"id"} | _PARAMS
 _MEMBER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -193,32 +199,51 @@ def _folded(name: str) -> str:
 
 
 def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], query: str) -> McpMessage | str:
+    if message.keys() in (_RESULT, _ERROR):
+        return _mcp_response(message, head, query)
     other = next((name for name in message if name not in _MESSAGE), None)
     if other is not None:
         return f"has a body with the member '{other[:64]}', which no MCP request has"
     method, params = message.get("method"), message.get("params", {})
     if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not isinstance(params, dict):
         return "has a body that is not an MCP request: jsonrpc, method and params as an object"
-    if (fault := _params_fault(params)) is not None:
+    if (fault := _members_fault(params, "params")) is not None:
         return fault
     tool = params.get("name", "") if method == TOOLS_CALL else ""
     if method == TOOLS_CALL and (not isinstance(tool, str) or not TOOL_NAME.fullmatch(tool)):
         return "calls a tool whose name is not a text of letters, digits and . _ / -"
     if not isinstance(params.get("arguments", {}), dict) and method == TOOLS_CALL:
         return "calls a tool with arguments that are not an object"
-    fault = _contradiction("mcp-method", method, head) or _contradiction("mcp-name", tool or None, head)
-    if fault is None and (named := _parameter_in(query, _IN_QUERY)):
-        fault = f"has the URL parameter '{named}', which some servers read in place of the body"
+    fault = _contradicted(method, tool or None, head, query)
     return McpMessage(method, tool) if fault is None else fault
 
 
-def _params_fault(params: Mapping[str, Any]) -> str | None:
-    for name in params:
+def _mcp_response(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], query: str) -> McpMessage | str:
+    """Read a message that has exactly the members of a JSON-RPC response, with a result or an error. A client sends it
+    for a request of the server, such as ``ping`` or ``elicitation/create``."""
+    content = message.get("result", message.get("error"))
+    of_request = isinstance(message["id"], str) or type(message["id"]) is int  # not a bool
+    if message["jsonrpc"] != "2.0" or not of_request or not isinstance(content, dict):
+        return "has a body that is not an MCP response: jsonrpc, the id of a request, and result or error as an object"
+    fault = _members_fault(content, "its result or error") or _contradicted(None, None, head, query)
+    return McpMessage(None) if fault is None else fault
+
+
+def _members_fault(members: Mapping[str, Any], place: str) -> str | None:
+    for name in members:
         if name in _PARAMS:
             continue
         if not _MEMBER.fullmatch(name) or name in _POLLUTES or _folded(name) in _PARAMS:
-            return f"has the member '{name[:64]}' in params, which some parsers read as another member"
+            return f"has the member '{name[:64]}' in {place}, which some parsers read as another member"
     return None
+
+
+def _contradicted(method: str | None, tool: str | None, head: Mapping[str, Sequence[str]], query: str) -> str | None:
+    """Return how a header or the URL contradicts the body; None if neither does."""
+    fault = _contradiction("mcp-method", method, head) or _contradiction("mcp-name", tool, head)
+    if fault is None and (named := _parameter_in(query, _IN_QUERY)):
+        fault = f"has the URL parameter '{named}', which some servers read in place of the body"
+    return fault
 
 
 def _contradiction(header: str, said: str | None, head: Mapping[str, Sequence[str]]) -> str | None:

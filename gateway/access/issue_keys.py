@@ -103,7 +103,8 @@ class KeyIssuer:
         return len(ended)
 
     async def find(self, environment: str, key_id: int, caller: Caller | None = None) -> MintedKey:
-        """Return the key. Raises NotFound, also for a key that a limited `caller` did not mint."""
+        """Return the key. Raises NotFound, also for a key that a limited `caller` did not mint, so for
+        its own: a replacement of itself would not end when the key is revoked."""
         found = await self._store.keys.find(environment, key_id)
         if found is None or not may_see_key(caller, found):
             raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists the keys.")
@@ -119,7 +120,7 @@ class KeyIssuer:
                     "forbidden",
                     f"Key {old.id} is an ancestor of this key, so this key cannot replace it.",
                     payload=rule_and_fix(
-                        "key", "Let it replace itself, or use a key of gateway.yaml or gateway keys create."
+                        "key", f"Use a key of gateway.yaml, or gateway keys create --replaces {old.id}."
                     ),
                 )
             seen.add(above.id)

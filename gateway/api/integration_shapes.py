@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, get_args
-from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -219,8 +218,7 @@ def webhook_url(generation: Generation, integration: Integration) -> str | None:
     provider = generation.catalog.get(integration.provider)
     if provider is None or not provider.webhook_routing_script:
         return None
-    public_url = generation.public_url
-    return f"{public_url}/webhook/{integration.environment}/{quote(integration.integration_id, safe='')}"
+    return generation.webhook_url(integration.environment, integration.integration_id)
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
 
 from aiohttp import web
 
@@ -18,14 +17,6 @@ from gateway.secret import Secret
 if TYPE_CHECKING:
     from gateway.catalog.provider_parts import WebhookSignature
     from gateway.errors import Code
-
-# ── The URL for a provider's webhooks (docs/compatibility.md#provider-webhooks).
-
-
-def webhook_url_of(public_url: str, environment: str, integration_id: str) -> str:
-    """Return the URL to enter at the provider."""
-    return f"{public_url}/webhook/{quote(environment, safe='')}/{quote(integration_id, safe='')}"
-
 
 NO_CHALLENGE: Final = (
     "Send webhooks to this URL by POST. This request contains no challenge that the gateway can return."
@@ -54,7 +45,7 @@ async def receive_webhook(request: web.Request) -> web.Response:
         return _refused(request, "unknown integration", known=False)
     message = IncomingWebhook(
         request.method,
-        webhook_url_of(generation.public_url, environment, key),
+        generation.webhook_url(environment, key),
         {name.lower(): value for name, value in request.headers.items()},
         await request.read(),
         clock.now(),

@@ -73,13 +73,18 @@ def generation(
     )
 
 
-def replace(runtime: Runtime, given: Checked) -> None:
-    """Replace the generation with `given`, in one step.
-    Work that started under the former generation keeps that one."""
+def next_generation(runtime: Runtime, given: Checked) -> Generation:
+    """Build the generation that replaces the one of `runtime`; nothing changes until `runtime.current.replace`."""
     before = runtime.generation
     same = given.config.egress == before.config.egress
     egress = before.egress if same else None
-    runtime.current.replace(generation(given, runtime.minted, runtime.managed, egress, before.integrations))
+    return generation(given, runtime.minted, runtime.managed, egress, before.integrations)
+
+
+def replace(runtime: Runtime, given: Checked) -> None:
+    """Replace the generation with `given`, in one step.
+    Work that started under the former generation keeps that one."""
+    runtime.current.replace(next_generation(runtime, given))
 
 
 def egress_of(config: EgressConfig) -> Egress:

@@ -1,7 +1,7 @@
 """Replaces the configuration of a running gateway: completely or, if anything in it is wrong, not at all.
 
 A reload first reads and checks everything, as a start does. Then it replaces the generation, by one assignment
-(`generations.replace`). The runtime does not change: its parts read the generation when they need a setting.
+(`Current.replace`). The runtime does not change: its parts read the generation when they need a setting.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from gateway.app.generations import Checked, Configured, checked, read, replace
+from gateway.app.generations import Checked, Configured, checked, next_generation, read
 from gateway.app.lifetime import record_configuration
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
@@ -70,6 +70,7 @@ async def _reloaded(
         try:
             ready = await asyncio.to_thread(read)
             config = ready.config
+            following = next_generation(runtime, ready)
             if accept is not None:
                 await asyncio.to_thread(accept, ready)
             # Writing to the store is the last step that can fail: data keys of new environments are wrapped with the
@@ -83,7 +84,7 @@ async def _reloaded(
         except Exception as refusal:  # noqa: BLE001 (after any error the configuration in use stays)
             log_refusal(refusal, runtime.metrics)
             return False
-        replace(runtime, ready)
+        runtime.current.replace(following)
         await record_configuration(runtime.store, config, "reload")
     runtime.metrics.add(RELOADS, "taken")
     log.info("reloaded", environments=sorted(config.environments), providers=len(ready.catalog.providers))

@@ -318,7 +318,10 @@ class Deliverer:
             await self._record_response(delivery, ReceiverResponse(None, _unbuilt(delivery, fault)), TargetPace())
             return
         began = clock.monotonic()
-        response = await send(self._current.generation.egress, url, body, fields, clock.now())
+        try:
+            response = await send(self._current.generation.egress, url, body, fields, clock.now())
+        except Exception as fault:  # noqa: BLE001 (any failure to send is a failed attempt)
+            response = ReceiverResponse(None, _unsent(delivery, fault))
         await self._record_response(delivery, response, pace, (clock.monotonic() - began) * 1000, cause)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
@@ -411,14 +414,24 @@ def _unbuilt(delivery: Delivery, fault: Exception) -> str:
         return f"the stored event cannot be decrypted: {fault}"
     if isinstance(fault, GatewayError):
         return f"the message could not be built: {fault.message}"
+    _log_unexpected("event_not_built", delivery, fault)
+    return f"the message could not be built: {type(fault).__name__}; see event_not_built in the log"
+
+
+def _unsent(delivery: Delivery, fault: Exception) -> str:
+    """Return why the message could not be sent, and log the fault: `send` raises none that is expected."""
+    _log_unexpected("event_not_sent", delivery, fault)
+    return f"the message could not be sent: {type(fault).__name__}; see event_not_sent in the log"
+
+
+def _log_unexpected(event: str, delivery: Delivery, fault: Exception) -> None:
     log.error(
-        "event_not_built",
+        event,
         environment=delivery.environment,
         message=delivery.message_id,
         event_type=delivery.event,
         exc_info=fault,
     )
-    return f"the message could not be built: {type(fault).__name__}; see event_not_built in the log"
 
 
 def _kind(target: str) -> str:

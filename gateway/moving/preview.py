@@ -144,7 +144,7 @@ def _judged(
     if granting:
         todo.append(f"register the callback URL {runtime.generation.config.callback_url} at {provider.display_name}")
     if provider.webhook_routing_script:
-        url = f"{runtime.generation.public_url}/webhook/{wish.environment}/{key}"
+        url = runtime.generation.webhook_url(wish.environment, key)
         todo.append(f"change the webhook URL at {provider.display_name} to {url}")
     if needs:
         return "needs_something", todo

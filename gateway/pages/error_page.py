@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from gateway.auth.provider_responses import short
 from gateway.authorization.results import CallbackFailed, error_type
@@ -71,6 +71,8 @@ def failed(
         event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
     )
     response.headers[MARK] = fault.code
+    if fault.retry_after_s is not None:
+        response.headers[hdrs.RETRY_AFTER] = str(fault.retry_after_s)
     if status in (401, 403):
         response.headers["WWW-Authenticate"] = CHALLENGE
     return response

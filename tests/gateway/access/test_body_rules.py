@@ -78,6 +78,14 @@ def test_only_mcp_setup_and_list_messages_are_allowed_beside_named_tools() -> No
         assert isinstance(decided(key, "/mcp", body), Breach)
 
 
+def test_responses_to_the_servers_own_requests_are_allowed() -> None:
+    """MCP's Streamable HTTP transport has clients POST them, for example the reply to ``ping``."""
+    for content in ({"result": {}}, {"result": {"action": "decline"}}, {"error": {"code": -1, "message": "x"}}):
+        assert decided(policy(TOOLS), "/mcp", {"jsonrpc": "2.0", "id": 1, **content}) == TOOLS
+    named_empty = decided(policy(TOOLS), "/mcp", {"jsonrpc": "2.0", "id": 1, "method": ""})
+    assert isinstance(named_empty, Breach)
+
+
 def test_graphql_request_is_checked_by_all_its_root_fields() -> None:
     key = policy(QUERY, MUTATION)
     assert decided(key, "/graphql", {"query": "{ viewer { id } issues { id } __typename }"}) == QUERY

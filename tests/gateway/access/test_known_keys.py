@@ -341,7 +341,19 @@ async def test_key_cannot_replace_its_ancestor(gateway: TwoConnectionGateway) ->
         wish = {"display_name": "heir", "replaces": above["id"]}
         status, _, body = await gateway.asked("POST", KEYS, grandchild["secret"], json=wish)
         assert (status, body["error"]["payload"]["rule"]) == (403, "key")
+        fix = f"Use a key of gateway.yaml, or gateway keys create --replaces {above['id']}."
+        assert body["error"]["payload"]["fix"] == fix
     assert (await gateway.key("itself", key=grandchild["secret"], replaces=grandchild["id"]))["id"]
+
+
+async def test_limited_key_cannot_replace_itself(gateway: TwoConnectionGateway) -> None:
+    """The replacement would not end when the key is revoked."""
+    limited = await gateway.key(
+        "limited", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
+    )
+    wish = {"display_name": "heir", "replaces": limited["id"]}
+    status, _, body = await gateway.asked("POST", KEYS, limited["secret"], json=wish)
+    assert (status, body["error"]["code"]) == (404, "not_found")
 
 
 async def test_revoking_a_key_revokes_the_keys_that_it_minted(gateway: TwoConnectionGateway) -> None:

@@ -55,6 +55,7 @@ def call(tool: Any = "delete_issue", **more: Any) -> bytes:
 
 GOOD = call("get_issue")
 EVIL = call()
+RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 PARAMS = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
 ENCODED = base64.b64encode(b"delete_issue").decode()
 
@@ -121,8 +122,48 @@ MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
     ("another method", call("get_issue", method="resources/read"), None, ""),
     ("another method in other case", call("get_issue", method="TOOLS/CALL"), None, ""),
     ("a task", b'{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"name":"get_issue"}}', None, ""),
-    ("a response to the server", b'{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}', None, ""),
     ("a response beside a call", GOOD[:-1] + b',"result":{}}', None, ""),
+    ("an error beside a call", GOOD[:-1] + b',"error":{"code":-1,"message":"x"}}', None, ""),
+    ("a response beside a method", RESPONSE[:-1] + b',"method":"tools/call"}', None, ""),
+    ("a response beside a method in capitals", RESPONSE[:-1] + b',"METHOD":"tools/call"}', None, ""),
+    ("a response beside an escaped method", RESPONSE[:-1] + b',"\\u006dethod":"tools/call"}', None, ""),
+    ("a response beside no method", RESPONSE[:-1] + b',"method":null}', None, ""),
+    ("a response beside params", RESPONSE[:-1] + b',"params":{"name":"delete_issue"}}', None, ""),
+    ("a response with result and error", RESPONSE[:-1] + b',"error":{"code":-1,"message":"x"}}', None, ""),
+    ("a response with two results", RESPONSE[:-1] + b',"result":{}}', None, ""),
+    ("a response with two results, once in capitals", RESPONSE[:-1] + b',"Result":{}}', None, ""),
+    ("a response with two ids", RESPONSE[:-1] + b',"id":2}', None, ""),
+    ("a response with its result in capitals", b'{"jsonrpc":"2.0","id":1,"RESULT":{}}', None, ""),
+    ("a response without an id", b'{"jsonrpc":"2.0","result":{}}', None, ""),
+    ("a response without a version", b'{"id":1,"result":{}}', None, ""),
+    ("a response of another version", RESPONSE.replace(b"2.0", b"1.0"), None, ""),
+    *(
+        (f"a response with the id {one}", b'{"jsonrpc":"2.0","id":%s,"result":{}}' % one.encode(), None, "")
+        for one in (
+            "null",
+            "true",
+            "1.5",
+            "[1]",
+            "{}",
+        )
+    ),
+    *(
+        (f"a response with the result {one}", b'{"jsonrpc":"2.0","id":1,"result":%s}' % one.encode(), None, "")
+        for one in (
+            "null",
+            '"x"',
+            "[]",
+            '{"__proto__":{"method":"tools/call"}}',
+            '{"Name":"delete_issue"}',
+        )
+    ),
+    ("an error that is a text", b'{"jsonrpc":"2.0","id":1,"error":"x"}', None, ""),
+    ("a batch of responses", b"[" + RESPONSE + b"]", None, ""),
+    ("a batch of a response and a call", b"[" + RESPONSE + b"," + EVIL + b"]", None, ""),
+    ("a response and a call", RESPONSE + b"\n" + EVIL, None, ""),
+    ("a response with a method in the header", RESPONSE, {**JSON, "Mcp-Method": "tools/call"}, ""),
+    ("a response with a tool in the header", RESPONSE, {**JSON, "Mcp-Name": "get_issue"}, ""),
+    ("a response with a method in the URL", RESPONSE, None, "?method=tools/call&name=delete_issue"),
     (
         "parameters by their place",
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["delete_issue"]}',
@@ -257,6 +298,13 @@ async def test_the_keys_do_what_they_are_for_with_the_very_bytes(door: Agents) -
             None,
         ),
         ("/mcp", GOOD.replace(b"{}", b'{"a":"' + b"x" * 500_000 + b'"}'), None),
+        ("/mcp", RESPONSE, None),
+        (
+            "/mcp",
+            b'{"jsonrpc":"2.0","id":"7-a","result":{"action":"accept","content":{"name":"x"},"_meta":{"x/y":1}}}',
+            None,
+        ),
+        ("/mcp", b'{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"Method not found"}}', None),
         (
             "/graphql",
             asked("query A($n: Int) { viewer { id } issues(first: $n) { id } }", operationName="A", variables={"n": 1}),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from gateway import config as configuration
 from gateway.app import reload
@@ -86,6 +87,17 @@ async def test_provider_with_a_routing_script_has_a_webhook_url(running: Running
     await running.json("POST", "/integrations", json=jira, expect=200)
     body = await running.json("GET", "/integrations/j?include=webhook", expect=200)
     assert body["data"]["webhook_url"] == f"{running.url}/webhook/dev/j"
+
+
+async def test_webhook_url_of_a_key_with_special_characters_is_quoted_and_leads_to_it(running: RunningGateway) -> None:
+    jira = {"provider": "jira", "unique_key": "a b@c:d~e", "credentials": CLIENT, "allow_unsigned_webhooks": True}
+    await running.json("POST", "/integrations", json=jira, expect=200)
+    body = await running.json("GET", "/integrations/a%20b@c:d~e?include=webhook", expect=200)
+    url = body["data"]["webhook_url"]
+    assert url == f"{running.url}/webhook/dev/a%20b%40c%3Ad~e"
+    assert url == running.runtime.generation.webhook_url("dev", "a b@c:d~e")
+    async with running.http.post(URL(url, encoded=True), json={}) as response:
+        assert response.status == 200
 
 
 WRONG: list[tuple[dict[str, Any], list[list[str]]]] = [

@@ -90,3 +90,22 @@ async def test_a_configuration_that_is_not_accepted_leaves_no_trace_in_the_store
     assert store.data_keys.keyring is former
     restarted = await open_store(settings.url, Keyring(settings.encryption_keys), environments={"dev"})
     await restarted.close()
+
+
+async def test_a_generation_that_cannot_be_built_leaves_no_trace_in_the_store(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("as if a part failed")
+
+    store, generation = running.runtime.store, running.runtime.generation
+    former = store.data_keys.keyring
+    monkeypatch.setattr("gateway.app.generations.generation", fail)
+    running.document["environments"]["fresh"] = {}
+    running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
+    assert not await reloaded(running)
+    assert store.data_keys.keyring is former
+    assert running.runtime.generation is generation
+    settings = generation.config.store
+    restarted = await open_store(settings.url, Keyring(settings.encryption_keys), environments={"dev"})
+    await restarted.close()

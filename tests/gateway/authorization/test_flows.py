@@ -122,4 +122,5 @@ async def test_a_store_that_fails_after_the_flow_was_used_up_is_reported(
     with capture_logs() as logs:
         async with running.http.get(f"{running.url}/oauth/callback", params=query) as response:
             assert response.headers["Gateway-Error"] == "store_unavailable"
+            assert response.headers["Retry-After"] == "1"
     assert [line["reason"] for line in logs if line["event"] == "authorization_failed"] == ["store_unavailable"]

@@ -305,6 +305,27 @@ async def test_message_that_cannot_be_built_is_retried_and_given_up(
     )
 
 
+async def test_message_whose_sending_fails_unexpectedly_is_retried_and_given_up(
+    telling: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> Any:
+        raise OSError("as if the system failed")
+
+    monkeypatch.setattr(delivery, "_post", fail)
+    with structlog.testing.capture_logs() as logs:
+        await telling.imported(tracker.grant())
+        first = await settled(telling, 1)
+    assert first.due_at is not None
+    assert (first.state, first.status) == (DeliveryState.PENDING, None)
+    (logged,) = [one for one in logs if one["event"] == "event_not_sent"]
+    assert (logged["log_level"], logged["message"]) == ("error", first.message_id)
+    later(25 * 3600)
+    await on(telling)
+    (last,) = await log_of(telling)
+    assert last.state is DeliveryState.DEAD
+    assert last.detail == "given up after a day: the message could not be sent: OSError; see event_not_sent in the log"
+
+
 async def test_event_reaches_a_host_with_an_underscore(
     settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

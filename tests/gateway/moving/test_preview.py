@@ -46,6 +46,13 @@ async def test_each_integration_is_judged_and_the_exact_callback_is_named(place:
     assert "s3cret" not in ran.output
 
 
+async def test_webhook_url_of_a_key_with_special_characters_is_quoted(place: Place, peer: FakePeer) -> None:
+    peer.integrations = {"my jira": {"provider": "jira", "credentials": CLIENT}}
+    ran = await place.imported(peer, "--preview")
+    (only,) = ran.report["integrations"]
+    assert f"{place_url(place)}/webhook/dev/my%20jira" in " ".join(only["todo"])
+
+
 async def test_connections_of_another_auth_mode_are_not_said_to_work(place: Place, peer: FakePeer) -> None:
     fill(peer)
     peer.modes = {"openai": "BASIC", "tracker": "OAUTH2"}

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from gateway.client import code_challenge, new_code_verifier, verify_return
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, Unavailable
 from gateway.events.signatures import signing_keys
 from gateway.pages.error_page import advice
 from gateway.pages.frame import LANGUAGES, PageWords
@@ -337,3 +337,16 @@ async def test_the_page_on_the_way_keeps_the_language(running: RunningGateway) -
     url, _ = await link(running)
     response = await submit(running.http, f"{url}/i/tracker?lang=de&theme=dark")
     assert '<html lang="de" data-theme="dark">' in await response.text()
+
+
+async def test_page_for_an_unavailable_store_says_when_to_retry(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise Unavailable("store_unavailable", "The database is not reachable.", retry_after_s=5)
+
+    url, _ = await link(running)
+    monkeypatch.setattr(type(running.runtime.sessions), "find", fail)
+    async with running.http.get(f"{url}/i/tracker", headers=BROWSER) as response:
+        assert (response.status, response.content_type) == (503, "text/html")
+        assert response.headers["Retry-After"] == "5"
