@@ -126,7 +126,7 @@ MISTAKES = {
     "masked": ("client_secret", "abcd********", "masked"),
     "shortened": ("client_secret", "abcd...wxyz", "shortened"),
     "a space": ("client_id", "0a1b 2c3d", "space"),
-    "an address": ("client_id", "https://console.example.com/app", "address"),
+    "a URL": ("client_id", "https://console.example.com/app", "URL"),
 }
 
 
