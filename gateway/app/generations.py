@@ -74,7 +74,7 @@ def generation(
 
 
 def next_generation(runtime: Runtime, given: Checked) -> Generation:
-    """Build the generation that replaces the one of `runtime`; nothing changes until `runtime.current.replace`."""
+    """Build the generation that replaces the one of `runtime`; nothing changes until `Current.replace`."""
     before = runtime.generation
     same = given.config.egress == before.config.egress
     egress = before.egress if same else None

@@ -70,7 +70,7 @@ def arm() -> None:
         setattr(owner, name, or_die)
 
     wrap(RefreshStore, "lease_refresh", before="before the claim", after="after the intent")
-    wrap(Attempt, "ask", after="response in memory")
+    wrap(Attempt, "send", after="response in memory")
     wrap(protocol, "commit", before="before the commit")
     wrap(refreshes, "record_change", before="inside the commit")
     wrap(RefreshStore, "save_refreshed", after="after the commit")

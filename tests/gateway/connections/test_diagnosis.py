@@ -139,7 +139,7 @@ async def test_command_shows_the_same_history(running: RunningGateway, tracker: 
     code, text = await command("c1", "--json")
     assert json.loads(text)["diagnosis"]["action"]["do"] == "reconnect"
     code, text = await command("nobody")
-    assert (code, "no 'nobody'" in text) == (1, True)
+    assert (code, "no connection 'nobody'" in text) == (1, True)
 
 
 async def test_a_reload_with_another_client_leaves_nothing_to_fix(
