@@ -399,6 +399,18 @@ async def test_an_account_endpoint_without_its_setting_leaves_the_account_unknow
     assert (tracker.seen, listed["account"]) == ([], None)
 
 
+async def test_a_base_url_without_its_setting_refuses_the_connection(running: RunningGateway, tracker: Tracker) -> None:
+    account = {"endpoint": "/info", "id": "path"}
+    proxy = {"base_url": f"{tracker.url}/${{connectionConfig.realm}}"}
+    entry = tracker_entry(tracker.url, token_response_metadata=["realm"], account=account, proxy=proxy)
+    del entry["post_connection_script"]
+    write_entry(running.folder, "tracker", entry)
+    await running.restart()
+    status, html = await arrive(running, (await made(running))["token"])
+    assert (status, "setting connectionConfig.realm" in html) == (400, True), html
+    assert (await running.json("GET", "/connections"))["connections"] == []
+
+
 async def test_outbound_authorization_of_another_auth_mode_is_refused(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     url = f"{running.url}/auth/oauth-outbound/tracker?connect_session_token={token}"
