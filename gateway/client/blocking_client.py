@@ -25,14 +25,15 @@ class Loop:
     """An event loop in a daemon thread, started at its first use, and again in a forked process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # an iterator that garbage collection ends calls `run`, at any time
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the loop and return its result. Raises Unreachable if the loop is stopped meanwhile."""
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
+        with self._lock:  # a call started during `stop` is either cancelled by it or runs in a new loop
+            future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
         except concurrent.futures.CancelledError:
@@ -64,8 +65,9 @@ class Loop:
 
     def stop(self) -> None:
         """End the loop and its thread. Calls that still run in other threads raise Unreachable."""
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
         if loop is not None and thread is not None and self._pid == os.getpid():
             asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
@@ -73,13 +75,12 @@ class Loop:
             loop.close()
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None or self._pid != os.getpid():
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="gateway-client", daemon=True)
-                self._thread.start()
-                self._pid = os.getpid()
-            return self._loop
+        if self._loop is None or self._pid != os.getpid():
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="gateway-client", daemon=True)
+            self._thread.start()
+            self._pid = os.getpid()
+        return self._loop
 
 
 async def _cancel_others() -> None:
@@ -220,7 +221,8 @@ class Client:
         try:
             yield Stream(stream, self._loop)
         finally:
-            self._loop.run(opened.__aexit__(None, None, None))
+            if self._loop.used_here:  # else the client was closed, which has closed the connection
+                self._loop.run(opened.__aexit__(None, None, None))
 
     def paginate(
         self,

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -18,17 +17,14 @@ from gateway.console.console_page import WITHIN, Live, View, console_path
 from gateway.console.event_views import delivery
 from gateway.console.failure_causes import failures
 from gateway.errors import Unavailable
-from gateway.records.connection import Connection
 from gateway.records.event import DeliveryState
 from gateway.records.traffic import SLOT_S, SlotTotal, Traffic, quantile_ms
 from gateway.runtime import RUNTIME, Runtime
-from gateway.store import EventFilter, ListFilter, cursor_after
+from gateway.store import EventFilter, ListFilter
 
 ROWS: Final = 10
 LIVE_S: Final = 15
 ENDING_WITHIN: Final = timedelta(days=7)
-PAGE: Final = 200
-MOST_PAGES: Final = 10
 SLOTS_A_BAR: Final = 2
 BARS: Final = int(WITHIN.total_seconds()) // SLOT_S // SLOTS_A_BAR
 PARTS: Final = {"gateway": "gateway_ms", "token": "token_ms", "provider": "upstream_ms"}
@@ -40,7 +36,7 @@ async def now(request: web.Request, environment: str) -> View:
     wrong = alarms(runtime)
     trouble, ending, dead, backlog, sums, found = await asyncio.gather(
         store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS + 1)),
-        _ending(runtime, environment, at),
+        store.connections.list(environment, ListFilter(dies_after=at, dies_before=at + ENDING_WITHIN, limit=ROWS)),
         store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS + 1)),
         store.deliveries.backlog(),
         authorization_sums(runtime, environment),
@@ -74,23 +70,6 @@ async def now(request: web.Request, environment: str) -> View:
     }
     live = None if request.query.get("still") else Live("now_live.html", console_path(request, environment), LIVE_S)
     return View("now.html", data, live=live)
-
-
-async def _ending(runtime: Runtime, environment: str, at: datetime) -> list[Connection]:
-    """Return at most `ROWS` connections that end within `ENDING_WITHIN` after `at`.
-
-    The store's filter has no lower limit, so pages of connections that have already ended are skipped, up to
-    `MOST_PAGES`.
-    """
-    wanted = ListFilter(dies_before=at + ENDING_WITHIN, limit=PAGE)
-    found: list[Connection] = []
-    for _ in range(MOST_PAGES):
-        page = await runtime.store.connections.list(environment, wanted)
-        found += [one for one in page if one.life.dies_at is not None and one.life.dies_at > at]
-        if len(found) >= ROWS or len(page) < PAGE:
-            break
-        wanted = replace(wanted, cursor=cursor_after(page[-1]))
-    return found[:ROWS]
 
 
 async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dict[str, str]]) -> Traffic:

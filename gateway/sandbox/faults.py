@@ -9,7 +9,8 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from math import ceil, isfinite
+from math import ceil
+from sys import float_info
 from typing import Any, Final
 
 from aiohttp import web
@@ -240,7 +241,7 @@ def parse(wish: Mapping[str, Any]) -> Armed:
         value = wish[key]
         if key not in options:
             raise BadFault(f"{name} has no option {key!r}. Its options are: {', '.join(options)}.")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= float_info.max:
             raise BadFault(f"{key} must be a number from 0.")
         options[key] = value
     if "status" in options and not 400 <= options["status"] <= 599:

@@ -69,8 +69,9 @@ SEPARATOR = "\x1f"
 class ListFilter:
     """A filter for lists: all conditions given must hold. `integration_ids` empty: any; keys of `tags` are lower-cased.
 
-    `in_trouble`: in another state than active. `within`: the limits of the caller's key. `cursor` (from `cursor_after`)
-    and `offset` both skip rows; a cursor stays correct while connections are added or removed.
+    `dies_after` and `dies_before`: the credential expires between them. `in_trouble`: in another state than active.
+    `within`: the limits of the caller's key. `cursor` (from `cursor_after`) and `offset` both skip rows; a cursor stays
+    correct while connections are added or removed.
     """
 
     connection_id: str | None = None
@@ -79,6 +80,7 @@ class ListFilter:
     organization_id: str | None = None
     integration_ids: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    dies_after: datetime | None = None
     dies_before: datetime | None = None
     in_trouble: bool = False
     within: tuple[KeyLimits, ...] = ()
@@ -124,6 +126,8 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
         # read a whole integration.
         whose = table.integration_id.concat("") if wanted.in_trouble else table.integration_id
         conditions.append(whose.in_(wanted.integration_ids))
+    if wanted.dies_after is not None:
+        conditions.append(table.dies_at > wanted.dies_after)
     if wanted.dies_before is not None:
         conditions.append(table.dies_at < wanted.dies_before)
     if wanted.in_trouble:

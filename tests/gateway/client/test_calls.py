@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,17 @@ async def test_the_blocking_client_does_the_same(list_: Paged) -> None:
             return seen
 
     assert await asyncio.to_thread(use) == [b"line 1", "ab", "GET"]
+
+
+async def test_client_that_is_closed_within_a_stream_starts_no_second_thread(list_: Paged) -> None:
+    def use() -> list[str]:
+        with Client(list_.gateway.url, SECRET_KEY, provider_config_key="tracker", connection_id="c1") as client:
+            with client.stream("GET", "/endless") as response:
+                assert next(iter(response.lines())) == b"line 1"
+                client.close()
+            return [thread.name for thread in threading.enumerate() if thread.name == "gateway-client"]
+
+    assert await asyncio.to_thread(use) == []
 
 
 async def test_threads_may_share_a_client(list_: Paged) -> None:
