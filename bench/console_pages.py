@@ -167,8 +167,8 @@ async def measure(folder: Path) -> None:
     took: list[float] = []
 
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
-        url = str(server.make_url("/console/sign-in"))
-        async with http.post(url, data={"link": token.reveal()}, allow_redirects=False) as response:
+        sign_in = server.make_url("/console/sign-in")
+        async with http.post(sign_in, data={"link": token.reveal()}, allow_redirects=False) as response:
             assert response.status == 303, await response.text()
         async with http.get(server.make_url("/console/dev/calls.json")) as response:
             newest = json.loads(await response.text())["operations"][0]["id"]

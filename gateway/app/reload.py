@@ -84,6 +84,7 @@ async def _reloaded(
         except Exception as refusal:  # noqa: BLE001 (after any error the configuration in use stays)
             log_refusal(refusal, runtime.metrics)
             return False
+        following.integrations.in_use_from_now()
         runtime.current.replace(following)
         await record_configuration(runtime.store, config, "reload")
     runtime.metrics.add(RELOADS, "taken")

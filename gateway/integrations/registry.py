@@ -64,12 +64,22 @@ class Integrations:
         self.declared = tuple(declared)
         self._declared = _by_key(self.declared)
         self._managed = managed
-        now = clock.now() - clock.offset.value  # this machine's clock; its offset is measured after the start
-        self._client_since: dict[Key, datetime] = dict.fromkeys(self._declared, now)
+        self._client_since: dict[Key, datetime] = {}
         if former is not None:
             for key, integration in self._declared.items():
                 if (before := former._declared.get(key)) is not None and _client(before) == _client(integration):
                     self._client_since[key] = former._client_since[key]
+        self._new_clients = self._declared.keys() - self._client_since.keys()
+        self.in_use_from_now()
+
+    def in_use_from_now(self) -> None:
+        """Set the time since when new and changed clients are used.
+
+        Called again if this registry is put into use some time after it was built: until then, a provider may refuse
+        the former client.
+        """
+        now = clock.now() - clock.offset.value  # this machine's clock; its offset is measured after the start
+        self._client_since.update(dict.fromkeys(self._new_clients, now))
 
     def client_since(self, environment: str, integration_id: str) -> datetime | None:
         """Return since when the integration uses its current client: the start, a reload or an API write. None if

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import structlog
 import yaml
 
 import gateway
+from gateway import clock
 from gateway import config as configuration
 from gateway.app.reload import reload
 from gateway.egress.limits import ConcurrencySettings
@@ -271,3 +272,16 @@ async def test_encryption_key_in_use_is_not_removed(
     assert "gateway keys rotate" in next(event["detail"] for event in log_events if event["event"] == "fault")
     assert await status(running) == 200
     await running.imported(tracker.grant(), "c2")
+
+
+async def test_a_new_client_is_in_use_since_the_end_of_the_reload(running: RunningGateway) -> None:
+    """Until the configuration is replaced, providers refuse the former client: that says nothing about the new one."""
+    accepted: list[datetime] = []
+    running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] = "another-secret"
+    write(running)
+    assert await reload(
+        running.app, running.folder / "gateway.yaml", accept=lambda _ready: accepted.append(clock.now())
+    )
+    since = running.runtime.generation.integrations.client_since("dev", "tracker")
+    assert since is not None
+    assert since >= accepted[0]
