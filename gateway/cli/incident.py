@@ -93,7 +93,7 @@ def incident(
         _print_report(found, done)
         if revoke_keys or delete_connections:
             if not done:
-                print("\nEverything was already revoked or deleted.", file=sys.stderr)
+                print("\nNothing was left to revoke or delete with these options.", file=sys.stderr)
         elif found["connections"]:
             print(
                 "\nNothing was revoked or deleted. To do so, add --revoke-keys or --delete-connections.",

@@ -153,6 +153,12 @@ async def test_the_command_reports_the_same(running: RunningGateway, stolen: int
     assert lines[0].startswith("42 calls, of which failed: 2;")
     assert lines[1].startswith("2 keys, ")
     assert [line.split()[1] for line in lines[3:]] == ["c1", "c3", "c2"]
+    command[-1:] = ["--since", "3d", "--until", "2d", "--delete-connections"]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert "Nothing was left to revoke or delete with these options." in errors.decode(), "the key itself still works"
 
 
 async def test_a_key_with_many_below_it_is_reported_with_all_of_them(
