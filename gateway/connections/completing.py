@@ -61,19 +61,21 @@ class NewCredential:
         self.account = Account(id, short(label) if label else None)
 
     async def account_response(self) -> Any:
-        """Return the document that contains the entry's `account`; it is requested once. Raises ProviderUnreadable."""
+        """Return the document that contains the entry's `account`; it is requested once. Raises ProviderUnreadable, and
+        InvalidRequest if the base URL cannot be built."""
         form = self.provider.account
         if form is None or form.endpoint is None:
             return self._held.get("raw")
         if not self._on_account:
             context = replace(self._context, config=self.config)
+            root = self._root() if form.endpoint.startswith("/") else ""
             try:
                 fields = context.texts(form.headers, self._mode.values(self._held))
-                url = context.address(self._root() + form.endpoint if form.endpoint.startswith("/") else form.endpoint)
+                url = context.address(root + form.endpoint)
             except InvalidRequest as fault:  # a setting that this connection does not have
                 raise ProviderUnreadable(fault.message) from fault
             body = None if form.data is None else json.dumps(form.data).encode()
-            where = form.endpoint if form.endpoint.startswith("/") else parse_address(url).path
+            where = form.endpoint if root else parse_address(url).path
             self._on_account.append(await self._json(form.method or "GET", url, where, fields, body))
         return self._on_account[0]
 
