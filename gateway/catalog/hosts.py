@@ -34,7 +34,7 @@ _PART: Final = re.compile(
 )
 """One piece of a regular expression with its repetition: a group of plain choices, a plain character, or anything
 else."""
-_SCHEME: Final = re.compile(r"\^?https?\??:(?:\\?/){2}")
+_SCHEME: Final = re.compile(r"\^?(?:https?\??|\((?:\?:)?https?\|https?\)):(?:\\?/){2}")
 Ending = tuple[str, bool]
 """A possible ending of a text, and whether the ending is the whole text."""
 _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)

@@ -61,6 +61,11 @@ NAMED = [
         "api1.iq.example.com",
     ),
     ("${connectionConfig.x}/token", {"format": "uri", "pattern": r"https?:\/\/[^/]+\.example\.com/?"}, "a.example.com"),
+    (
+        "${connectionConfig.x}/token",
+        {"format": "uri", "pattern": r"(https|http)://[^/]+\.example\.com"},
+        "a.example.com",
+    ),
 ]
 
 
