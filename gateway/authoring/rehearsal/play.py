@@ -315,7 +315,7 @@ class _Play(Knowledge):
                 in_callback = {"callback.state": state_of(sent_to, self.provider), "callback.code": CODE}
                 known = replace(known, values={**known.values, **in_callback})
             step.checks += token_checks(arrivals, known, self.samples, callback)
-        if self.provider.installation_access_url is not None:
+        if self.provider.auth_mode == "CUSTOM" and self.provider.installation_access_url is not None:
             step.checks += access_checks(self.actor.since(mark), known, self.actor.tokens[0])
         for key in ("token_response_metadata", "redirect_uri_metadata"):
             for name in getattr(self.provider, key) or ():
