@@ -399,15 +399,18 @@ async def test_an_account_endpoint_without_its_setting_leaves_the_account_unknow
     assert (tracker.seen, listed["account"]) == ([], None)
 
 
-async def test_a_base_url_without_its_setting_refuses_the_connection(running: RunningGateway, tracker: Tracker) -> None:
-    account = {"endpoint": "/info", "id": "path"}
+async def test_a_base_url_without_its_setting_is_not_the_providers_fault(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    account = {"endpoint": "/info", "id": "path", "settings": {"shown": "path"}}
     proxy = {"base_url": f"{tracker.url}/${{connectionConfig.realm}}"}
-    entry = tracker_entry(tracker.url, token_response_metadata=["realm"], account=account, proxy=proxy)
-    del entry["post_connection_script"]
+    forms = {name: {"title": name, "automated": True} for name in ("realm", "shown")}
+    entry = tracker_entry(tracker.url, connection_config=forms, account=account, proxy=proxy)
+    del entry["post_connection_script"], entry["connection_configuration"]
     write_entry(running.folder, "tracker", entry)
     await running.restart()
     status, html = await arrive(running, (await made(running))["token"])
-    assert (status, "setting connectionConfig.realm" in html) == (400, True), html
+    assert (status, "setting connectionConfig.realm" in html, "Could not read" in html) == (400, True, False), html
     assert (await running.json("GET", "/connections"))["connections"] == []
 
 
