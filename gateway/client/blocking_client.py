@@ -70,6 +70,7 @@ class Loop:
             self._loop = self._thread = None
         if loop is not None and thread is not None and self._pid == os.getpid():
             asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
+            asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop).result()  # closes responses of open streams
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
