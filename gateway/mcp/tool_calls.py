@@ -85,6 +85,8 @@ def _no_others(arguments: Mapping[str, Any], allowed: set[str] | frozenset[str])
 def _filled(name: str, value: Any, deep: bool, optional: bool) -> str:
     if value is None and optional:
         return ""
+    if value is None:
+        raise UnfitArguments(f"Argument '{name}' is missing.")
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise UnfitArguments(f"'{name}' must be a text or a whole number.")
     text = str(value)

@@ -34,6 +34,7 @@ from gateway.middleware.response_shape import MARK
 from gateway.off_loop import off_loop
 from gateway.proxy.collected_response import CollectedResponse
 from gateway.records.connection import ConnectionRef
+from gateway.text import nearest
 
 ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
 
@@ -246,7 +247,9 @@ def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool)
     if tool is None and name != "call_api":
         if by_call_tool:
             raise UnfitArguments(f"Unknown tool '{name[:64]}'. Use find_tools to search this key's tools.")
-        raise RpcError(rpc.INVALID_PARAMS, f"Unknown tool: {name[:64]}")
+        near = nearest(name[:64], tools)
+        fix = f"Did you mean '{near}'?" if near is not None else "tools/list returns this key's tools."
+        raise RpcError(rpc.INVALID_PARAMS, f"Unknown tool '{name[:64]}'. {fix}")
     return tool
 
 

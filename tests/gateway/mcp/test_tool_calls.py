@@ -31,7 +31,7 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({}, "'key' must be a text or a whole number."),
+        ({}, "Argument 'key' is missing."),
         ({"key": ""}, "'key' must not be empty."),
         ({"key": "a/b"}, "'key' is one segment of the path, so it cannot hold '/'."),
         ({"key": True}, "'key' must be a text or a whole number."),
