@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
+from gateway.catalog.template_places import known_settings
 from gateway.catalog.value import BadValue, check_value
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.text import close_matches
@@ -55,9 +56,14 @@ def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str])
 
 
 def by_browser(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` without the settings that an end user may not choose: automated ones, except the site's ID."""
-    own = {name for name, setting in provider.connection_config.items() if setting.automated} - {"cloudId"}
-    return {name: value for name, value in config.items() if name not in own and name != "webhook_url"}
+    """Return `config` without the settings that an end user may not choose: automated ones, except the site's ID, and
+    those that only the provider returns.
+
+    With them, an end user could name another customer's account, for example to Stripe when the access is revoked.
+    """
+    automated = {name for name, setting in provider.connection_config.items() if setting.automated} - {"cloudId"}
+    returned = known_settings(provider) - {*provider.connection_config, *(provider.connection_configuration or ())}
+    return {name: value for name, value in config.items() if name not in automated | returned | {"webhook_url"}}
 
 
 def parted(provider: Provider, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

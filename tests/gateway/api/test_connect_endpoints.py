@@ -421,6 +421,31 @@ async def test_outbound_authorization_of_another_auth_mode_is_refused(running: R
         assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_auth_mode")
 
 
+async def test_an_end_user_cannot_choose_a_setting_that_the_provider_returns(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    account = {"id": "user", "settings": {"company": "user"}}
+    forms = {"company": {"title": "Company", "automated": True}, "region": {"title": "Region", "optional": True}}
+    entry = tracker_entry(
+        tracker.url,
+        token_response_metadata=["shard", "region"],
+        redirect_uri_metadata=["realm"],
+        account=account,
+        connection_config=forms,
+    )
+    del entry["post_connection_script"]
+    write_entry(running.folder, "tracker", entry)
+    await running.restart()
+    tracker.token_extra = {"shard": "own", "user": 1}
+    tracker.callback_extra = {"realm": "own"}
+    chosen = "".join(f"&params[{name}]=other" for name in ("shard", "realm", "company", "region"))
+    assert (await arrive(running, (await made(running))["token"], chosen))[0] == 200
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    path = f"/connections/{listed['connection_id']}?provider_config_key=tracker"
+    settings = (await running.json("GET", path))["connection_config"]
+    assert settings == {"shard": "own", "realm": "own", "company": "1", "region": "other"}
+
+
 async def test_new_settings_of_a_reconnect_replace_earlier_ones(running: RunningGateway, tracker: Tracker) -> None:
     entry = tracker_entry(tracker.url, token_response_metadata=["shard"])
     del entry["post_connection_script"]
