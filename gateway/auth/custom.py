@@ -1,5 +1,6 @@
 """CUSTOM: an app installation together with the end user's own OAuth grant."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -126,7 +127,7 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
     headers["authorization"] = f"Bearer {token.reveal()}"  # never the entry's own: that would not be the end user's
     call = context.with_secrets(ProviderCall(url, headers, method="GET"), secrets=[token])
     reply = yield call
-    if 200 <= reply.status < 300:
+    if reply.status == 200 and _is_json(reply.body):  # not the login page of a proxy in front of the provider
         return
     if reply.status in PASSING or not 400 <= reply.status < 500:
         raise TokenUnavailable(
@@ -139,3 +140,10 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
         f"Your account at {provider.display_name} cannot access installation {context.config[INSTALLATION]} ({status}). "
         "Nothing was connected; start again with an account that can access it.",
     )
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        return isinstance(json.loads(body), dict | list)
+    except (ValueError, RecursionError):
+        return False

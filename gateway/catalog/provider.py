@@ -149,7 +149,7 @@ class Provider(Shape):
     installation_token_url: str | None = None
     """CUSTOM: URL at which the app requests an installation's token; `token_url` is for the end user's token."""
     installation_access_url: str | None = None
-    """CUSTOM: URL that returns 2xx only if the end user can access the installation; it must contain
+    """CUSTOM: URL that returns 200 with JSON only if the end user can access the installation; it must contain
     `${connectionConfig.installation_id}`. It is requested by GET with the end user's token and `token_headers`, before the
     installation's token. Absent: the installation is not checked, so an end user can connect one of another customer."""
 

@@ -56,7 +56,9 @@ class Loop:
             while (item := self.run(following())) is not end:
                 yield item
         finally:
-            if self.used_here:  # else it was stopped, which has ended `items`
+            # If the loop was stopped, that has ended `items`. If garbage collection ends this iterator within the
+            # loop's own thread, waiting would never end: the loop ends `items` itself once nothing refers to it.
+            if self.used_here and threading.current_thread() is not self._thread:
                 self.run(close())
 
     @property
@@ -70,7 +72,9 @@ class Loop:
             self._loop = self._thread = None
         if loop is not None and thread is not None and self._pid == os.getpid():
             asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
-            asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop).result()  # closes responses of open streams
+            asyncio.run_coroutine_threadsafe(
+                loop.shutdown_asyncgens(), loop
+            ).result()  # closes responses of open streams
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()

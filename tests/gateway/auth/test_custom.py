@@ -67,8 +67,17 @@ def test_a_refused_check_refuses_the_connection(status: int) -> None:
     assert "ghu_1" not in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("status", "body"), [(200, b""), (200, b"<html>sign in</html>"), (200, b"[" * 100_000), (204, b"")]
+)
+def test_a_success_without_json_confirms_nothing(status: int, body: bytes) -> None:
+    dialogue, _ = granted({"installation_access_url": ACCESS})
+    with pytest.raises(TokenUnavailable, match=f"the check of access to the installation returned {status}"):
+        dialogue.send(reply(status, body))
+
+
 @pytest.mark.parametrize("status", [302, 429, 500, 503])
-def test_a_check_without_an_answer_is_temporary(status: int) -> None:
+def test_a_check_without_a_response_is_temporary(status: int) -> None:
     dialogue, _ = granted({"installation_access_url": ACCESS})
     with pytest.raises(TokenUnavailable, match=f"the check of access to the installation returned {status}"):
         dialogue.send(reply(status))
