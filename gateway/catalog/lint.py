@@ -169,8 +169,8 @@ def _credential(provider: Provider) -> Iterator[Finding]:
 
 
 def _open_hosts(provider: Provider) -> Iterator[Finding]:
-    """Yield the URLs with a host that ends in a setting without a rule: whoever enters it decides who gets the
-    credential."""
+    """Yield the URLs with a host that ends in a setting without a rule: the person who enters it chooses the host
+    that gets the credential."""
     for place, template in addresses(provider):
         url: AddressTemplate = parse_address(template)
         last = url.whole or (url.host[-1] if url.host else None)

@@ -137,7 +137,7 @@ class FastExchange:
         self._head_at = 0.0
 
     def depart(self, message: bytes) -> None:
-        """Send `message`, the bytes of the request received so far as the provider gets them."""
+        """Send `message`: the bytes of the request that have arrived, in the form that the provider gets."""
         plan = self._plan
         method = plan.method
         if plan.body is not None and not plan.body.ended:

@@ -23,7 +23,7 @@ import pytest
 import gateway
 from gateway.catalog.value import LONGEST
 from gateway.integrations.declared import catalog_of
-from tests.fakes.scaling import assert_linear, cpu_s, reference_s
+from tests.fakes.scaling import cpu_s, linear_fault, reference_s
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -345,7 +345,7 @@ def assert_used_linearly(used: Used, limit: int) -> None:
                     cheap = cpu_s(work(limit), times=1) <= most or cpu_s(work(limit)) <= most
                     assert cheap, f"{limit} characters cost too much"
                 else:
-                    assert_linear(work, limit)
+                    assert linear_fault(work, limit) == ""
             except AssertionError as fault:
                 raise AssertionError(f"{used} by {method} on {before!r} + {pump!r}… + {end!r}: {fault}") from None
 

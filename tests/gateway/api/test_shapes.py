@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from gateway.api.shapes import EMAIL, EndUserBody
 from gateway.catalog import value
-from tests.fakes.scaling import assert_linear
+from tests.fakes.scaling import linear_fault
 
 
 @pytest.mark.parametrize("piece", [".", "a.", "@.", "@", "a@a."])
@@ -23,7 +23,7 @@ def test_an_email_address_of_any_length_costs_time_in_proportion_to_it(piece: st
 
         return work
 
-    assert_linear(validated, 1 << 20)
+    assert linear_fault(validated, 1 << 20) == ""
 
 
 @pytest.mark.parametrize("pattern", [EMAIL, value.EMAIL])

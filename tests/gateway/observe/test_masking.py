@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.observe.masking import masked_text
-from tests.fakes.scaling import assert_linear
+from tests.fakes.scaling import linear_fault
 
 SECRETS = ("s3cr3t", "an0ther", "cGFzcw==")
 
@@ -78,4 +78,4 @@ def test_masking_costs_time_in_proportion_to_the_text(piece: str) -> None:
         text = piece * (size // len(piece))
         return lambda: masked_text(text)
 
-    assert_linear(work, 1 << 16)
+    assert linear_fault(work, 1 << 16) == ""

@@ -43,7 +43,7 @@ class Endpoint:
     async def token(self, request: web.Request) -> web.Response:
         self.seen.append((dict(request.headers), await request.read()))
         await self.free.wait()
-        return web.json_response(self.response, status=self.status, headers={"X-Told": "yes"})
+        return web.json_response(self.response, status=self.status, headers={"X-Extra": "yes"})
 
     async def at_once(self, _request: web.Request) -> web.Response:
         return web.json_response(self.response)
@@ -128,7 +128,7 @@ async def test_a_reply_comes_back_and_is_journalled_sealed(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
     reply = await pair.parent.send(request_)
-    assert (reply.status, json.loads(reply.body), reply.headers["x-told"]) == (200, endpoint.response, "yes")
+    assert (reply.status, json.loads(reply.body), reply.headers["x-extra"]) == (200, endpoint.response, "yes")
     headers, body = endpoint.seen[0]
     assert (headers["X-Asked"], body) == ("so", b"refresh_token=old")
     ((about, sealed),) = found(entry)
