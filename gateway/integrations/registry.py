@@ -123,9 +123,8 @@ class Integrations:
         return {**self._declared, **{key: one for key, one in self._managed.items() if key not in self._declared}}
 
 
-def _client(integration: Integration) -> tuple[Any, ...]:
+def _client(its: Integration) -> tuple[Any, ...]:
     """Return the values of an integration that a provider may refuse in a refresh."""
-    its = integration
     return its.provider, its.client_id, its.client_secret, its.app_id, its.private_key, its.scopes
 
 
