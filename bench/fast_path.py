@@ -49,10 +49,11 @@ EVENTS_HEAD: Final = (
 EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
-SHAPES: Final = ("get", "trace", "post", "headers", "events", "bursts", "agent")
+SHAPES: Final = ("get", "turns", "trace", "post", "headers", "events", "bursts", "agent")
 BURST: Final = 7  # events that arrive in one read
 AT_ONCE: Final = 100
 TOGETHER: Final = 1000
+IN_TURN: Final = 5000  # connections that the shape `turns` calls one after the other
 
 
 class DiscardingTransport(asyncio.Transport):
@@ -80,8 +81,7 @@ class Stage:
     def __init__(self, fast_path: FastPath, runtime: Runtime, client: ClientProtocol, key: str, agent: str) -> None:
         self.fast_path, self.runtime, self.client = fast_path, runtime, client
         self.caller, self.provider = DiscardingTransport(), DiscardingTransport()
-        names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\nConnection-Id: c0\r\n"
-        self.names = f"Host: 127.0.0.1:3003\r\n{names}"
+        self.names = f"Host: 127.0.0.1:3003\r\nAuthorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\n"
         self.agent = f"Host: 127.0.0.1:3003\r\nAuthorization: Bearer {agent}\r\nAccept: application/json\r\n"
         self.request_count = 0
         self.response = [RESPONSE.format(length=len(SMALL), body=SMALL).encode()]
@@ -94,7 +94,7 @@ class Stage:
             return [head.encode() + CALL.encode()] * count
         if shape == "headers":
             extra = "".join(f"X-Extra-{number}: {'h' * 244}\r\n" for number in range(28))
-        elif shape != "get" and shape != "trace":
+        elif shape not in ("get", "turns", "trace"):
             extra, body = "Content-Type: application/json\r\nContent-Length: 300\r\n", "x" * 300
         made = []
         for _ in range(count):
@@ -102,7 +102,8 @@ class Stage:
             if shape == "trace":
                 extra = f"traceparent: 00-{self.request_count:032x}-{self.request_count:016x}-01\r\n"
             method = "POST" if body else "GET"
-            made.append(f"{method} /proxy/small HTTP/1.1\r\n{self.names}{extra}\r\n{body}".encode())
+            names = f"{self.names}Connection-Id: c{self.request_count % IN_TURN if shape == 'turns' else 0}\r\n"
+            made.append(f"{method} /proxy/small HTTP/1.1\r\n{names}{extra}\r\n{body}".encode())
         return made
 
     def response_with(self, shape: str) -> None:
@@ -187,13 +188,14 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as client:
-            body = {
-                "provider_config_key": INTEGRATION,
-                "connection_id": "c0",
-                "credentials": {"type": "API_KEY", "apiKey": secrets.token_hex(20)},
-            }
-            async with client.post(f"http://127.0.0.1:{site.port}/connections", json=body) as response:
-                assert response.status == 201, await response.text()
+            for number in range(IN_TURN if measure.shape == "turns" else 1):
+                body = {
+                    "provider_config_key": INTEGRATION,
+                    "connection_id": f"c{number}",
+                    "credentials": {"type": "API_KEY", "apiKey": secrets.token_hex(20)},
+                }
+                async with client.post(f"http://127.0.0.1:{site.port}/connections", json=body) as response:
+                    assert response.status == 201, await response.text()
             limits = {"connections": [f"{INTEGRATION}/c0"], "rules": ["POST /small as post"]}
             wish = {"display_name": "agent", "limits": limits}
             async with client.post(f"http://127.0.0.1:{site.port}/environment/api-keys", json=wish) as response:
@@ -202,7 +204,8 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
             async with client.post(f"http://127.0.0.1:{site.port}/mcp", json={}, headers=first) as response:
                 assert response.status == 400, await response.text()
         runtime = app[RUNTIME]
-        await runtime.live.opened("bench", INTEGRATION, "c0")
+        for number in range(IN_TURN if measure.shape == "turns" else 1):
+            await runtime.live.opened("bench", INTEGRATION, f"c{number}")
         server: Any = runner.server
         stage = Stage(server.fast_path, runtime, server(), key, agent)
         await stage.open()

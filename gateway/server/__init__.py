@@ -1,11 +1,10 @@
 """Bytes in and out: the client protocol, the fast path, the runner, and the worker around them.
 
-Reading order:
-
     client_protocol      one client connection: checks heads strictly, sends errors in our format, closes in order
     strict_framing       watches chunked bodies, turns parser errors into ours, finds the end of a fast path body
     fast_path            ordinary proxied requests without a task, a request object or a middleware call (ADR 44)
-    request_lines        reads their header lines one by one, by name
+    known_heads          remembers their header lines without the values that differ from call to call
+    request_lines        reads the lines of new heads one by one, by name
     fast_plan            the decisions about such a request before it is sent, and its call record
     fast_response_head   composes the head of the response to the caller
     fast_exchange        sends the request's bytes to the provider, and the response's bytes to the caller

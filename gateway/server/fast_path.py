@@ -1,7 +1,7 @@
 """The fast path: ordinary proxied requests without a task, a request object or a middleware call.
 
     bytes ▸ take     the head of one request below /proxy or a capability URL, and its body so far
-          ▸ lines    reads its header lines one by one, by name (`request_lines`)
+          ▸ head     remembers header lines (`known_heads`); reads new ones one by one, by name (`request_lines`)
           ▸ plan     key, connection, rules, target: decided by the functions that the middlewares call
           ▸ exchange sends it over a kept connection to the provider, and the response back (`fast_exchange`)
 
@@ -11,7 +11,6 @@ the fast path refuses nothing, sends no response of its own, and makes no decisi
 """
 
 import re
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
@@ -25,9 +24,9 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
 from gateway.generation import Generation
 from gateway.http import passed_head, url
-from gateway.http.request_head import METHODS, TARGET_CHARS, request_head
+from gateway.http.request_head import METHODS, TARGET_CHARS
 from gateway.http.response_head import Malformed
-from gateway.middleware.upstream import default_fields, replaced_names, trace_headers
+from gateway.middleware.upstream import replaced_names, trace_headers
 from gateway.observe.tracing import Tracing
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
@@ -37,16 +36,13 @@ from gateway.secret import digest
 from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
+from gateway.server.known_heads import ArrivedHead, KnownHead, KnownHeads, field_lines
 from gateway.server.request_lines import LineReader, RequestLines
 from gateway.server.strict_framing import RequestBody
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
-KNOWN_HEADS: Final = 1024  # heads remembered, once they have come twice
-KNOWN_BYTES: Final = 2 * 1024 * 1024  # total size of the lines of the remembered heads
-COMPOSED_BYTES: Final = 2048  # maximum size of a composed head that a connection remembers
-KNOWN_S: Final = 60.0  # forget after this time, because the lines may hold secrets of the caller
-HEADS_A_CONNECTION: Final = 8  # composed heads that a connection remembers
+KNOWN_S: Final = 60.0  # forget heads after this time, because their lines may hold secrets of the caller
 LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: they declare even an empty body
 NO_BODY: Final = b"Content-Length: 0\r\n"
 
@@ -55,30 +51,10 @@ _REST: Final = rf"(?:[/?][{TARGET_CHARS}]*)?) HTTP/1\.1\r\n".encode()
 _LINE: Final = re.compile(_METHOD + rb"(/proxy" + _REST)
 _CAPABILITY_LINE: Final = re.compile(_METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])" + _REST)
 _END: Final = b"\r\n\r\n"
-_TRACED: Final = b"\ntraceparent:"
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
 
 
-class KnownHead:
-    """The meaning of the header lines of a request below `mount`, ``/proxy`` or ``/c/<capability>``.
-
-    `head_id`: digest of the lines, which hold a secret key and are not kept; None until the head is remembered.
-    `key_digest`: digest of the key. `framing`: the framing line of the outgoing request, empty if none is declared.
-    """
-
-    __slots__ = ("framing", "has_body", "head_id", "key_digest", "lines", "mount", "ref")
-
-    def __init__(self, head_id: bytes | None, mount: str, key_digest: str, lines: RequestLines) -> None:
-        self.head_id = head_id
-        self.mount = mount
-        self.key_digest = key_digest
-        self.lines = lines
-        self.ref: ConnectionRef | None = None
-        self.has_body = lines.chunked or bool(lines.length)
-        self.framing = _framing(lines)
-
-
-def may_send(caller: Caller, known: KnownHead, opened: Opened, method: str, target: str) -> str | None:
+def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, target: str) -> str | None:
     """Return the rule that allows the key to send this request, empty if the key has no rules for requests.
 
     Return None if the key may not send it; the chain reports the reason. `Meter.count` counts the call.
@@ -88,14 +64,14 @@ def may_send(caller: Caller, known: KnownHead, opened: Opened, method: str, targ
         return ""
     policy = access.policy
     is_key, reached = access.key.kind == "key", policy.reaches(*opened.connection.ref[1:])
-    if is_key is not (known.mount == MOUNT) or not policy.may_proxy or not reached:
+    if is_key is not (head.known.mount == MOUNT) or not policy.may_proxy or not reached:
         return None
     if policy.of_tags and not policy.fits(opened.connection.tags):
         return None
     if not policy.of_requests:
         return ""
     path, _, query = target.partition("?")
-    decided = policy.decision(SentRequest(method, opened.base.host, path, query, known.lines.names))
+    decided = policy.decision(SentRequest(method, opened.base.host, path, query, head.known.names))
     return decided if isinstance(decided, str) else None
 
 
@@ -109,9 +85,7 @@ class FastPath:
         runtime = self._runtime = app[RUNTIME]
         self._current = runtime.current
         self._reader = LineReader()
-        self._known: dict[bytes, KnownHead] = {}
-        self._known_bytes = 0
-        self._seen: set[bytes] = set()
+        self._known = KnownHeads()
         self._swept_at = 0.0
         self.write_batch = WriteBatch()
         self.agent_door = AgentDoor(app, self._reader, self.write_batch)
@@ -126,30 +100,32 @@ class FastPath:
         head_in_data = _head_in(data)
         if head_in_data is None:
             return None
-        found, block, body_at = head_in_data
+        found, lines, body_at = head_in_data
         began = clock.monotonic()
         generation = self._current.generation
-        known = self._head(block, found, generation)
-        if known is None:
+        mount = found[3] if found.re is _CAPABILITY_LINE else None
+        head = self._known.find(lines, mount) or self._read_head(lines, mount, generation)
+        if head is None:
             return None
+        known = head.known
         caller = generation.keys.known(known.key_digest)
-        opened = self._opened(known, caller, began) if caller is not None else None
+        opened = self._opened(head, caller, began) if caller is not None else None
         if caller is None or opened is None:
             return None
-        if known.head_id is None:  # not before its key has opened a connection: strangers must not fill the memory
-            self._remember(known, block, found)
+        if not known.remembered:  # not before its key has opened a connection: strangers must not fill the memory
+            self._known.remember(lines, mount, known)
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:
             route = self._route(opened, generation)
-        way = _target(found, known, caller, opened) if route is not None else None
+        way = _target(found, head, caller, opened) if route is not None else None
         if route is None or way is None:
             return None
         target, rule = way
-        arrived = _split_body(known, opened, data[body_at:])
+        arrived = _split_body(head, opened, data[body_at:])
         tracing = self._runtime.tracing
-        traced = None if tracing is None else _begin_trace(tracing, route, known, opened, began)
-        head = _request_head(found[1], target, route, known, opened, None if traced is None else traced.sent)
-        if arrived is None or head is None:
+        traced = None if tracing is None else _begin_trace(tracing, route, head, opened, began)
+        outgoing = _request_head(found[1], target, route, head, opened, None if traced is None else traced.sent)
+        if arrived is None or outgoing is None:
             return None
         body, framed, behind = arrived
         plan = FastPlan(
@@ -164,8 +140,8 @@ class FastPath:
             caller.access,
             body=body,
             decodes=_decodes(known.lines, opened),
-            declares_body=known.has_body or known.lines.length is not None,
-            traceparent=known.lines.traceparent if traced is None else traced.noted,
+            declares_body=head.has_body or head.length is not None,
+            traceparent=head.traceparent if traced is None else traced.noted,
             rule=rule or None,
             trace=None if traced is None else traced.trace,
         )
@@ -176,7 +152,7 @@ class FastPath:
         head_bytes, body_bytes = data[:body_at], data[body_at:end]
         exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.write_batch)
         exchange.last = exchange.close_requested = known.lines.last
-        return exchange, head + framed, behind
+        return exchange, outgoing + framed, behind
 
     def _connection(self, plan: FastPlan) -> ProviderConnection | None:
         """Return an idle connection to the provider; acquire the concurrency limit for it, and count the call.
@@ -203,11 +179,10 @@ class FastPath:
         self.write_batch.in_flight += 1
         return connection
 
-    def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
+    def _opened(self, head: ArrivedHead, caller: Caller, now: float) -> Opened | None:
         """Return the connection; None if it is not in memory, or cannot be used without waiting. `now`: monotonic s."""
-        environment, ref, options = caller.environment, known.ref, known.lines.options
-        if ref is None or ref.environment != environment.name:
-            ref = known.ref = ConnectionRef(environment.name, options.integration_id, options.connection_id)
+        integration_id = head.known.lines.options.integration_id
+        ref = ConnectionRef(caller.environment.name, integration_id, head.connection_id)
         live = self._runtime.live
         return live.peek(ref, now) or live.reopened(ref)
 
@@ -225,7 +200,7 @@ class FastPath:
         if pool is None or replaced & _NEVER_BY_US:
             return None
         try:
-            slots = _lines_of(placement.slots)
+            slots = field_lines(placement.slots)
         except ValueError:
             return None
         route = FastRoute(
@@ -233,7 +208,7 @@ class FastPath:
             generation,
             self._runtime.egress_limits.for_origin(origin),
             pool,
-            f"Host: {pool.host}".encode(),
+            f"Host: {pool.host}\r\n".encode(),
             replaced | TRACE_FIELDS if traced == DROP else replaced,
             slots,
             names_parent=traced == OWN,
@@ -241,45 +216,28 @@ class FastPath:
         opened.fast_route[:] = [route]
         return route
 
-    def _head(self, block: bytes, found: re.Match[bytes], generation: Generation) -> KnownHead | None:
-        """Return the meaning of the lines in `block`, from memory if possible; None: the chain must read them."""
-        mount = found[3] if found.re is _CAPABILITY_LINE else None
-        known = None if _TRACED in block else self._known.get(_digest(block, mount))
-        if known is not None:
-            return known
-        if block.count(b"\n") >= HEAD_LINES:
+    def _read_head(self, lines: bytes, mount: bytes | None, generation: Generation) -> ArrivedHead | None:
+        """Read the header lines, each of which begins with CRLF; None: the chain must read them. `mount`: path of a
+        capability URL."""
+        if lines.count(b"\n") > HEAD_LINES:
             return None
         if mount is None:
-            lines = self._reader.read(block)
-            if lines is None:
+            read = self._reader.read(lines[2:])
+            if read is None:
                 return None
-            key, lines.key = lines.key, ""  # the lines may be remembered, and their key must not
-            return KnownHead(None, MOUNT, digest(key), lines)
-        token = mount.rpartition(b"/")[2].decode("ascii")
-        key_digest = digest(token)
-        caller = generation.keys.known(key_digest)
-        bound_to = caller.access.bound_to if caller is not None and caller.access is not None else None
-        if bound_to is None:
-            return None
-        lines = self._reader.read(block, token, (bound_to.integration_id, bound_to.connection_id))
-        return None if lines is None else KnownHead(None, mount.decode("ascii"), key_digest, lines)
-
-    def _remember(self, known: KnownHead, block: bytes, found: re.Match[bytes]) -> None:
-        """Remember a head when it arrives for the second time: a head that never repeats would only replace others."""
-        if _TRACED in block:
-            return  # the head differs each time
-        head_id = _digest(block, found[3] if found.re is _CAPABILITY_LINE else None)
-        if head_id not in self._seen:
-            if len(self._seen) >= KNOWN_HEADS:
-                self._seen.clear()
-            self._seen.add(head_id)
-            return
-        self._known_bytes += len(block)
-        if len(self._known) >= KNOWN_HEADS or self._known_bytes > KNOWN_BYTES:
-            self._known.clear()
-            self._known_bytes = len(block)
-        known.head_id = head_id
-        self._known[head_id] = known
+            key, read.key = read.key, ""  # the lines may be remembered, and their key must not
+            known = KnownHead(MOUNT, key, read)
+        else:
+            token = mount.rpartition(b"/")[2].decode("ascii")
+            caller = generation.keys.known(digest(token))
+            bound_to = caller.access.bound_to if caller is not None and caller.access is not None else None
+            if bound_to is None:
+                return None
+            read = self._reader.read(lines[2:], token, (bound_to.integration_id, bound_to.connection_id))
+            if read is None:
+                return None
+            known = KnownHead(mount.decode("ascii"), token, read)
+        return ArrivedHead(known, read.options.connection_id, read.length, read.traceparent)
 
     @property
     def remembered(self) -> int:
@@ -290,34 +248,35 @@ class FastPath:
         """Forget everything learned, once a minute; called about once a second. `now`: monotonic seconds."""
         if now - self._swept_at >= KNOWN_S:
             self._swept_at = now
-            self._known.clear()
-            self._known_bytes = 0
-            self._seen.clear()
+            self._known.forget()
             self._reader.forget()
             passed_head.forget()
 
 
 def _head_in(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
-    """Return the request line's match, the header lines, and where the body begins; None: the chain must read it."""
+    """Return the request line's match, the header lines, and where the body begins; None: the chain must read it.
+
+    Each header line begins with CRLF.
+    """
     found = _LINE.match(data) or _CAPABILITY_LINE.match(data)
     if found is None:
         return None
     lines_at = found.end()
     lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
-    return (found, data[lines_at:lines_end], lines_end + 4) if lines_end >= lines_at else None
+    return (found, data[lines_at - 2 : lines_end], lines_end + 4) if lines_end >= lines_at else None
 
 
-def _target(found: re.Match[bytes], known: KnownHead, caller: Caller, opened: Opened) -> tuple[str, str] | None:
+def _target(found: re.Match[bytes], head: ArrivedHead, caller: Caller, opened: Opened) -> tuple[str, str] | None:
     """Return the provider's path and query, and the rule that allows them.
 
     Return None if the path cannot be joined, or if the key may not send the request.
     """
     placement = opened.placement
     try:
-        target = url.join(opened.base.path, url.rest_of(found[2].decode("ascii"), known.mount))
+        target = url.join(opened.base.path, url.rest_of(found[2].decode("ascii"), head.known.mount))
     except GatewayError:
         return None
-    rule = "" if caller.access is None else may_send(caller, known, opened, found[1].decode(), target)
+    rule = "" if caller.access is None else may_send(caller, head, opened, found[1].decode(), target)
     if rule is None:
         return None
     if placement.query_slots or placement.query_defaults:
@@ -334,10 +293,10 @@ class TracedCall(NamedTuple):
 
 
 def _begin_trace(
-    tracing: Tracing, route: FastRoute, known: KnownHead, opened: Opened, began: float
+    tracing: Tracing, route: FastRoute, head: ArrivedHead, opened: Opened, began: float
 ) -> TracedCall | None:
     """Return the trace of a sampled request, with its first attempt begun, or None if the request is not sampled."""
-    given = known.lines.traceparent
+    given = head.traceparent
     trace = tracing.begin(given, began)
     if trace is None:
         return None
@@ -346,16 +305,16 @@ def _begin_trace(
     return TracedCall(trace, sent, trace.traceparent() if trace.parent_id is None else given)
 
 
-def _split_body(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:
+def _split_body(head: ArrivedHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:
     """Return the body, its received part framed for sending, and the bytes that follow it; None: the chain handles it.
 
     `rest`: the bytes after the head.
     """
-    if not known.has_body:
+    if not head.has_body:
         return None, b"", rest
     if opened.placement.body is not None:
         return None
-    body = RequestBody(None if known.lines.chunked else known.lines.length)
+    body = RequestBody(None if head.known.lines.chunked else head.length)
     try:
         framed, behind = body.feed(rest)
     except Malformed:
@@ -364,22 +323,28 @@ def _split_body(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestB
 
 
 def _request_head(
-    method: bytes, target: str, route: FastRoute, known: KnownHead, opened: Opened, traceparent: str | None = None
+    method: bytes, target: str, route: FastRoute, head: ArrivedHead, opened: Opened, traceparent: str | None = None
 ) -> bytes | None:
-    """Return the outgoing head, or None if a value in it could end its line or is not ASCII.
+    """Return the outgoing head with the credential, as `place` and `request_head` compose it for the chain.
 
-    `traceparent`: replaces the caller's.
+    Return None if a value in it could end its line or is not ASCII. `traceparent`: replaces the caller's, as `Attempts`
+    does.
     """
+    known, replaced, placement, added = head.known, route.replaced, opened.placement, b""
+    if traceparent is not None:
+        replaced = replaced | {TRACEPARENT}
+        added = f"{TRACEPARENT}: {traceparent}\r\n".encode()
     try:
-        if traceparent is None:
-            composed = route.composed.get(known.head_id) if known.head_id is not None else None
-        else:
-            composed = _composed(route, known, opened, traceparent)
-        return b"%b %b HTTP/1.1\r\n%b%b\r\n" % (
+        if placement.defaults:
+            added = known.defaults(replaced, placement, has_body=head.has_body) + added
+        return b"%b %b HTTP/1.1\r\n%b%b%b%b%b\r\n" % (
             method,
             target.encode("ascii"),
-            composed or _composed(route, known, opened),
-            known.framing or (NO_BODY if method in LENGTH_EXPECTED else b""),
+            route.host,
+            known.passing(replaced, head.traceparent),
+            route.slots,
+            added,
+            head.framing or (NO_BODY if method in LENGTH_EXPECTED else b""),
         )
     except ValueError:
         return None
@@ -389,50 +354,6 @@ def _decodes(lines: RequestLines, opened: Opened) -> bool:
     """Return whether the response is to be decoded: the caller's option wins over the provider's catalog entry."""
     asked = lines.options.decompress
     return bool(opened.provider.proxy.decompress) if asked is None else asked
-
-
-def _digest(block: bytes, mount: bytes | None) -> bytes:
-    return sha256(block if mount is None else b"%b\r\n%b" % (mount, block)).digest()
-
-
-def _composed(route: FastRoute, known: KnownHead, opened: Opened, traceparent: str | None = None) -> bytes:
-    """Return the outgoing header lines with the credential, as `place` and `request_head` compose them for the chain.
-
-    `traceparent`: the value for this request only, as `Attempts` adds it; None: the caller's line, if any, passes.
-    """
-    head_id = known.head_id if traceparent is None else None
-    replaced, passing = route.replaced, known.lines.passing
-    if traceparent is not None:
-        replaced = replaced | {TRACEPARENT}
-    lines = [route.host, *(line for name, line in passing if name.spelled not in replaced), *route.slots]
-    placement = opened.placement
-    if placement.defaults:
-        present = {name.lower for name, _ in passing if name.spelled not in replaced}
-        present.update(name.lower() for name, _ in placement.slots)
-        lines += _lines_of(default_fields(placement, present, has_body=known.has_body))
-    if traceparent is not None:
-        lines.append(f"{TRACEPARENT}: {traceparent}".encode())
-    lines.append(b"")
-    composed = b"\r\n".join(lines)
-    if head_id is not None and len(composed) <= COMPOSED_BYTES:
-        if len(route.composed) >= HEADS_A_CONNECTION:
-            route.composed.clear()
-        route.composed[head_id] = composed
-    return composed
-
-
-def _lines_of(fields: "tuple[tuple[str, str], ...] | list[tuple[str, str]]") -> tuple[bytes, ...]:
-    """Return the fields as lines. Raises ValueError if a value could end its line."""
-    if not fields:
-        return ()
-    head = request_head("GET", "/", "h", fields)
-    return tuple(head[: -len(_END)].split(b"\r\n")[2:])
-
-
-def _framing(lines: RequestLines) -> bytes:
-    if lines.chunked:
-        return b"Transfer-Encoding: chunked\r\n"
-    return b"" if lines.length is None else b"Content-Length: %d\r\n" % lines.length
 
 
 def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:

@@ -33,10 +33,9 @@ _CODING: Final = b"content-encoding:"
 class FastRoute:
     """The route that all fast path requests over one opened connection share; the connection keeps it.
 
-    `origin_limits`: the limits of the provider's origin. `host`: the outgoing ``Host`` line. `replaced`: names of the caller's
-    fields that are not passed on, spelled as by `headers.plain`. `slots`: the header lines with the credential.
-    `names_parent`: a sampled request names our span as its parent. `composed`: outgoing header lines of earlier
-    requests, by the digest of the caller's head.
+    `origin_limits`: the limits of the provider's origin. `host`: the outgoing ``Host`` line. `replaced`: names of the
+    caller's fields that are not passed on, spelled as by `headers.plain`. `slots`: the header lines with the
+    credential, each with its CRLF, like `host`. `names_parent`: a sampled request names our span as its parent.
     """
 
     runtime: Runtime
@@ -45,9 +44,8 @@ class FastRoute:
     pool: Pool
     host: bytes
     replaced: frozenset[str]
-    slots: tuple[bytes, ...] = field(repr=False)
+    slots: bytes = field(repr=False)
     names_parent: bool = False
-    composed: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ NAMES: Final = 2048  # names remembered
 OPTION_SETS: Final = 4096  # how many combinations of values are remembered, each for a minute at most
 OPTION_BYTES: Final = 512  # maximum size of one combination's lines; longer ones are read each time
 _NAME_BYTES: Final = 128
-_LENGTH_DIGITS: Final = 15
+LENGTH_DIGITS: Final = 15
 
 
 # What happens to a line, by its name.
@@ -291,7 +291,7 @@ def _meaning(name: bytes) -> LineName | None:
 
 def _length(text: str) -> int:
     """Return the length. Raises ValueError for a value that aiohttp's parser must judge."""
-    if not (text.isascii() and text.isdigit()) or len(text) > _LENGTH_DIGITS:
+    if not (text.isascii() and text.isdigit()) or len(text) > LENGTH_DIGITS:
         raise ValueError("an odd length")
     return int(text)
 

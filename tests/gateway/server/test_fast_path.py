@@ -18,8 +18,7 @@ import gateway
 from gateway import clock
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
-from gateway.server import client_protocol
-from gateway.server import fast_path as fast_path_module
+from gateway.server import client_protocol, known_heads
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
@@ -537,7 +536,7 @@ async def test_requests_with_invalid_keys_are_not_remembered(tmp_path: Path) -> 
 async def test_long_heads_are_remembered_up_to_a_number_of_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast_path_module, "KNOWN_BYTES", 20_000)
+    monkeypatch.setattr(known_heads, "KNOWN_BYTES", 20_000)
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         await warm(running)
         remembered = []
@@ -551,14 +550,31 @@ async def test_long_heads_are_remembered_up_to_a_number_of_bytes(
         assert remembered == [1, 2, 1, 2]
 
 
-async def test_a_head_with_a_trace_is_not_remembered(tmp_path: Path) -> None:
-    """Each trace is different, so remembering it would only evict other heads."""
+async def test_one_known_head_serves_all_connections_lengths_and_traces(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         await warm(running)
-        for _ in range(3):
-            assert (await client.ask(get(more=b"traceparent: 00-%032d-%016d-01\r\n" % (1, 2)))).status == 200
-        assert running.fast_path.taken == 3
-        assert running.fast_path.remembered == 0
+        ids = [f"c{number}" for number in range(1, 8)]
+        for name in ids[1:]:
+            credentials = {"type": "API_KEY", "apiKey": f"key-of-{name}"}
+            body = {"provider_config_key": "lane", "connection_id": name, "credentials": credentials}
+            await running.json("POST", "/connections", json=body, expect=201)
+            await running.runtime.live.opened("dev", "lane", name)
+        for name in ids * 2:
+            number = ids.index(name)
+            trace = b"00-%032d-%016d-01" % (number + 1, number + 1)
+            length = b"traceparent: %b\r\nContent-Length: %d\r\n" % (trace, number)
+            request = get(more=length, method=b"POST").replace(
+                b"Connection-Id: c1", b"Connection-Id: %b" % name.encode()
+            )
+            assert (await client.ask(request + b"x" * number)).status == 200
+            head = provider.heads[-1]
+            assert head.count(b"key-of-") == 1
+            assert b"\r\nauthorization: Bearer key-of-%b\r\n" % name.encode() in head
+            assert b"\r\ntraceparent: %b\r\n" % trace in head
+            assert b"\r\nContent-Length: %d\r\n" % number in head
+            assert b"connection-id" not in head.lower()
+        assert running.fast_path.taken == 14
+        assert running.fast_path.remembered == 1
 
 
 async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_the_new_one(tmp_path: Path) -> None:

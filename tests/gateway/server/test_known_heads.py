@@ -1,0 +1,205 @@
+"""A known head means for each request what reading its lines anew would give."""
+
+import gc
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.connections.opened import Placement
+from gateway.http.ids import CONNECTION_ID, id_fault
+from gateway.server import known_heads
+from gateway.server.fast_plan import MOUNT
+from gateway.server.known_heads import ArrivedHead, KnownHead, KnownHeads
+from gateway.server.request_lines import LineReader
+
+KEY = "gwdev_0123456789abcdef0123456789abcdef"
+USUAL = f"Host: gw.example\r\nAuthorization: Bearer {KEY}\r\nProvider-Config-Key: crm\r\n"
+TRACES = [f"00-{number:032x}-{number:016x}-01" for number in (1, 2)]
+NONE: frozenset[str] = frozenset()
+
+
+def lines_of(*more: str, usual: str = USUAL) -> bytes:
+    """Return header lines as the fast path cuts them from a request: each begins with CRLF."""
+    return ("\r\n" + usual + "\r\n".join(more)).removesuffix("\r\n").encode("latin-1")
+
+
+def read(lines: bytes) -> ArrivedHead | None:
+    """Read the lines anew."""
+    found = LineReader().read(lines[2:])
+    if found is None:
+        return None
+    known = KnownHead(MOUNT, found.key, found)
+    return ArrivedHead(known, found.options.connection_id, found.length, found.traceparent)
+
+
+def remembered(heads: KnownHeads, lines: bytes) -> None:
+    """Let the head arrive twice, so that it is remembered if it can be."""
+    for _ in range(2):
+        head = read(lines)
+        assert head is not None
+        heads.remember(lines, None, head.known)
+
+
+def meaning(head: ArrivedHead, replaced: frozenset[str] = NONE) -> tuple[object, ...]:
+    read = head.known.lines
+    return (
+        head.known.passing(replaced, head.traceparent),
+        head.framing,
+        (head.connection_id, head.length, head.traceparent, head.has_body),
+        (read.options.integration_id, read.options.retries, read.request_id, read.last, read.chunked),
+        head.known.names,
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(["Connection-Id: c1"], ["Connection-Id: c2"], id="another connection"),
+        pytest.param(["connection-id: c1"], ["connection-id: c2"], id="another connection, in lower case"),
+        pytest.param(
+            ["Connection-Id: c1", "Content-Length: 3"], ["Connection-Id: c1", "Content-Length: 44"], id="length"
+        ),
+        pytest.param(
+            ["Connection-Id: c1", "Content-Length: 3"], ["Connection-Id: c1", "Content-Length: 0"], id="no body"
+        ),
+        pytest.param(
+            ["Connection-Id: c1", f"traceparent: {TRACES[0]}", "Accept: */*"],
+            ["Connection-Id: c1", f"traceparent: {TRACES[1]}", "Accept: */*"],
+            id="another trace",
+        ),
+        pytest.param(
+            [f"Traceparent: {TRACES[0]}", "Accept: */*", "Content-Length: 3", "Connection-Id: c1"],
+            [f"Traceparent: {TRACES[1]}", "Accept: */*", "Content-Length: 4", "Connection-Id: c2"],
+            id="all of them",
+        ),
+    ],
+)
+@pytest.mark.parametrize("replaced", [NONE, frozenset({"accept"}), frozenset({"traceparent", "tracestate"})])
+def test_a_head_is_known_without_the_values_that_differ(
+    first: Sequence[str], second: Sequence[str], replaced: frozenset[str]
+) -> None:
+    heads = KnownHeads()
+    remembered(heads, lines_of(*first))
+    assert len(heads) == 1
+    for more in (first, second, first):
+        found, anew = heads.find(lines_of(*more), None), read(lines_of(*more))
+        assert found is not None
+        assert anew is not None
+        assert meaning(found, replaced) == meaning(anew, replaced)
+
+
+LINES = st.sampled_from(
+    [
+        *("Connection-Id: c1", "Connection-Id: c2", "connection-id: c3", "connection-Id: c4", "Connection-Id:  c5 "),
+        *(
+            "Connection-Id: ",
+            "Connection-Id:c6",
+            "Connection-Id: \xfc",
+            "Connection-Id: a\x00b",
+            f"Connection-Id: {'i' * 256}",
+        ),
+        *("Content-Length: 3", "Content-Length: 44", "content-length: 5", "content-Length: 6", "Content-Length: +7"),
+        *("Content-Length: ", "Content-Length: 8 ", f"Content-Length: {'9' * 16}", "Transfer-Encoding: chunked"),
+        *(f"traceparent: {trace}" for trace in TRACES),
+        *(
+            f"Traceparent: {TRACES[0]}",
+            "traceparent: 00-1-2-01",
+            "traceparent: ",
+            "TraceParent: x",
+            f"traceparent: {KEY}",
+        ),
+        *(
+            "Accept: */*",
+            "Nango-Proxy-Traceparent: y",
+            f"X-Key: {KEY}",
+            "Connection: close",
+            "X-Request-Id: r1",
+            "Retries: 2",
+        ),
+    ]
+)
+
+
+@given(st.lists(LINES, max_size=5), st.lists(LINES, max_size=5))
+def test_a_known_head_is_what_its_lines_say(first: list[str], second: list[str]) -> None:
+    heads = KnownHeads()
+    if read(lines_of(*first)) is not None:
+        remembered(heads, lines_of(*first))
+    for more in (first, second):
+        found, anew = heads.find(lines_of(*more), None), read(lines_of(*more))
+        if found is None:
+            continue
+        if anew is None:  # then only the id is wrong, and it opens nothing
+            assert id_fault(found.connection_id, CONNECTION_ID) or len(found.connection_id) > 255
+        else:
+            assert meaning(found) == meaning(anew)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(["Connection-Id: c1", "connection-Id: c2"], id="two connections"),
+        pytest.param(["Connection-Id: c1", "Connection-Id: c1"], id="a connection twice"),
+        pytest.param(["Connection-Id: c1", "Content-Length: 3", "content-length: 3"], id="two lengths"),
+        pytest.param(["Connection-Id: c1", "Content-Length: x"], id="a length that is no number"),
+        pytest.param(["Connection-Id: c1", "Content-Length: 1234567890123456"], id="a length with too many digits"),
+        pytest.param(["Connection-Id: c1", "traceparent: X"], id="a trace in another form"),
+    ],
+)
+def test_what_is_not_plain_is_read_anew(more: Sequence[str]) -> None:
+    heads = KnownHeads()
+    remembered(heads, lines_of("Connection-Id: c1"))
+    remembered(heads, lines_of("Connection-Id: c1", "Content-Length: 3"))
+    remembered(heads, lines_of("Connection-Id: c1", f"traceparent: {TRACES[0]}"))
+    assert len(heads) == 3
+    assert heads.find(lines_of(*more), None) is None
+
+
+def test_a_trace_that_may_hold_the_key_is_not_remembered() -> None:
+    """A line that holds the key is not passed on, and only reading the line shows whether it does."""
+    key = "00000000000000000000000000000001"
+    usual = USUAL.replace(KEY, key)
+    heads = KnownHeads()
+    lines = lines_of("Connection-Id: c1", f"traceparent: {TRACES[1]}", usual=usual)
+    remembered(heads, lines)
+    assert heads.find(lines, None) is None
+    remembered(heads, lines_of("Connection-Id: c1", usual=usual))
+    assert len(heads) == 1
+
+
+def test_an_empty_value_is_not_a_missing_one() -> None:
+    heads = KnownHeads()
+    remembered(heads, lines_of("Connection-Id: c1", "Accept: */*"))
+    found = heads.find(lines_of("Connection-Id: ", "Accept: */*"), None)
+    assert found is not None
+    assert found.connection_id == ""
+    assert heads.find(lines_of("Accept: */*"), None) is None
+
+
+def test_defaults_are_those_of_the_entry_and_the_head() -> None:
+    found = read(lines_of("Connection-Id: c1", "Accept: */*"))
+    assert found is not None
+    placement = Placement(
+        slots=(("authorization", "x"),), defaults=(("Accept", "a/b"), ("X-Version", "1"), ("Content-Type", "t/t"))
+    )
+    for _ in range(2):
+        assert found.known.defaults(NONE, placement, has_body=False) == b"X-Version: 1\r\n"
+        assert found.known.defaults(NONE, placement, has_body=True) == b"X-Version: 1\r\nContent-Type: t/t\r\n"
+        assert (
+            found.known.defaults(frozenset({"accept"}), placement, has_body=False) == b"Accept: a/b\r\nX-Version: 1\r\n"
+        )
+
+
+def test_outgoing_forms_are_bounded() -> None:
+    found = read(lines_of("Connection-Id: c1", "Accept: */*"))
+    assert found is not None
+    for number in range(100):
+        placement = Placement(defaults=(("X-Number", str(number)),))
+        replaced = frozenset({f"x-{number}"})
+        assert found.known.defaults(replaced, placement, has_body=False) == b"X-Number: %d\r\n" % number
+        assert found.known.passing(replaced, None) == b"Accept: */*\r\n"
+    held = [len(value) for value in gc.get_referents(found.known) if isinstance(value, dict)]
+    assert len(held) == 2
+    assert max(held) <= known_heads.FORMS
