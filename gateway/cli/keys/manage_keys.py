@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.options import Span, as_json, config_file, environment
+from gateway.cli.options import RowId, Span, as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
 from gateway.text import close_matches, counted, did_you_mean
 
@@ -143,7 +143,7 @@ class Tag(click.ParamType[tuple[str, str]]):
 @click.option(
     "--capability", is_flag=True, help="Create a URL for one connection, used as a base URL without a key in a header."
 )
-@click.option("--replaces", type=int, metavar="KEY", help="The id of the key that the new key replaces.")
+@click.option("--replaces", type=RowId(), metavar="KEY", help="The id of the key that the new key replaces.")
 @click.option(
     "--overlap",
     type=Span(),
@@ -275,7 +275,7 @@ def _at(at: datetime | None) -> str:
 @click.command()
 @config_file
 @environment
-@click.argument("ids", nargs=-1, required=True, type=int, metavar="KEY...")
+@click.argument("ids", nargs=-1, required=True, type=RowId(), metavar="KEY...")
 @as_json
 def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: bool) -> None:
     """Revoke each KEY, given by its id, and all keys that it minted. Exits 1 if a key does not exist.

@@ -139,6 +139,8 @@ def test_rules_that_can_match_have_no_warning(file: Path, rule: str) -> None:
         (["create", "x", "--expires", "soon"], "30d"),
         (["create", "x", "--tag", "red"], "NAME=VALUE"),
         (["revoke", "7"], "there is no key 7"),
+        (["revoke", "99999999999999999999"], "must be a whole number, 1 or more, of at most 18 digits"),
+        (["create", "x", "--replaces", "99999999999999999999"], "of at most 18 digits"),
     ],
 )
 def test_what_is_wrong_is_reported_in_a_line(file: Path, arguments: list[str], words: str) -> None:
