@@ -279,11 +279,14 @@ class Keys:
 
 
 def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
-    """Return the error for a text that has the form of the other kind; None if it does not. The error says where that
-    kind belongs, and does not reveal whether the key exists."""
+    """Return the error for a text that has the form of the other kind, or is the documentation's placeholder; else None.
+    The error says where that kind belongs, and does not reveal whether the key exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
         message = "This is a capability URL, not a secret key."
         fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."
+    elif kind == "key" and text == "<SECRET_KEY>":
+        message = "This is the placeholder of the documentation, not a secret key."
+        fix = "Replace it with one of environments.<name>.secret_keys in gateway.yaml."
     elif kind == "capability" and text.startswith(PREFIX):
         message = "This is a secret key, not a capability URL."
         fix = "Send it to /proxy as 'Authorization: Bearer <key>'; URLs get logged, so replace this key."

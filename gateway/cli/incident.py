@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.options import RowId, as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
 from gateway.cli.terminal import one_line
 from gateway.text import counted
@@ -25,7 +25,7 @@ MOST: Final = 10_000
 @click.option("--integration", metavar="ID", help="Report the use of this integration's credentials.")
 @click.option(
     "--key",
-    type=click.IntRange(1),
+    type=RowId(),
     metavar="NUMBER",
     help="Report what this minted key and the keys that it minted did.",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.options import RowId, as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
 from gateway.cli.terminal import one_line
 from gateway.records.filters import single_or_any_set
@@ -35,7 +35,7 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 @click.option("--integration", metavar="ID", help="Only this integration.")
 @click.option("--connection", metavar="ID", help="Only this connection; it may be deleted.")
 @click.option("--end-user", metavar="ID", help="Only connections of this end user.")
-@click.option("--key", type=click.IntRange(1), metavar="NUMBER", help="Only calls with the minted key of this id.")
+@click.option("--key", type=RowId(), metavar="NUMBER", help="Only calls with the minted key of this id.")
 @click.option("--status", metavar="STATUS", help="Only this status, such as 404, or class, such as 4xx.")
 @click.option("--failed", is_flag=True, help="Only failures: an error code, or a status from 400.")
 @click.option("--code", metavar="CODE", help="Only this error code.")
@@ -45,7 +45,7 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 @click.option("--request", metavar="ID", help="Only operations with this request id.")
 @click.option("--trace", metavar="ID", help="Only operations of this trace.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of rows.")
-@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Continue where a search ended.")
+@click.option("--cursor", type=RowId(), metavar="NUMBER", help="Continue where a search ended.")
 @click.option("--follow", "-f", is_flag=True, help="Also print new rows as they are stored, until Ctrl-C.")
 @as_json
 def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **given: Any) -> None:

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from gateway import resources
+from gateway.text import ID_DIGITS, whole_number
 
 DEMO: Final = Path(".gateway", "gateway.yaml")
 _SPAN: Final = re.compile(r"([0-9]{1,6})([smhd])")
@@ -28,6 +29,23 @@ class Span(click.ParamType[timedelta]):
         if found is None:
             self.fail("write a number and a unit: 90s, 15m, 12h or 30d", param, ctx)
         return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+class RowId(click.ParamType[int]):
+    """The id of a row in the database, `least` or more. A number of more digits does not fit into the database's column."""
+
+    name = "number"
+
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = whole_number(str(value))
+        if found is None or found < self._least:
+            self.fail(
+                f"{value!r} must be a whole number, {self._least} or more, of at most {ID_DIGITS} digits", param, ctx
+            )
+        return found
 
 
 def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:

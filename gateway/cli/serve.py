@@ -2,13 +2,31 @@
 
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
 from gateway.cli.options import config_file
 
 
-@click.command()
+class ServeCommand(click.Command):
+    """A command that names the setting of gateway.yaml if it is given as an option. Workers and other commands read it too,
+    so it is no option."""
+
+    SETTINGS: Final = {"--port": "server.port", "--host": "server.host", "--workers": "server.workers"}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as fault:
+            if (setting := self.SETTINGS.get(fault.option_name)) is None:
+                raise
+            raise click.UsageError(
+                f"No such option: {fault.option_name}. Set {setting} in gateway.yaml.", ctx
+            ) from None
+
+
+@click.command(cls=ServeCommand)
 @config_file
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one line of JSON: once the gateway is ready, or with the faults."

@@ -78,15 +78,22 @@ _NUMBER: Final = re.compile(r"[-+]?(?:\.[0-9]{1,18}|(?:0|[1-9][0-9]{0,17})(?:\.[
 
 def read_yaml(text: str) -> Node | None:
     """Return the single document in `text`; None if the text is empty. Raises UnreadableText."""
+    composer = _Composer()
     try:
-        return _Composer().compose(text)
+        return composer.compose(text)
     except yaml.reader.ReaderError as error:
         at = error.position if isinstance(error.position, int) else 0
         raise UnreadableText(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         last = max(1, len(text.splitlines()))  # at the end of the file, the parser's mark is after the last line
-        raise UnreadableText(min(mark.line + 1, last) if mark else 1, explained(error, text)) from None
+        line = min(mark.line + 1, last) if mark else 1
+        if error.context == "while scanning a quoted scalar" and error.context_mark:
+            opened = error.context_mark.line + 1
+            raise UnreadableText(opened, "not YAML: the quote that opens here is not closed") from None
+        unclosed = composer.quote_over_lines(line)
+        hint = f"; check the quote that opens in line {unclosed}" if unclosed else ""
+        raise UnreadableText(line, explained(error, text) + hint) from None
 
 
 def meaning(text: str) -> Value:
@@ -127,6 +134,13 @@ class _Composer:
         self._anchors: dict[str, Node] = {}
         self._root: Node | None = None
         self._documents = 0
+        self._quoted = (0, 0)  # the lines on which the last quoted scalar begins and ends
+
+    def quote_over_lines(self, line: int) -> int:
+        """Return the line where the last quoted scalar opens if it ends on `line` and begins before: its quote may lack an
+        end, so that it ended at the next scalar's. 0: there is no such scalar."""
+        opened, closed = self._quoted
+        return opened if opened < closed == line else 0
 
     def compose(self, text: str) -> Node | None:
         for event in yaml.parse(text, Loader=Loader):
@@ -141,6 +155,8 @@ class _Composer:
                 if self._documents > 1:
                     raise UnreadableText(line, "a second YAML document; the file must be one, without '---' in between")
             case yaml.ScalarEvent():
+                if event.style in ('"', "'") and event.end_mark:
+                    self._quoted = line, event.end_mark.line + 1
                 self._add(event, _scalar(event, line))
             case yaml.AliasEvent():
                 self._add(None, self._aliased(event, line))

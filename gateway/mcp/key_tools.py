@@ -13,7 +13,7 @@ from gateway.catalog.yaml_file import UnreadableFile
 from gateway.generation import Generation
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.list_cursor import is_list
-from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, tool_json, tools_of
+from gateway.mcp.tool_list import OperationPlace, RuleTool, call_api, listed, tool_json, tools_of
 from gateway.records.access import ANY_INTEGRATION
 from gateway.records.integration import Integration
 from gateway.store import ListFilter
@@ -116,9 +116,12 @@ class KeyTools:
         named = self.named_connections()
         return named is None or len(named) != 1
 
-    def describe(self, tool: RuleTool) -> dict[str, Any]:
-        """Return the tool as `tools/list` shows it."""
-        return tool_json(tool, self.named_connections() or (), choose=self.choose)
+    def describe(self, tool: RuleTool | None) -> dict[str, Any]:
+        """Return the tool as `tools/list` shows it. None: `call_api`."""
+        named = self.named_connections() or ()
+        if tool is None:
+            return call_api(self._request.policy.rules, named, choose=self.choose)
+        return tool_json(tool, named, choose=self.choose)
 
     def shown(self) -> list[dict[str, Any]]:
         """Return the tools that `tools/list` shows."""

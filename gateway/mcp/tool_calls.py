@@ -29,6 +29,10 @@ class UnfitArguments(Exception):
     """The arguments make no valid request; the text names the argument, the reason and the fix."""
 
 
+class UnknownArgument(UnfitArguments):
+    """An argument that the tool does not have. Its schema, which depends on the key, names those that it has."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A request to a provider, and the wanted form of its response.
@@ -79,7 +83,7 @@ def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
 def _no_others(arguments: Mapping[str, Any], allowed: set[str] | frozenset[str]) -> None:
     others = sorted(set(arguments) - allowed)
     if others:
-        raise UnfitArguments(f"Unknown argument '{others[0][:64]}'. Valid arguments: {', '.join(sorted(allowed))}.")
+        raise UnknownArgument(f"Unknown argument '{others[0][:64]}'.")
 
 
 def _filled(name: str, value: Any, deep: bool, optional: bool) -> str:

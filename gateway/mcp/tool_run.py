@@ -25,7 +25,14 @@ from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.list_cursor import NextPage, items_at, opened_cursor, page_behind, sealed, without_shown
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
-from gateway.mcp.tool_calls import ToolCall, UnfitArguments, call_of_api, call_of_rule, chosen_connection
+from gateway.mcp.tool_calls import (
+    ToolCall,
+    UnfitArguments,
+    UnknownArgument,
+    call_of_api,
+    call_of_rule,
+    chosen_connection,
+)
 from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_tools
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_RESPONSE, ResponseMemory, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
@@ -147,7 +154,11 @@ class ToolRun:
         """Return the call of a tool of the key, or of `call_api`. Raises UnfitArguments."""
         outer = self._request.outer
         work = call_of_api if tool is None else partial(call_of_rule, tool)
-        return await off_loop(outer.caller.share, work, arguments) if outer.is_large else work(arguments)
+        try:
+            return await off_loop(outer.caller.share, work, arguments) if outer.is_large else work(arguments)
+        except UnknownArgument as fault:
+            valid = ", ".join(sorted(self._tools.describe(tool)["inputSchema"]["properties"]))
+            raise UnfitArguments(f"{fault} Valid arguments: {valid}.") from None
 
     async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists") -> dict[str, Any]:
         declined = self._refusals.declined(call)

@@ -83,8 +83,7 @@ async def preview(runtime: Runtime, peer: Peer, wish: ImportOptions, only: Seque
     ]
     known = {one.integration_id for one in integrations}
     orphans = {key: n for key, n in count.items() if key not in known}
-    public_url = runtime.generation.public_url
-    webhook_url = f"{public_url}/webhook/{wish.environment}/<integration>"
+    webhook_url = f"{runtime.generation.webhook_url(wish.environment, '')}<integration>"
     seen = Preview(forecasts, orphans, runtime.generation.config.callback_url, webhook_url)
     return Preview(forecasts, orphans, seen.callback_url, webhook_url, _steps(seen))
 

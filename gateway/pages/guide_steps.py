@@ -100,7 +100,7 @@ def _on_variables(mode: ModeFormat) -> Iterator[str]:
 def _in_console(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
     known = "from the provider's pages" if setup.sources else "from general knowledge, not verified"
     what = f"Create an app in {name}'s developer console" + (f": {setup.app_type}." if setup.app_type else ".")
-    dated = f"Written down on {setup.date}, {known}. Consoles change."
+    dated = f"As of {setup.date}, {known}. Consoles change."
     return GuideStep(what, link=setup.console, notes=(*notes, dated), items=tuple(setup.steps))
 
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.egress.egress_errors import CallNotAttempted, EgressError, Kind
 from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
-from gateway.middleware.facts import UPSTREAM
+from gateway.middleware.facts import ASKED, UPSTREAM
 from gateway.middleware.response_shape import broken_body
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeTimeout
@@ -40,10 +40,18 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
         return _not_attempted(fault, close=close)
     if isinstance(fault, EgressError):
         kind, code = _CODES[fault.kind]
-        return kind(code, fault.message, close=close)
+        return kind(code, fault.message + _next_step(fault, request), close=close)
     return UpstreamFailed(
         "upstream_protocol", f"Invalid response from {request[UPSTREAM].origin}: {fault}.", close=close
     )
+
+
+def _next_step(fault: EgressError, request: web.Request) -> str:
+    """Return what to do if no connection to the provider's host could be opened; empty for other faults."""
+    host_at_fault = fault.kind == "unreachable" and not fault.sent and request[UPSTREAM].host in fault.message
+    if not host_at_fault:
+        return ""
+    return f" Retry later, or check the hosts of integration '{request[ASKED].integration_id}' with `gateway doctor`."
 
 
 def _timed_out(fault: ExchangeTimeout, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:

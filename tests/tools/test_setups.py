@@ -31,3 +31,9 @@ def test_only_pages_that_were_read_are_sources() -> None:
     pages = [{"id": "page", "page": "https://a", "read": True}, {"id": "page", "page": "https://b", "read": False}]
     found = setups({"made": "2026-11-22", "facts": {"one": fact("x", sources=pages)}})
     assert found["x"]["sources"] == ["https://a"]
+
+
+def test_steps_say_callback_url() -> None:
+    steps = ["Callback address; redirect addresses.", "Add the callback address."]
+    found = setups({"made": "2026-11-22", "facts": {"one": fact("x", steps=steps)}})
+    assert found["x"]["steps"] == ["Callback URL; redirect URLs.", "Add the callback URL."]

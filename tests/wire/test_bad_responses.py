@@ -142,6 +142,8 @@ async def test_a_provider_that_does_not_listen_is_a_502(bench: Bench) -> None:
     async with bench.talk(request(fields=CLOSE, ours=HOST + KEY + naming(b"nowhere"))) as caller:
         response = await caller.response()
     assert (response.status, response.code) == (502, "upstream_unreachable")
+    assert "could not be reached" in response.message
+    assert "check the hosts of integration 'nowhere' with `gateway doctor`" in response.message
     assert bench.recorder.heard == []
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gateway.cli.options import RowId
 from gateway.records.audit import AuditAction
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ OPTIONS = (
     click.option("--environment", metavar="NAME", help="Only this environment."),
     click.option("--integration", metavar="ID", help="Only this integration."),
     click.option("--connection", metavar="ID", help="Only this connection; it may be deleted."),
-    click.option(
-        "--key", type=click.IntRange(1), metavar="NUMBER", help="Only actions with the minted key of this id."
-    ),
+    click.option("--key", type=RowId(), metavar="NUMBER", help="Only actions with the minted key of this id."),
     click.option("--end-user", metavar="ID", help="Only actions for this end user; needs --environment."),
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.audit.audit_filters import moment
-from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.options import RowId, as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
 from gateway.records.filters import single_or_any_set
 from gateway.text import counted
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @environment
 @click.option(
     "--key",
-    type=click.IntRange(0),
+    type=RowId(0),
     metavar="NUMBER",
     help="Only the minted key of this id; 0 for the keys of gateway.yaml.",
 )

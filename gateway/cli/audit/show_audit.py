@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.cli.audit.audit_filters import filter_of, filters
-from gateway.cli.options import as_json, config_file
+from gateway.cli.options import RowId, as_json, config_file
 from gateway.cli.run_command import run_on_store, table
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DETAIL_SHOWN: Final = 80
 @click.option(
     "--limit", type=click.IntRange(1, MOST), default=100, show_default=True, help="Maximum number of records."
 )
-@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Only records before this one.")
+@click.option("--cursor", type=RowId(), metavar="NUMBER", help="Only records before this one.")
 @as_json
 def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any) -> None:
     """Print records, newest first."""
@@ -51,7 +51,7 @@ def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any
 @filters
 @click.option(
     "--after",
-    type=click.IntRange(0),
+    type=RowId(0),
     metavar="NUMBER",
     help="Only records after this one, for example the last of the previous export.",
 )

@@ -126,8 +126,11 @@ class DemoFolder:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            message = f"another demo uses {self.path}; choose another folder with --state"
-            raise DemoFailed(message) from None
+            where = f" on {self.url_file.read_text().strip()}" if self.url_file.exists() else ""
+            raise DemoFailed(
+                f"the demo of {self.path} already runs{where}; end it with Ctrl-C in its terminal, or choose another folder "
+                "with --state, and other ports with --port and --sandbox-port (0 picks a free port)"
+            ) from None
         return lock
 
     def _create_missing_files(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -44,6 +45,10 @@ def reserved_port(port: int, flag: str) -> Iterator[int]:
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _GRACE_S: Final = 0.3
+NEW_AGENT_KEY: Final = (
+    "The agent has a new key: its former one, or the connection of that key, has ended. Add the tools again with the new "
+    "command."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,10 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
     async with customer.session() as http:
         caller = customer.Customer(http, url, key)
         connected = await caller.connection()
-        agent_key = await caller.agent_key(connected, folder.agent_key())
+        kept = folder.agent_key()
+        agent_key = await caller.agent_key(connected, kept)
+        if kept and agent_key != kept:
+            print(NEW_AGENT_KEY, file=sys.stderr, flush=True)
         folder.keep_agent_key(agent_key)
         return Ready(
             url=url,

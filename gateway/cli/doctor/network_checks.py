@@ -44,7 +44,10 @@ def skew_s(date: str, asked: datetime, responded: datetime) -> float | None:
 
 
 def clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Compare this machine's clock with the median of all responses."""
+    """Compare this machine's clock with the median of the providers' and of the public URL's.
+
+    The application that gets events is not compared: it often runs on this machine, or with a wrong clock of its own.
+    """
     if not examined.skews_s:
         return
     skew = median(seconds for _, seconds in examined.skews_s)
@@ -86,7 +89,8 @@ async def outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
                     asked[origin.url] = group.create_task(_head(examined, origin.url))
         for environment in examined.config.environments.values():
             if environment.webhook_url is not None and environment.webhook_url not in asked:
-                asked[environment.webhook_url] = group.create_task(_head(examined, _origin_of(environment.webhook_url)))
+                receiver = _head(examined, _origin_of(environment.webhook_url), has_clock=False)
+                asked[environment.webhook_url] = group.create_task(receiver)
     for one in examined.integrations:
         results = [(origin, asked[origin.url].result()) for origin in origins(one)]
         bad = [
@@ -127,15 +131,18 @@ def _origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-async def _head(examined: ExaminedGateway, origin: str) -> str | EgressError:
-    """Return the status, whatever it is, since any response shows that the origin can be reached; else the error."""
+async def _head(examined: ExaminedGateway, origin: str, *, has_clock: bool = True) -> str | EgressError:
+    """Return the status, whatever it is, since any response shows that the origin can be reached; else the error.
+
+    `has_clock`: compare our clock with the response's date.
+    """
     began = clock.now()
     try:
         response = await examined.egress.fetch("HEAD", f"{origin}/", timeout_s=RESPONSE_S)
     except EgressError as fault:
         return fault
     date = response.headers.get("Date")
-    skew = skew_s(date, began, clock.now()) if date else None
+    skew = skew_s(date, began, clock.now()) if date and has_clock else None
     if skew is not None:
         examined.skews_s.append((urlsplit(origin).netloc, skew))
     return str(response.status)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.options import RowId, as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
 from gateway.cli.terminal import without_control_characters
 from gateway.text import counted
@@ -63,7 +63,7 @@ def _stamp(moment: "datetime | None") -> str | None:
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of deliveries."
 )
-@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Continue where a list ended.")
+@click.option("--cursor", type=RowId(), metavar="NUMBER", help="Continue where a list ended.")
 @as_json
 def list_events(
     file: Path,

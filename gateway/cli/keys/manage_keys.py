@@ -1,17 +1,18 @@
 """``gateway keys create``, ``list`` and ``revoke``."""
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.options import Span, as_json, config_file, environment
+from gateway.cli.options import RowId, Span, as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
-from gateway.text import counted, did_you_mean
+from gateway.text import close_matches, counted, did_you_mean
 
 if TYPE_CHECKING:
     from gateway.access.key_forms import RequestedKey
@@ -47,6 +48,40 @@ def unknown_integration_warnings(runtime: "Runtime", environment: str, asked: "K
                 f"environment '{environment}' has no integration '{name}'{hint}{'' if hint.endswith('?') else '.'} "
                 "The key cannot use it until it exists"
             )
+
+
+# As in documentation: {id}, <id>, :id. A path may hold them, so a rule with them is valid.
+_PLACEHOLDER: Final = re.compile(r"\$?\{[^{}/]*\}|<[^<>/]*>|(?<=/):[A-Za-z_][A-Za-z0-9_-]*(?=/|$)")
+_USUAL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET")
+# The other registered methods: https://www.iana.org/assignments/http-methods
+_OTHER_METHODS: Final = (
+    "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL "
+    "MKREDIRECTREF MKWORKSPACE MOVE ORDERPATCH PRI PROPFIND PROPPATCH QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT "
+    "UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL"
+)
+_REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()))
+
+
+def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each valid rule that probably matches no request: its path has a placeholder, or its method is
+    a typo."""
+    from gateway.access.key_policy import parse
+    from gateway.access.operation_rules import is_reference
+
+    for text in rules:
+        if is_reference(text):
+            continue
+        rule = parse(text)
+        if not rule.name and (found := _PLACEHOLDER.search(rule.written)):
+            written = text.replace(rule.written, _PLACEHOLDER.sub("*", rule.written), 1)
+            yield (
+                f"rule '{text}' matches only paths that hold the characters '{found[0]}'. For any value, write *: "
+                f"'{written}'"
+            )
+        for method in sorted((rule.methods or frozenset()) - _REGISTERED_METHODS):
+            near = close_matches(method, _USUAL_METHODS, most=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            yield f"rule '{text}' has the method '{method}', which is not a registered HTTP method{hint}"
 
 
 def _limits_in_words(values: Any) -> list[str]:
@@ -108,7 +143,7 @@ class Tag(click.ParamType[tuple[str, str]]):
 @click.option(
     "--capability", is_flag=True, help="Create a URL for one connection, used as a base URL without a key in a header."
 )
-@click.option("--replaces", type=int, metavar="KEY", help="The id of the key that the new key replaces.")
+@click.option("--replaces", type=RowId(), metavar="KEY", help="The id of the key that the new key replaces.")
 @click.option(
     "--overlap",
     type=Span(),
@@ -125,7 +160,8 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
         env = environment_of(runtime, environment)
         wish = _wish(asked)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
-        _print_key(text, key, runtime, list(unknown_integration_warnings(runtime, env, wish.limits)), as_json=as_json)
+        warnings = [*unknown_integration_warnings(runtime, env, wish.limits), *rule_warnings(wish.limits.rules)]
+        _print_key(text, key, runtime, warnings, as_json=as_json)
         return 0
 
     run(file, work, as_json=as_json, begins=True)
@@ -239,7 +275,7 @@ def _at(at: datetime | None) -> str:
 @click.command()
 @config_file
 @environment
-@click.argument("ids", nargs=-1, required=True, type=int, metavar="KEY...")
+@click.argument("ids", nargs=-1, required=True, type=RowId(), metavar="KEY...")
 @as_json
 def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: bool) -> None:
     """Revoke each KEY, given by its id, and all keys that it minted. Exits 1 if a key does not exist.

@@ -285,7 +285,7 @@ def _print_snippets(sent: "SentCall", there: "Target", wish: "TriedCall") -> Non
 def _exit_with_failure(failed: "TrialFailed", as_json: bool) -> NoReturn:
     """Print the fault and its hints on stderr, with `as_json` also JSON on stdout, and exit with code `REFUSED`."""
     if as_json:
-        print(json.dumps({"error": failed.report}, indent=2, ensure_ascii=False))
+        print(json.dumps({"error": failed.report}, indent=2, ensure_ascii=False), flush=True)
     first, *hints = failed.lines
     print(f"gateway: {first}", file=sys.stderr)
     for hint in hints:

@@ -134,6 +134,12 @@ async def test_capability_url_sent_as_a_key_is_named_as_one(running: RunningGate
     assert (await asked(running, {}, f"/c/{url.rpartition('/')[2]}/x"))[0] == 404, "as the message says"
 
 
+async def test_the_placeholder_of_the_documentation_is_named_as_one(running: RunningGateway) -> None:
+    status, error, _ = await asked(running, {"Authorization": "Bearer <SECRET_KEY>"})
+    assert (status, error["code"]) == (401, "unknown_account")
+    assert error["message"].startswith("This is the placeholder of the documentation, not a secret key. Replace it")
+
+
 async def test_a_key_in_a_capability_s_place_is_called_one(running: RunningGateway) -> None:
     status, error, _ = await asked(running, {}, f"/c/{mint().reveal()}/x")
     assert status == 401

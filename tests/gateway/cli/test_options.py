@@ -1,4 +1,4 @@
-"""The error message of commands when they find no configuration file."""
+"""Options that several commands share: the configuration file, and ids of rows."""
 
 import shutil
 from pathlib import Path
@@ -46,6 +46,27 @@ def test_own_configuration_gets_no_hint_at_the_demo(after_a_demo: Path) -> None:
     file.unlink()
     shutil.copy(resources.file("gateway.yaml"), file)
     assert HINT not in ran("check").output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("logs", "--cursor"),
+        ("logs", "--key"),
+        ("events", "list", "--cursor"),
+        ("audit", "show", "--cursor"),
+        ("audit", "show", "--key"),
+        ("audit", "export", "--after"),
+        ("audit", "uses", "--key"),
+        ("incident", "--key"),
+    ],
+)
+@pytest.mark.parametrize("number", ["99999999999999999999", "-1", "1.5", "x"])
+def test_an_id_that_no_row_can_have_is_a_usage_error(words: tuple[str, ...], number: str) -> None:
+    result = ran(*words, number)
+    assert result.exit_code == 2
+    assert f"'{number}' must be a whole number, " in result.stderr
+    assert "or more, of at most 18 digits" in result.stderr
 
 
 def test_no_demo_means_no_hint(after_a_demo: Path) -> None:

@@ -146,6 +146,13 @@ def test_readiness_comes_as_one_line_of_json(file: Path) -> None:
     assert ready["callback_url"] == f"{ready['url']}/oauth/callback"
 
 
+@pytest.mark.parametrize(("option", "setting"), [("--port=3", "server.port"), ("--host", "server.host")])
+def test_a_setting_that_is_given_as_an_option_is_named(option: str, setting: str, file: Path) -> None:
+    result = run_command("serve", "-c", str(file), option)
+    assert result.exit_code == 2
+    assert f"Set {setting} in gateway.yaml." in result.stderr
+
+
 @pytest.mark.parametrize("command", ["serve", "check"])
 def test_in_a_fresh_checkout_a_command_points_to_init(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GATEWAY_ENCRYPTION_KEY", raising=False)

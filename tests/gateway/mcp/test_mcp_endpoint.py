@@ -103,6 +103,20 @@ async def test_several_connections_are_never_guessed(door: Agents) -> None:
     assert door.provider.calls[0][2] == "Bearer key-of-c2"
 
 
+@pytest.mark.parametrize("connections", [["lane/c1"], ["lane/c1", "lane/c2"]])
+@pytest.mark.parametrize("rules", [(*RULES, "GET,POST /base/v1/both as both"), ()])
+async def test_an_unknown_argument_is_answered_with_those_of_the_schema(
+    door: Agents, rules: tuple[str, ...], connections: list[str]
+) -> None:
+    key = await door.key(*rules, limits={"connections": connections})
+    tools = await door.tools(key)
+    for name, tool in tools.items():
+        result = await door.call(key, name, {"wrong": 1})
+        valid = ", ".join(sorted(tool["inputSchema"]["properties"]))
+        assert text_of(result) == f"Unknown argument 'wrong'. Valid arguments: {valid}."
+    assert ("both" in tools) == bool(rules)
+
+
 async def test_connections_are_named_to_keys_that_may_list_them_alone(door: Agents) -> None:
     blind = await door.key("GET /base/v1/me", limits={"connections": None, "tags": {"team": "red"}})
     assert "environment:connections:list" in text_of(await door.call(blind, "get_me"))

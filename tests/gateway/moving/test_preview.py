@@ -51,6 +51,7 @@ async def test_webhook_url_of_a_key_with_special_characters_is_quoted(place: Pla
     ran = await place.imported(peer, "--preview")
     (only,) = ran.report["integrations"]
     assert f"{place_url(place)}/webhook/dev/my%20jira" in " ".join(only["todo"])
+    assert ran.report["webhook_url"] == f"{place_url(place)}/webhook/dev/<integration>"
 
 
 async def test_connections_of_another_auth_mode_are_not_said_to_work(place: Place, peer: FakePeer) -> None:

@@ -57,6 +57,8 @@ async def test_the_guide_is_open_and_loads_nothing_from_elsewhere(running: Runni
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert f"{running.url}/oauth/callback" in text
     assert "read:jira-work" in text
+    assert "the one callback URL the app can have" in text
+    assert "As of 2026-11-22, from the provider&#39;s pages. Consoles change." in text
     assert loaded(text) == {f"{running.url}/images/template-logos/jira.svg", "../../connect/assets/icon.svg"}
 
 

@@ -4,12 +4,16 @@ import asyncio
 import shlex
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pytest_aiohttp.plugin import AiohttpServer
 
 from gateway.cli.demo import DemoFailed, customer
 from gateway.cli.demo.customer import Customer
+from gateway.cli.demo.demo_folder import DemoFolder
+from gateway.cli.demo.demo_run import NEW_AGENT_KEY
+from gateway.cli.demo.demo_run import _ready as ready_at
 from gateway.sandbox.accounts import ACME
 from gateway.sandbox.app import running
 from gateway.sandbox.state import SandboxClient
@@ -75,6 +79,19 @@ async def test_the_key_of_the_demos_agent_is_kept_while_it_is_for_the_connection
     again = await caller.agent_key(replace(connected, connection_id="another"), lost)
     assert again.reveal() == "gw_sk_agent3"
     assert list(gateway.minted) == ["demo agent"], "each takes the place of the one before"
+
+
+async def test_a_new_key_of_the_agent_is_reported(
+    gateway: GatewayDouble, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = DemoFolder(tmp_path)
+    with folder.locked():
+        (tmp_path / "secret_key").write_text(KEY)
+        for dies, reported in ((False, False), (False, False), (True, True), (False, False)):
+            gateway.dead |= set(gateway.tokens) if dies else set()
+            ready = await ready_at(gateway.url, folder)
+            assert folder.agent_key().reveal() in ready.mcp_add
+            assert (NEW_AGENT_KEY in capsys.readouterr().err) == reported
 
 
 async def test_a_wrong_key_is_reported_with_the_response(gateway: GatewayDouble) -> None:

@@ -39,10 +39,15 @@ def test_a_second_start_changes_nothing_that_an_operator_may_have_edited(folder:
 
 
 def test_two_demos_do_not_share_a_folder(folder: DemoFolder) -> None:
-    with folder.locked(), pytest.raises(DemoFailed, match=r"another demo uses .* --state"), folder.locked():
+    with folder.locked(), pytest.raises(DemoFailed, match=r"the demo of .* already runs; .* --state"), folder.locked():
         raise AssertionError("two demos use the same folder")
     with folder.locked():
-        pass
+        folder.write_url("http://127.0.0.1:3003")
+        with (
+            pytest.raises(DemoFailed, match=r"already runs on http://127.0.0.1:3003; end it with Ctrl-C"),
+            folder.locked(),
+        ):
+            raise AssertionError("two demos use the same folder")
 
 
 def test_a_database_whose_key_is_gone_is_not_given_a_new_one(folder: DemoFolder) -> None:

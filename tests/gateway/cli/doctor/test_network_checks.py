@@ -158,6 +158,20 @@ async def test_clock_is_compared_with_providers(
         assert (abs(int(seconds) - abs(ahead_s)) <= 3, way) == (True, "ahead of" if ahead_s > 0 else "behind")
 
 
+async def test_the_clock_of_the_application_is_not_compared(examined: Examined) -> None:
+    async def an_hour_late(_: web.Request) -> web.Response:
+        there = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+        return web.Response(headers={"Date": format_datetime(there, usegmt=True)})
+
+    async with responding(an_hour_late) as server:
+        examined.document["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{server.port}/events"
+        examined.document["egress"]["allow"].append(f"127.0.0.1/32:{server.port}")
+        result = await examined.report()
+    assert result.levels("webhook") == {"ok"}
+    (agreed,) = result.of("clock")
+    assert (agreed["level"], f"127.0.0.1:{server.port}" in agreed["message"]) == ("ok", False)
+
+
 async def test_offline_option_makes_no_connection(examined: Examined, running: RunningGateway) -> None:
     async def never(_: web.Request) -> web.Response:
         raise AssertionError("it was asked")

@@ -98,6 +98,39 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
 
 
 @pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("GET /ex/{cloudId}/issue/{key}", "the characters '{cloudId}'. For any value, write *: 'GET /ex/*/issue/*'"),
+        ("GET /items/<id>", "write *: 'GET /items/*'"),
+        ("GET /items/:id/notes", "write *: 'GET /items/*/notes'"),
+        ("POST /${site}/graphql with query issues", "write *: 'POST /*/graphql with query issues'"),
+        ("GTE /x", "the method 'GTE', which is not a registered HTTP method; did you mean 'GET'?"),
+        ("GET,FROBNICATE /x", "the method 'FROBNICATE', which is not a registered HTTP method\n"),
+    ],
+)
+def test_a_rule_that_probably_matches_nothing_is_made_with_a_warning(file: Path, rule: str, words: str) -> None:
+    result = keys(file, "create", "agent", "--allow", rule)
+    assert result.exit_code == 0
+    assert result.stderr.count("warning") == 1
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "GET /issue/{key} as get_issue",
+        "GET /v1/files/*:export",
+        "GET,PROPFIND,QUERY,WEBSOCKET /x",
+        "* /x/**",
+        "operations jira read",
+    ],
+)
+def test_rules_that_can_match_have_no_warning(file: Path, rule: str) -> None:
+    result = keys(file, "create", "agent", "--allow", rule)
+    assert (result.exit_code, "warning" in result.stderr) == (0, False)
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["create", "x", "--scope", "environment:proxie"], "is not a scope"),
@@ -106,6 +139,8 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
         (["create", "x", "--expires", "soon"], "30d"),
         (["create", "x", "--tag", "red"], "NAME=VALUE"),
         (["revoke", "7"], "there is no key 7"),
+        (["revoke", "99999999999999999999"], "must be a whole number, 1 or more, of at most 18 digits"),
+        (["create", "x", "--replaces", "99999999999999999999"], "of at most 18 digits"),
     ],
 )
 def test_what_is_wrong_is_reported_in_a_line(file: Path, arguments: list[str], words: str) -> None:

@@ -2,6 +2,9 @@
 
 import base64
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from gateway.cli.demo.demo_folder import DemoFolder
 from gateway.cli.try_.try_output import LINES
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import KEY, Paged
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.processes import ROOT
 from tests.gateway.cli.examined import responding
 from tests.gateway.cli.try_.conftest import Try
 
@@ -228,3 +233,19 @@ async def test_other_server_is_reported_as_not_a_gateway(tried: Try, words: tupl
 async def test_invalid_gateway_url_is_reported(tried: Try, url: str) -> None:
     result = await tried("--url", url, "--key", "k" * 16)
     assert (result.exit_code, f"'{url}' is not the URL of a gateway" in result.stderr) == (1, True)
+
+
+def test_in_a_pipe_the_json_comes_before_the_lines_on_stderr(unused_tcp_port: int) -> None:
+    command = [sys.executable, "-m", "gateway", "try", "--url", f"http://127.0.0.1:{unused_tcp_port}", "--key", "k"]
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ran = subprocess.run(
+        [*command, "--json", "jira", "c1", "/x"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env={**environ, "PYTHONPATH": str(ROOT)},
+    )
+    _, end = json.JSONDecoder().raw_decode(ran.stdout)
+    assert ran.stdout[end:].startswith("\ngateway: no gateway responds at ")
