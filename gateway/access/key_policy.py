@@ -53,7 +53,7 @@ _PUNCTUATION: Final = frozenset("/\\?#%;.")
 @dataclass(frozen=True, slots=True)
 class KeyRule:
     """A rule. `text` as it was written; `methods` None: any. `name`: the name for agents, empty if it has none;
-    `written`: its path, with placeholder names. `body`: the allowed bodies, None for any."""
+    `written`: its path, with placeholder names. `body`: the allowed bodies; None allows all."""
 
     text: str
     methods: frozenset[str] | None

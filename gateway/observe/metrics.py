@@ -144,7 +144,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "gateway_failover_reconciling": Family(
         "gauge",
         (),
-        "Workers that refresh no tokens until all processes have written theirs back after a failover.",
+        "Workers that do not refresh tokens until all processes have written theirs back after a failover.",
     ),
     "gateway_refresh_journal_unwritable": Family(
         "gauge",

@@ -161,7 +161,7 @@ def _compare_clocks(reply: Reply) -> None:
         "clock_differs_from_providers",
         offset_s=round(dates.seconds),
         detail=f"the last {clock.AGREEING} responses of token endpoints agree on another time; no time was corrected",
-        fix="synchronize the clock of this machine, or of the database's machine, by NTP",
+        fix="synchronize the clock of this machine, or of the database's machine, with NTP",
     )
 
 

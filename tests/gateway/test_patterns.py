@@ -72,7 +72,7 @@ LIMITS: Final[Mapping[str, int]] = {
     "gateway.http.body_members": BODY,
     "gateway.http.json_scan": BODY,
     "gateway.events.webhook_keys": FIELD,
-    "gateway.http.paging.list_body": 64 * 1024,  # as `proxy.posted_list` takes it
+    "gateway.http.paging.list_body": 64 * 1024,  # the limit of `proxy.posted_list`
     "gateway.http.paging.page_document": BODY,
     "gateway.middleware": FIELD,
 }

@@ -170,7 +170,7 @@ def _measure(sent: datetime, received: datetime, database: datetime) -> None:
     if not offset.reported:
         log.info("clock_offset_gone", offset_s=seconds)
         return
-    effect = "this node refreshes no token" if offset.refused else "this node goes by the database's clock"
+    effect = "this node does not refresh tokens" if offset.refused else "this node goes by the database's clock"
     log.warning("clock_offset", offset_s=seconds, effect=effect)
 
 
