@@ -7,7 +7,7 @@ The chain ends here (`PROXY(forward)` in `app/routes.py`). Reading order:
     caller_body         reads the caller's body piece by piece, as fast as the provider takes it
     passed_response     passes on the provider's response: framing, head, body as received or decoded
     shaped_response     passes on a part of a response: the caller's selection, or the tools that the key allows
-    exchange_watch      ends an exchange when no byte moves, the caller has left, or its key is no longer valid
+    exchange_watch      ends an exchange when no byte moves, the caller disconnects, or its key is no longer valid
     no_response         makes the error when there is no response to pass on
     upgrade_tunnel      after 101: relays bytes both ways until one side closes (RFC 9110 §7.8)
     posted_list         a list that is requested by POST: composes the body for each page

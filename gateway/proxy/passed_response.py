@@ -75,7 +75,7 @@ class PassedResponse(web.StreamResponse):
         head = head_bytes(request.version, self.status, self.reason or "", list(self.headers.items()))
         transport = request.transport
         if transport is None or transport.is_closing():
-            raise ConnectionResetError("the caller has left")
+            raise ConnectionResetError("the caller has disconnected")
         transport.write(head)
         writer.output_size += len(head)
 

@@ -1,5 +1,5 @@
-"""The refresh queue, and one task per connection for all callers in this process. A client that leaves cannot cancel
-it.
+"""The refresh queue, and one task per connection for all callers in this process. A client that disconnects cannot
+cancel it.
 
 A thousand tokens that expire in one minute must not delay other calls. Refreshes that a call waits for run first, up to
 a limit for each integration; background refreshes are spaced out, and few run at once.

@@ -102,7 +102,7 @@ def may_send(caller: Caller, known: KnownHead, opened: Opened, method: str, targ
 class FastPath:
     """The fast path of a server.
 
-    `taken` counts the requests that left on the fast path, `handed_over` those of them that the chain had to finish.
+    `taken` counts the requests that the fast path sent, `handed_over` those of them that the chain had to finish.
     """
 
     def __init__(self, app: web.Application) -> None:
