@@ -1,6 +1,6 @@
 """The Model Context Protocol without I/O: one HTTP request in, one message or error out; no session, no state.
 
-Two eras (https://modelcontextprotocol.io/specification):
+Two generations of revisions (https://modelcontextprotocol.io/specification):
 
     2026-07-28            each request has its revision and the client's capabilities in ``params._meta``; the headers
                           MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat values for routers, and must match
@@ -65,7 +65,7 @@ METHODS: Final = frozenset(
 )
 """The methods that the agent door supports."""
 
-# HTTP status for an error's code: in 2026-07-28 for every error, before it only for errors of the message itself.
+# HTTP status by error code. Revision 2026-07-28 uses it for every error, earlier ones only for `_OF_THE_MESSAGE`.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,

@@ -26,7 +26,7 @@ _WITH_BODY: Final = frozenset({"body", "body_as"})
 
 
 class UnfitArguments(Exception):
-    """The arguments make no valid request; the text names the argument, the reason and the fix."""
+    """The arguments do not make a valid request; the text names the argument, the reason and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
