@@ -48,7 +48,8 @@ class ProviderExchange(Protocol):
         """The IP address at the connection's other end (the outbound proxy's, if one is used); None if unknown."""
 
     async def read(self) -> bytes:
-        """Return some bytes of the body as soon as any arrive; ``b""`` at its clean end. Raises EgressError."""
+        """Return some bytes of the body as soon as any arrive; ``b""`` once the body is complete. Raises
+        EgressError."""
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
         """Hand the connection over to `protocol` after status 101; return the transport, reading paused, and the bytes

@@ -150,7 +150,7 @@ class ExchangeWatch:
         self._task.cancel(str(fault))
 
     def _report_broken_framing(self) -> None:
-        """Report a bad chunk to the body's reader: the server of a host only queues a 400, and the reader keeps waiting.
+        """Report a bad chunk to the body's reader, which would otherwise wait: a host's server only queues a 400.
 
         While a body is unfinished, that queue can hold nothing else.
         """

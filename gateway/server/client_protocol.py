@@ -83,12 +83,14 @@ MOST_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a
 
 
 class ClientProtocol(RequestHandler):
-    """A client's connection. `head_since`: the loop's time since which a head is awaited; 0.0 if none is.
+    """A client's connection. `head_since`: since when a request head is awaited (the loop's time); 0.0 if none is
+    awaited.
 
-    A head is awaited from the connection's start; a later one from its first byte, and after a response in a drain.
+    The first head is awaited from the connection's start, each later one from its first byte, and in a drain from the
+    end of the response before it.
 
-    `handed`: see `take_handed`. `stopped`: we cut the connection ourselves, because the server stops and cannot wait
-    any longer.
+    `handed`: see `take_handed`. `stopped`: the server has closed the connection because it stops and cannot wait
+    longer.
     """
 
     __slots__ = (
@@ -354,7 +356,7 @@ class ClientProtocol(RequestHandler):
                 self._end_orderly()
             return
         if self._server.draining:
-            self.head_since = self._loop.time()  # its head left before the stop: another request may be on its way
+            self.head_since = self._loop.time()  # its head was sent before the stop: a request may follow
         if self._held:
             self._unhold()
 
@@ -475,7 +477,7 @@ class ClientProtocol(RequestHandler):
         """Finish a response that may be the last: the server stops, or a part of the request's body is unread."""
         if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
             if resp.prepared and resp.keep_alive and not self._deaf:
-                self.head_since = self._loop.time()  # its head left before the stop: another request may be on its way
+                self.head_since = self._loop.time()  # its head was sent before the stop: a request may follow
             else:
                 resp.force_close()
         elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
@@ -667,7 +669,8 @@ class ClientProtocol(RequestHandler):
         self._line, self._odd_line = b"", False
 
     def _check_size(self, message: RawRequestMessage) -> None:
-        """Raise HeadersTooLarge if the head is too large. Four bytes a line stand for what the parser stripped."""
+        """Raise HeadersTooLarge if the head is too large. Counts four bytes per line for what the parser has
+        stripped."""
         size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
         if size > self._server.head_bytes:
             raise too_large()
@@ -686,7 +689,7 @@ class ClientProtocol(RequestHandler):
         """Give the next message a new parser, because the old one passes the last trailer field on to the next message.
 
         If a part of the next message has been read already, that cannot work: drop it, and close the connection.
-        `followers`: number of messages that were read behind the body.
+        `followers`: number of messages that were read after the body.
         """
         for _ in range(followers):
             self._messages.pop()

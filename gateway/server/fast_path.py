@@ -42,7 +42,7 @@ from gateway.server.strict_framing import RequestBody
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
-KNOWN_HEADS: Final = 1024  # heads remembered, once they have come twice
+KNOWN_HEADS: Final = 1024  # heads that are remembered because they arrived twice
 KNOWN_BYTES: Final = 2 * 1024 * 1024  # total size of the lines of the remembered heads
 COMPOSED_BYTES: Final = 2048  # maximum size of a composed head that a connection remembers
 KNOWN_S: Final = 60.0  # forget after this time, because the lines may hold secrets of the caller
@@ -136,7 +136,7 @@ class FastPath:
         opened = self._opened(known, caller, began) if caller is not None else None
         if caller is None or opened is None:
             return None
-        if known.head_id is None:  # not before its key has opened a connection: strangers must not fill the memory
+        if known.head_id is None:  # only after its key was found valid: a client without a key must not fill the memory
             self._remember(known, block, found)
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:

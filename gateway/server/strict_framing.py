@@ -155,7 +155,7 @@ class RequestBody:
         return None if self._chunks is not None else self._left
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes to send for `data`, framed, and the bytes of `data` behind the body. Raises Malformed."""
+        """Return the bytes to send for `data`, framed, and the bytes of `data` after the body. Raises Malformed."""
         if self._chunks is not None:
             return self._unchunked(self._chunks, data)
         piece = data if len(data) <= self._left else data[: self._left]
