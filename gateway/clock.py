@@ -22,8 +22,8 @@ MOST_OFFSET_S: Final = 600.0
 if its clock or the database's is wrong, it also misjudges tokens and certificates."""
 
 monotonic: Callable[[], float] = time.monotonic
-"""Monotonic seconds for durations and deadlines within this process.
-Called several times a request, so without a wrapper."""
+"""Monotonic seconds for durations and deadlines within this process. Called several times per request, so without a
+wrapper."""
 
 
 class Offset:

@@ -317,7 +317,7 @@ class Flows:
         except TokenRefused as fault:
             raise InvalidRequest(
                 "token_request_failed",
-                f"{name} does not let this integration begin an authorization: {short(str(fault))}. Check its client "
+                f"{name} refused to start the authorization: {short(str(fault))}. Check the integration's client "
                 "ID, client secret and the callback URL that is registered there.",
             ) from fault
         except TokenUnavailable as fault:

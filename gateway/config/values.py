@@ -245,7 +245,7 @@ def signing_key(text: str) -> Secret:
         try:
             base64.b64decode(text.removeprefix("whsec_"), validate=True)
         except binascii.Error:
-            raise ValueError("begins with whsec_ but has no base64 behind it") from None
+            raise ValueError("begins with whsec_, but what follows is not base64") from None
     return secret_key(text)
 
 

@@ -115,7 +115,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
     who = await signed_in(request)
     check_own_form(request, console_url(request))
     if not who.may_act:
-        raise Forbidden("forbidden", f"{who.name} is signed in as a viewer, and a viewer changes nothing.")
+        raise Forbidden("forbidden", f"{who.name} is signed in as a viewer. Viewers cannot change anything.")
     fields = await posted(request, FORM_BYTES)
     if not hmac.compare_digest(who.form.encode(), fields.pop(FORM_FIELD, "").encode()):
         raise Forbidden("forbidden", "This form does not belong to your session. Load its page again.")

@@ -14,7 +14,7 @@ from typing import Final
 from gateway import clock
 from gateway.errors import Unavailable
 
-SHARE: Final = 0.5  # the part of the limit that one key may hold, so that one key alone cannot use all of it
+SHARE: Final = 0.5  # the part of the limit that one key may hold, so that no key can use all of it
 RETRY_AFTER_S: Final = 5
 
 

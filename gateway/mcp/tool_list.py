@@ -419,7 +419,7 @@ def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
         },
         {
             "name": "describe_tool",
-            "description": "A found tool's arguments.",
+            "description": "Show a tool's arguments.",
             "inputSchema": _schema(name, ["name"]),
             "annotations": OF_THE_LIST,
         },

@@ -233,7 +233,7 @@ FAMILIES: Final[dict[str, Family]] = {
 # ── The numbers of one worker, in memory that all workers of a gateway share.
 #
 # Only its owner writes a page; any process may read it at any time. A cell is eight aligned bytes, so a reader sees the
-# number either before or after an addition. Entries, lines of JSON behind the cells, assign cells to keys. They are
+# number either before or after an addition. Entries, lines of JSON after the cells, assign cells to keys. They are
 # only appended, and are valid once the first cell counts them. A page outlives its owner: the next process in its place
 # continues with the same numbers.
 

@@ -1,4 +1,4 @@
-"""When tokens are refreshed: an access token before it expires, a refresh token before it dies from disuse.
+"""When tokens are refreshed: an access token before it expires, a refresh token before it expires from disuse.
 
 Shortly before an access token expires, requests wait for its refresh. Many servers round the expiry down to a whole
 second, so a token may expire up to a second before `expires_in` says, and some providers do not respond with 401 then.
