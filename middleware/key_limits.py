@@ -128,7 +128,7 @@ def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
 # a rule needs the body, the whole body is read first, within a limit, and exactly those bytes are sent.
 
 _OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of a response is not a list
-_TOO_LARGE: Final = f"A rule of this key looks into the body, which may then have at most {MOST_BYTES >> 20} MiB."
+_TOO_LARGE: Final = f"A rule of this key reads the body, so the body may have at most {MOST_BYTES >> 20} MiB."
 
 
 @web.middleware

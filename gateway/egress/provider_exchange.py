@@ -279,7 +279,7 @@ class ProviderResponse:
             self.source = None
         if not self._ended:
             self._pieces.clear()
-            self.fail(EgressError("protocol", "The exchange was given up before its end."))
+            self.fail(EgressError("protocol", "The exchange was closed before its end."))
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
         """See `ProviderExchange.switch`."""

@@ -72,7 +72,7 @@ FAMILIES: Final[dict[str, Family]] = {
         "Time until the head of a response: in the gateway, waiting for a token (if there was a wait), for upstream.",
     ),
     "gateway_fast_path_requests_total": Family(
-        "counter", (), "Proxied requests that left on the fast path; the others take the middleware chain."
+        "counter", (), "Proxied requests that the fast path sent; the chain of middlewares handles the others."
     ),
     "gateway_fast_path_handed_over_total": Family(
         "counter", (), "Requests that the fast path began and the chain finished, for example after an error or a 401."
@@ -297,7 +297,7 @@ class MetricsPage:
         for line in bytes(self._entries[self._read : used]).splitlines(keepends=True):
             try:
                 width, *key = json.loads(line)
-            except ValueError:  # the processor shows another's writes out of order: the entry is readable next time
+            except ValueError:  # another process's writes may be visible out of order: the entry is readable next time
                 return
             self._places[tuple(key)] = (self._free, width)
             self._free += width

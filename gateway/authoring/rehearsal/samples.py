@@ -23,7 +23,7 @@ from gateway.catalog.value import BadValue, check_value
 def key_for(kind: str) -> str:
     """Return a private key in PEM for a JWS algorithm.
 
-    For HMAC, return a secret: `kind` is then ``HS256:hex`` or alike.
+    For HMAC, return a secret: `kind` is then such as ``HS256:hex``.
     """
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
