@@ -161,8 +161,8 @@ UNBOUNDED: Final = Policy((EVERYTHING,), ())
 
 @dataclass(slots=True)
 class Access:
-    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity. `used`:
-    whether the key was used since its last use was stored. `parents`: the ids of its ancestors, the nearest first."""
+    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity. `used`: the
+    key has a use that is not stored yet. `parents`: the ids of its ancestors, the nearest first."""
 
     key: MintedKey
     policy: Policy

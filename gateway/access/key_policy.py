@@ -31,8 +31,8 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 # without its query. `ambiguous` lists paths that are never compared, since another server may read them differently.
 
 WEBSOCKET: Final = "WEBSOCKET"
-MOST_CHARS: Final = 512  # the length of a rule
-LONGEST_PATH: Final = 2048  # the length of a path that is matched with rules
+MOST_CHARS: Final = 512  # maximum length of a rule
+LONGEST_PATH: Final = 2048  # maximum length of a path; a longer one matches no rule
 
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible ASCII without # ; ? and \

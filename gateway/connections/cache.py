@@ -357,7 +357,7 @@ class ConnectionCache:
         kept = self._kept.get(connection.ref)
         if kept is not None and kept.connection.version <= connection.version:
             if kept.connection.version < connection.version:
-                kept.refresh_at = None  # it belonged to the old token; the first use of the new token sets it again
+                kept.refresh_at = None  # the time for the old token; the first use of the new token sets a new one
             kept.connection, kept.opened, kept.good_until = connection, None, 0.0
             self._kept.weigh(kept)
 

@@ -166,7 +166,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
             return None
         segment = segments[0]
         if any(isinstance(part, PathArgument) and part.deep for part in segment):
-            break  # it matches any number of segments, including those of the base URL
+            break  # ``**`` matches any number of segments, including those of the base URL
         if not _may_be(segment, text):
             return None
         segments.pop(0)

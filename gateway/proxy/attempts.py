@@ -194,7 +194,8 @@ class Attempts:
                 exchange.close()
                 raise
             if not again:
-                if refused_scopes(exchange.status, exchange.headers) is None:  # otherwise the credential is valid
+                # A 403 for missing scopes does not reject the credential.
+                if refused_scopes(exchange.status, exchange.headers) is None:
                     self._record_outcome(exchange.status)
                 return exchange
 

@@ -354,7 +354,7 @@ class RefreshProtocol:
         failure = backoff.refresh_failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         held = self._store.open(row.credential)
         known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
-        failure = replace(failure, message=scrubbed(failure.message, known))  # it goes into logs, events and responses
+        failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show it
         settled = failure.code == backoff.ROTATION_LOST  # the token was sent again, and the provider refused it
         maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled

@@ -305,7 +305,7 @@ class FastExchange:
         """Pass on a piece of the body in the form that the caller receives."""
         if self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-        if self._unsent is not None:  # it arrived together with the head
+        if self._unsent is not None:  # the piece arrived together with the head
             self._unsent.append(piece)
         else:
             self.moved_at = clock.monotonic()

@@ -96,7 +96,7 @@ def complaint(fault: BaseException, piece: bytes) -> GatewayError:
     if "method" in str(fault).lower() and is_token(method) and version in SPOKEN:
         return NotImplementedHere("not_supported", UNKNOWN_METHOD, close=True)
     words = _reason(fault)
-    if words.startswith("Request has invalid `Transfer-Encoding`"):  # it does not end in "chunked"
+    if words.startswith("Request has invalid `Transfer-Encoding`"):  # Transfer-Encoding does not end in "chunked"
         return unknown_coding()
     message = next((message for begins, message in BAD_FRAMING.items() if words.startswith(begins)), None)
     return malformed() if message is None else InvalidRequest("bad_framing", message, close=True)

@@ -111,7 +111,7 @@ class Used:
 def modules() -> Iterator[str]:
     yield gateway.__name__
     for found in pkgutil.walk_packages(gateway.__path__, "gateway."):
-        if not found.name.endswith(("__main__", "migrations.env")):  # these run when they are imported
+        if not found.name.endswith(("__main__", "migrations.env")):  # these modules run when they are imported
             yield found.name
 
 

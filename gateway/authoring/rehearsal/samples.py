@@ -149,7 +149,8 @@ def _typed_in(provider: Provider) -> Mapping[str, Setting]:
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
         return {}
-    left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()  # these would call AWS
+    # With these, the gateway would call AWS.
+    left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()
     own = {name: one for name, one in provider.credentials.items() if not one.automated and name not in left_out}
     default = {name: Setting(secret=True) for name in (mode.asks if mode else ())}
     if provider.auth_mode == "OAUTH2_CC" and provider.token_request_auth_method == BY_KEY and provider.jwt is None:

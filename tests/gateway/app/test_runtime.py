@@ -181,7 +181,7 @@ async def test_pending_deliveries_stay_counted(telling: RunningGateway, tracker:
     assert [one.pending for one in keeper.backlog] == [1]
     await reloaded(telling)
     assert [one.pending for one in keeper.backlog] == [1]
-    await keeper.once()  # this task still holds the lease
+    await keeper.once()  # the keeper still holds the lease
     assert [one.pending for one in keeper.backlog] == [1]
 
 
