@@ -125,7 +125,7 @@ def outbound_proxy(text: str) -> str:
 def scope(text: str) -> str:
     """Check one scope-token (RFC 6749 §3.3)."""
     if not _SCOPE.fullmatch(text):
-        raise ValueError("is not one scope: no spaces, quotes or commas between scopes; list one an item")
+        raise ValueError("is not one scope: no spaces, quotes or commas between scopes; write one scope per item")
     return text
 
 

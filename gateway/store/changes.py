@@ -75,7 +75,7 @@ class OwnChanges:
 
 # ── Pruning old rows of append-only tables, with little delay for other writes.
 
-AT_ONCE: Final = 1000  # rows a transaction: a few milliseconds, during which SQLite blocks other writers
+AT_ONCE: Final = 1000  # rows per transaction: a few milliseconds, during which SQLite blocks other writers
 
 
 async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElement[bool]) -> int:

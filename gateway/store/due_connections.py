@@ -23,7 +23,7 @@ from gateway.store.transactions import Transactions
 # ── Connections that end soon or have ended, and that no refresh can keep: each is reported in time, and once.
 
 FRESH: Final = timedelta(days=1)  # for younger connections, the event of their creation has named the end
-AT_ONCE: Final = 25  # connections a transaction, since other writes wait for it
+AT_ONCE: Final = 25  # connections per transaction, since other writes wait for it
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from gateway.store.call_log.call_totals import TABLE, by_place, by_slot, schema,
 from gateway.store.transactions import Transactions
 
 ROW_BYTES: Final = 400  # a row with its share of the indexes
-AT_ONCE: Final = 2000  # rows a statement; between two statements the event loop runs
+AT_ONCE: Final = 2000  # rows per statement; between two statements the event loop runs
 DELETED_AT_ONCE: Final = 5000
 SLICE: Final = 50_000  # rows that a search for text reads between two checks of its time limit
 DAY: Final = timedelta(days=1)
