@@ -126,7 +126,7 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment. `name` is its identity everywhere, also in the store (docs/compatibility.md#identifiers:
+    """An environment, identified by its `name` everywhere, also in the store (docs/compatibility.md#identifiers:
     ``[a-z0-9_-]+``)."""
 
     name: str

@@ -179,7 +179,8 @@ class KeepAliveStore:
         return await self._found(wanted.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
 
     async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
-        """Return connections that are due after `latest`: an older entry with a longer limit set the time."""
+        """Return connections that are due after `latest`: their time was computed from an older entry with a longer
+        limit."""
         table = connections.c
         return await self._found(_of(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit))
 

@@ -171,7 +171,7 @@ def named() -> Iterator[Used]:
     """Yield patterns that are members of modules."""
     for name in modules():
         for variable, value in vars(importlib.import_module(name)).items():
-            # otherwise the pattern is imported
+            # skips patterns that the module only imports
             if isinstance(value, re.Pattern) and variable in assigned_in(sources()[name]):
                 where = f"{name}.{variable}"
                 methods = HANDED_ON.get(where) or methods_of().get(where) or methods_of().get(variable)

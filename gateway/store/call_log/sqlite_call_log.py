@@ -44,7 +44,7 @@ from gateway.store.call_log.sqlite_segments import (
 )
 
 SEGMENTS: Final = 24  # minimum number of segments in the log: dropping one removes at most this part of the log
-ROW_BYTES: Final = 160  # estimated size of a row with its share of the indexes
+ROW_BYTES: Final = 160  # estimated size of a row, indexes included
 # Rows per statement. Each statement releases the interpreter lock and must get it back from the event loop's thread,
 # which under load costs more than writing a hundred rows.
 AT_ONCE: Final = (500, 100, 10, 1)
