@@ -1,4 +1,4 @@
-"""The agent door: the Model Context Protocol on minted keys, whose rules are the tools (ADR 53).
+"""The agent door: serves the Model Context Protocol; the rules of the caller's key are its tools (ADR 53).
 
     lazy_endpoint       the route handlers, which import the rest with the first message
     mcp_endpoint        POST /mcp: reads a message and returns the response

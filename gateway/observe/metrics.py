@@ -240,7 +240,7 @@ FAMILIES: Final[dict[str, Family]] = {
 Key: TypeAlias = tuple[str, ...]
 
 CELLS: Final = 1 << 17
-ENTRY_BYTES: Final = 7 << 20  # like the cells, only written pages take memory
+ENTRY_BYTES: Final = 7 << 20  # as for the cells, only pages that were written take memory
 SPARE_CELLS: Final = 64  # at the end, for counts without room: never read
 PAGE_BYTES: Final = CELLS * 8 + ENTRY_BYTES
 USED, SEEN_AT, FIRST = range(3)  # bytes of valid entries; when the owner last reported; the first free cell

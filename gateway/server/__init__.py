@@ -1,4 +1,4 @@
-"""Bytes in and out: the client protocol, the fast path, the runner, and the worker around them.
+"""The HTTP server: the client protocol, the fast path, the runner, and the worker process around them.
 
 Reading order:
 

@@ -490,7 +490,7 @@ class ClientProtocol(RequestHandler):
     async def _half_close(self) -> None:
         """Send EOF, and give the client time to read the response: a close with unread bytes resets the connection."""
         self._deaf = True
-        self._lingering_time = 0.0  # aiohttp would else wait for the rest of the body
+        self._lingering_time = 0.0  # so that aiohttp does not wait for the rest of the body
         transport = self.transport
         if transport is None or not transport.can_write_eof():
             return
