@@ -64,7 +64,7 @@ BAD_FRAMING: Final = {
     "Duplicate Content-Length": sent_twice("Content-Length").message,
     "Invalid character in Content-Length": "Content-Length must be decimal digits and nothing else.",
     "Content-Length overflow": "Content-Length is too large.",
-    "Invalid `Transfer-Encoding` header value": "Transfer-Encoding must be 'chunked', once and alone.",
+    "Invalid `Transfer-Encoding` header value": "Transfer-Encoding must be exactly 'chunked', sent once.",
     "Unexpected whitespace after header value": "A header continues in a second line (obs-fold). Send it in one line.",
     "Unexpected space after start line": "A header continues in a second line (obs-fold). Send it in one line.",
     "Invalid header token": "A header's name has an invalid character, or is not followed directly by a colon.",
