@@ -32,10 +32,10 @@ def as_svg(result: Result) -> str:
     reported = ", ".join(f"{row.title.strip('*')} {cpu:.0f} µs" for row, cpu in measured)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="t d">',
-        '<title id="t">CPU time a request, by proxy</title>',
+        '<title id="t">CPU time per request, by proxy</title>',
         f'<desc id="d">{escape(reported)}</desc>',
         f"<style>{_STYLE}</style>",
-        '<text class="title" x="10" y="26">CPU time a request, µs (less is better)</text>',
+        '<text class="title" x="10" y="26">CPU time per request, µs (less is better)</text>',
     ]
     for place, (row, cpu) in enumerate(measured):
         y = _TOP + place * (_BAR + _GAP)

@@ -13,7 +13,7 @@ def as_markdown(result: Result) -> str:
     parts = [
         "# Results of `make bench`",
         _conditions(result),
-        "![CPU time a request, by contender](results.svg)",
+        "![CPU time per request, by contender](results.svg)",
         "## Goals",
         _table(["goal", "limit", "found", ""], [_goal_cells(result, number) for number in range(len(goals(result)))]),
         "## Requests",

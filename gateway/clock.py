@@ -22,8 +22,8 @@ MOST_OFFSET_S: Final = 600.0
 if its clock or the database's is wrong, it also misjudges tokens and certificates."""
 
 monotonic: Callable[[], float] = time.monotonic
-"""Monotonic seconds for durations and deadlines within this process.
-Called several times a request, so without a wrapper."""
+"""Monotonic seconds for durations and deadlines within this process. Called several times per request, so without a
+wrapper."""
 
 
 class Offset:
@@ -65,7 +65,7 @@ class Offset:
         """
         round_trip = received - sent
         if round_trip < timedelta(0):
-            return False  # this machine's clock was set back meanwhile
+            return False  # this machine's clock was set back
         least, most = database - received, database - sent
         if self._round_trip is None or round_trip <= self._round_trip or not least <= self._value <= most:
             self._value, self._round_trip = least + round_trip / 2, round_trip

@@ -1,4 +1,4 @@
-"""The way in: aiohttp middlewares, each of which learns or decides one thing; one file a subject.
+"""The middlewares of every route, for aiohttp: each learns or decides one thing. One file per subject.
 
 Read `surfaces` first: it defines every chain, outermost link first. The links, in the order of a proxied call:
 

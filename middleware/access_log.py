@@ -54,7 +54,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     except web.HTTPException as redirect:
         _record_exchange(request, timing, redirect.status, _length(redirect), None)
         raise
-    except BaseException:  # the task is cancelled: the client has left, or is cut off
+    except BaseException:  # the task is cancelled: the client disconnected, or the gateway closed the connection
         status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
         _record_exchange(request, timing, status, 0, error)
         raise

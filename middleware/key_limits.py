@@ -122,13 +122,13 @@ def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
 
 
-# ── The key's rules: they are matched against the request as it will leave.
+# ── The key's rules: they are matched against the request as it will be sent.
 #
 # They run after the join with the base URL, and after a page's URL is known, so the checked request is the sent one. If
 # a rule needs the body, the whole body is read first, within a limit, and exactly those bytes are sent.
 
 _OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of a response is not a list
-_TOO_LARGE: Final = f"A rule of this key looks into the body, which may then have at most {MOST_BYTES >> 20} MiB."
+_TOO_LARGE: Final = f"A rule of this key reads the body, so the body may have at most {MOST_BYTES >> 20} MiB."
 
 
 @web.middleware
@@ -177,7 +177,7 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
     Set READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest.
     """
     if PAGING in request or request[CONNECTION].placement.body is not None:
-        raise unread_body("The body that leaves would be another one")
+        raise unread_body("The gateway would send a different body")
     await read_within(request, MOST_BYTES, _TOO_LARGE)
     raw = await request.read()
     head = [(name, value) for name, value in upstream.headers.items()]

@@ -133,7 +133,7 @@ log = structlog.get_logger(__name__)
 async def error_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn exceptions into responses in our format; cut the client's connection if a response has already begun.
 
-    Redirects pass, and so does a ConnectionError after the client has left.
+    Redirects pass, and so does a ConnectionError after the client has disconnected.
     """
     try:
         return await handler(request)
@@ -147,7 +147,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
         shaped = broken_body()
     except Exception as fault:
         if isinstance(fault, ConnectionError) and (request.transport is None or request.transport.is_closing()):
-            raise  # the client has left: nobody would receive a response
+            raise  # the client has disconnected: nobody would receive a response
         log.exception("unhandled", request_id=request[REQUEST_ID], method=request.method)
         shaped = unhandled(request[REQUEST_ID])
     if shaped.payload is not None and isinstance(rule := shaped.payload.get("rule"), str):

@@ -137,7 +137,8 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     if PAGING in request:
         raise wrong_header(
-            SELECT if expression else MAX_BYTES, "does not go with Gateway-Paginate, whose records are sent one by one"
+            SELECT if expression else MAX_BYTES,
+            "cannot be combined with Gateway-Paginate, whose records are sent one by one",
         )
     select = None
     if expression:

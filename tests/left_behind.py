@@ -61,7 +61,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     if item.stash.get(_failed, False):
         _failed_loops.add(_loop(item))
-        for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # they refer to the frames of the test
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # these refer to the frames of the test
             if hasattr(sys, name):
                 delattr(sys, name)
         collected()

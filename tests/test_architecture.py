@@ -48,7 +48,7 @@ def test_a_package_docstring_has_a_summary_and_says_what_is_always_true(name: st
     text = docstring(PACKAGES[name])
     subject, _, rest = text.partition("\n\n")
     assert subject.endswith(".")
-    assert "\n" not in subject, "only its first line is on the page"
+    assert "\n" not in subject, "docs/architecture.md shows only the first line"
     assert "Always true: " in rest
     assert MIN_LINES <= len(text.splitlines()) <= MAX_LINES
 
@@ -57,7 +57,7 @@ def test_a_package_docstring_has_a_summary_and_says_what_is_always_true(name: st
 def test_a_package_lists_each_of_its_files_once(name: str) -> None:
     folder = PACKAGES[name]
     wanted = modules_and_packages_in(folder)
-    if name == "gateway":  # its packages are on the page
+    if name == "gateway":  # docs/architecture.md lists its packages
         wanted = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     if name == "gateway.store.migrations.versions":  # their names state their order
         wanted = set()

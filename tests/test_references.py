@@ -68,7 +68,7 @@ def folders() -> frozenset[str]:
 
 def tree_of(source: str) -> ast.Module:
     collects = gc.isenabled()
-    gc.disable()  # it would traverse every new node, again and again
+    gc.disable()  # the collector would traverse every new node, again and again
     try:
         return ast.parse(source)
     finally:

@@ -143,7 +143,7 @@ async def traced(path: Callable[[], Awaitable[object]]) -> Touched:
     await path()  # triggers lazy imports
     await asyncio.sleep(0.05)
     touched = Touched()
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # its threads start under the profiler
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # the pool's threads start under the profiler
     threading.setprofile(touched)
     sys.setprofile(touched)
     try:

@@ -59,7 +59,7 @@ class McpMessage:
 
 @dataclass(frozen=True, slots=True)
 class SentBody:
-    """The body's meaning in each language, or a text that says why the body is not plainly a message in it."""
+    """The body as an MCP message and as a GraphQL request. A text instead says why it is not unambiguously one."""
 
     mcp: McpMessage | str
     graphql: GraphqlOperation | str
@@ -118,8 +118,8 @@ def parse_body_rule(text: str) -> BodyRule:
 
 
 def _name_regex(pattern: str) -> str:
-    """Return the pattern as a regular expression that takes linear time: each run ends at the first match of the next
-    text, since a later match could never help, and only the last run is tried further."""
+    """Return the pattern as a regular expression that matches in linear time. Each ``*`` but the last ends at the first
+    occurrence of the text after it (an atomic group): if a name matches at a later occurrence, it also matches here."""
     first, *rest = map(re.escape, pattern.split("*"))
     if not rest:
         return first
@@ -169,7 +169,7 @@ def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> Sent
 
 
 def _fields_by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the values of each field, by its name as a CGI-style reader spells it."""
+    """Return the values of each field, by its name with ``-`` for ``_``, since CGI servers do not distinguish them."""
     found: dict[str, list[str]] = {}
     for name, value in fields:
         found.setdefault(plain(name), []).append(value)

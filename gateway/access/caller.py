@@ -1,8 +1,8 @@
 """The caller of a request, its rights, and the use of its key: calls per minute (rate) and calls in total (budget).
 
 Each worker counts the rate for itself. It reserves calls of a budget in the store before it makes them: at most a
-twentieth of the rest and at most 1,000 at a time, so all workers and nodes together never exceed the budget. From parts
-of 100 calls on, the next part is reserved when half of the last one is used, so that no call waits for the store.
+twentieth of the rest and at most 1,000 at a time, so all workers and nodes together never exceed the budget. If a part
+has at least 100 calls, the next part is reserved when half of it is used, so that no call waits for the store.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Meter:
         self._minute_began_at = -math.inf
         self._calls_in_minute = 0
         self._reserved = 0
-        self._refill_at = -1  # when this many reserved calls are left, the next part is reserved
+        self._refill_at = -1  # when only this many reserved calls are left, the next part is reserved
         self._spent_at = 0.0
         self._refill_lock = asyncio.Lock()
         self._refilling: asyncio.Task[None] | None = None
@@ -161,8 +161,8 @@ UNBOUNDED: Final = Policy((EVERYTHING,), ())
 
 @dataclass(slots=True)
 class Access:
-    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity. `used`:
-    whether the key was used since its last use was stored. `parents`: the ids of its ancestors, the nearest first."""
+    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity. `used`: the
+    key has a use that is not stored yet. `parents`: the ids of its ancestors, the nearest first."""
 
     key: MintedKey
     policy: Policy

@@ -1,4 +1,4 @@
-"""Creates and revokes keys, for the API and the command line. A key can grant at most its own rights."""
+"""Creates and revokes keys, for the API and the command line. A key cannot mint a key with more rights than its own."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -49,8 +49,8 @@ class KeyIssuer:
             requested, above = completed_replacement(requested, old), await self._parent_of(old)
         if any(map(is_reference, requested.limits.rules)):
             requested = replace(requested, limits=freeze_limits(requested.limits, self._catalog()))
-        # The key that requests a replacement learns the new key. So it becomes the parent, as if it had minted it, and
-        # the replacement ends with it.
+        # The new key is returned to the key that requested it. So that key becomes the parent, as if it had minted the
+        # new one, and revoking it also ends the replacement.
         parent = asks if asks is not None and (old is None or old.id != asks.id) else above
         check_request(requested, now)
         scopes = tuple(requested.scopes) if requested.scopes is not None else default_scopes(requested)
@@ -103,15 +103,15 @@ class KeyIssuer:
         return len(ended)
 
     async def find(self, environment: str, key_id: int, caller: Caller | None = None) -> MintedKey:
-        """Return the key. Raises NotFound, also for a key that a limited `caller` did not mint, so for
-        its own: a replacement of itself would not end when the key is revoked."""
+        """Return the key. Raises NotFound, also if a limited `caller` did not mint the key. So a limited key does not
+        find itself and cannot replace itself: revoking it would not end the replacement."""
         found = await self._store.keys.find(environment, key_id)
         if found is None or not may_see_key(caller, found):
             raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists the keys.")
         return found
 
     async def _check_no_ancestor(self, old: MintedKey, asks: MintedKey) -> None:
-        """Raise Forbidden if `asks` descends from `old`: it would be the parent of its ancestor's replacement."""
+        """Raise Forbidden if `asks` descends from `old`: it would become the parent of its ancestor's replacement."""
         seen: set[int] = set()
         above = await self._parent_of(asks)
         while above is not None and above.id not in seen:

@@ -20,8 +20,8 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 # ── Rules such as ``GET /ex/*/rest/api/3/search*``: the allowed methods and paths.
 #
 #     rule     = methods SP path [" with " what] [" as " name]
-#     methods  = "*" / method *("," method)      a method is compared as it is sent; ``WEBSOCKET`` stands for an upgrade
-#     path     = "/" ...                         ``*`` is any run of characters but "/", ``**`` any run at all, once a rule
+#     methods  = "*" / method *("," method)      compared with the method that is sent; ``WEBSOCKET``: an upgrade to it
+#     path     = "/" ...                         ``*``: any characters except "/"; ``**``: any characters, at most once
 #
 #     what     = the allowed bodies (`body_rules`); only after the method POST
 #     name     = a lower-case word              the name under which agents see the request (`gateway.mcp`); only in a rule
@@ -31,11 +31,11 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 # without its query. `ambiguous` lists paths that are never compared, since another server may read them differently.
 
 WEBSOCKET: Final = "WEBSOCKET"
-MOST_CHARS: Final = 512  # the length of a rule
-LONGEST_PATH: Final = 2048  # the length of a path that is matched with rules
+MOST_CHARS: Final = 512  # maximum length of a rule
+LONGEST_PATH: Final = 2048  # maximum length of a path; a longer one matches no rule
 
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
-_LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible, but for # ; ? and \
+_LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible ASCII without # ; ? and \
 _PIECES: Final = re.compile(r"\*\*|\*|/|[^*/]+")
 _AS: Final = " as "
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -53,7 +53,7 @@ _PUNCTUATION: Final = frozenset("/\\?#%;.")
 @dataclass(frozen=True, slots=True)
 class KeyRule:
     """A rule. `text` as it was written; `methods` None: any. `name`: the name for agents, empty if it has none;
-    `written`: its path, with placeholder names. `body`: the allowed bodies, None for any."""
+    `written`: its path, with placeholder names. `body`: the allowed bodies; None allows all."""
 
     text: str
     methods: frozenset[str] | None
@@ -122,8 +122,8 @@ def _without_placeholders(written: str, name: str) -> str:
 def _compiled(path: str) -> re.Pattern[str]:
     """Return the path as a regular expression that takes linear time, except for its one ``**``.
 
-    A run within a segment that is followed by another run ends at the first match of the text after it: a later match
-    could never help, so the group is atomic.
+    Within a segment, a ``*`` that is followed by another wildcard ends at the first occurrence of the text after it, in
+    an atomic group: if a path matches at a later occurrence, it also matches here.
     """
     pieces: list[str] = _PIECES.findall(path)
     out: list[str] = []
@@ -142,8 +142,8 @@ def _compiled(path: str) -> re.Pattern[str]:
 
 
 def ambiguous(path: str) -> str | None:
-    """Return why two readers may take `path` for different paths, as words that follow "a path that". None:
-    unambiguous.
+    """Return why two servers may read `path` as different paths, as words that follow "a path that"; None if they
+    cannot.
 
     `path` is visible ASCII without ``\\`` and ``#``, as `http.url.rest_of` returns it.
     """

@@ -118,7 +118,7 @@ class Minted:
         if key_digest in self._ended or not access.alive:
             return True
         now = self._callers.get(key_digest)
-        if now is None or now.access is None:  # dropped meanwhile, so its end may have been missed
+        if now is None or now.access is None:  # not cached any more, so its end may have been missed
             if key_digest not in self._being_checked:
                 self._being_checked.add(key_digest)
                 self._read_again(key_digest)
@@ -139,7 +139,7 @@ class Minted:
         self._loading.clear()
 
     def _read_again(self, key_digest: str) -> None:
-        """Read a key again that was in use here, to learn whether it has ended."""
+        """Read a key that this process used from the store, to learn whether it has ended."""
 
         async def read() -> None:
             try:
@@ -158,7 +158,7 @@ class Minted:
         task.add_done_callback(self._tasks.discard)
 
     def _record_use(self, caller: Caller | None) -> None:
-        """Record the use of a key that may be evicted, so that its use is still stored."""
+        """Record the use of a key before it is evicted, so that `write` still stores the use."""
         if caller is not None and caller.access is not None and caller.access.used:
             caller.access.used = False
             self._used.add(caller.access.key.digest)
@@ -238,8 +238,8 @@ INVALID: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_to
 
 
 class Keys:
-    """The keys of gateway.yaml and the minted keys. The look-up by digest reveals nothing about a key by its
-    duration."""
+    """The keys of gateway.yaml and the minted keys. Keys are looked up by digest, so the duration of a look-up reveals
+    nothing about a key."""
 
     def __init__(self, by_digest: Mapping[str, Caller], minted: Minted, environments: Collection[str]) -> None:
         self._by_digest = dict(by_digest)
@@ -264,7 +264,8 @@ class Keys:
         return declared if declared is not None else self._if_declared(self._minted.peek(key_digest))
 
     async def caller(self, text: str, kind: Kind = "key") -> Caller:
-        """Return the caller that holds `text`. Raises Unauthorized, and Unavailable if the store cannot be read."""
+        """Return the caller whose key or capability is `text`. Raises Unauthorized, and Unavailable if the store cannot
+        be read."""
         key_digest = digest(text)
         found = self.known(key_digest)
         if found is None and kind_of(text) == kind:

@@ -137,7 +137,8 @@ def _exactness(segment: str) -> int:
 def fits_shape(shape: Sequence[str], text: str) -> bool:
     """Return whether `text` consists of the parts of `shape` in order, with one or more characters between each two.
 
-    Linear time: each middle part is matched at its first occurrence, since a later one could never help.
+    Takes linear time: each middle part is matched at its first occurrence. If a text fits with a later occurrence, it
+    also fits with the first.
     """
     first, *middle, last = shape
     at, end = len(first), len(text) - len(last)

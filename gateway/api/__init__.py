@@ -1,4 +1,4 @@
-"""The gateway's own HTTP API: one file an area, with its handlers and the models of their bodies.
+"""The gateway's own HTTP API: one file per area, with its handlers and the models of their bodies.
 
 `app/routes.py` has the table of routes; each handler states its scope (`@needs`). Read one area first:
 

@@ -111,7 +111,8 @@ def uses_shown(wanted: UseFilter, page: UsePage) -> responses.CredentialUses:
 
 
 def _end_of_hour(at: datetime) -> datetime:
-    """Return when the hour of `at` ends; of the last hour of year 9999, when it begins: a datetime ends there."""
+    """Return the end of the hour that contains `at`; in the last hour of year 9999 its start, since its end is no
+    datetime."""
     return hour_at(min(hour_of(at) + 1, hour_of(LATEST)))
 
 

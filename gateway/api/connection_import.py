@@ -172,7 +172,7 @@ def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: An
         except InvalidRequest as fault:
             faults += fault.errors
     elif body is not None:
-        # Raises an error that names the existing ones.
+        # Raises NotFound, with the closest existing key.
         generation.integrations.get(environment, body.provider_config_key)
     if body is None or faults:
         raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)

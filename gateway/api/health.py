@@ -30,11 +30,11 @@ async def ready(request: web.Request) -> web.Response:
     with the query ``store=required`` the status is 503 (ADR 0023). A damaged database is reported as ``"store":
     "damaged"`` in the same way: readable data is served. A full disk is ``"store": "full"``: calls are served, but no
     token is refreshed. A clock that differs from the database's by seconds is ``"clock": "off"``; by so much that this
-    node refreshes no token, ``"clock": "refused"``, which with ``store=required`` is also 503; ``clock_offset_seconds``
-    is how far the database's clock is ahead. ``"journal": "unwritable"``: token endpoints' replies cannot be journaled.
-    ``"failover": "reconciling"``: after a failover of the database, no token is refreshed (ADR 64). These two do not
-    change the status. The body is that of docs/compatibility.md#requests; ``Gateway-Error`` distinguishes this 503 from
-    one of a proxy in front of the gateway.
+    node does not refresh tokens, ``"clock": "refused"``, which with ``store=required`` is also 503;
+    ``clock_offset_seconds`` is how far the database's clock is ahead. ``"journal": "unwritable"``: token endpoints'
+    replies cannot be journaled. ``"failover": "reconciling"``: after a failover of the database, tokens are not
+    refreshed (ADR 64). These two do not change the status. The body is that of docs/compatibility.md#requests;
+    ``Gateway-Error`` distinguishes this 503 from one of a proxy in front of the gateway.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:

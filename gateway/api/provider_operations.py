@@ -41,7 +41,7 @@ async def list_operations(request: web.Request) -> web.Response:
             f"The operations of {name!r} cannot be read. Run `gateway catalog lint` on your catalog folder.",
         ) from wrong
     if known is None:
-        raise NotFound("not_found", f"The catalog has no operations of {name!r}. Its API can be called nevertheless.")
+        raise NotFound("not_found", f"The catalog has no operations of {name!r}. You can still call its API.")
     found = known.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
     page, following = _page(found, query.get("cursor"), number(query, "limit") or USUAL)
     prefix = known.prefix

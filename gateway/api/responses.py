@@ -39,14 +39,14 @@ class Readiness(TypedDict):
     result: Literal["ok", "not ready"]
     store: NotRequired[Literal["away", "damaged", "full"]]
     clock: NotRequired[Literal["off", "refused"]]
-    """The node's clock differs from the database's: `off` by seconds, `refused` by so much that this node refreshes no
-    token."""
+    """The node's clock differs from the database's: `off` by seconds, `refused` by so much that this node does not
+    refresh tokens."""
     clock_offset_seconds: NotRequired[float]
     """Seconds by which the database's clock is ahead of the node's."""
     journal: NotRequired[Literal["unwritable"]]
     """The refresh journal cannot be written."""
     failover: NotRequired[Literal["reconciling"]]
-    """The database has failed over; no token is refreshed until its state is reconciled."""
+    """The database has failed over; tokens are not refreshed until its state is reconciled."""
 
 
 AnyJson = TypeAliasType("AnyJson", Annotated[dict[str, Any], Field(description="A JSON object.")])

@@ -112,7 +112,7 @@ async def poll(request: web.Request) -> web.Response:
     outcomes = await _wait_for_outcomes(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
     outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _may_see(request, one)]
     if mine and not outcomes:
-        session = await runtime.sessions.known(name)  # it may have ended while we waited
+        session = await runtime.sessions.known(name)  # the session may have ended during the wait
     if not mine and not outcomes and not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name):
         raise _unknown()
     expires_at = session.expires_at if mine and session else None

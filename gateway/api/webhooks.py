@@ -28,7 +28,8 @@ async def receive_webhook(request: web.Request) -> web.Response:
     401 in Nango's shape if the signature is invalid.
 
     An unknown environment or integration gets the same response as a wrong signature, and only after the body has
-    arrived, so that strangers learn no names. The URL's query is dropped: providers do not sign it.
+    arrived, so that a client without a valid signature learns no names. The URL's query is dropped: providers do not
+    sign it.
     """
     from gateway.events.receive import handling_of, receive
     from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
@@ -121,8 +122,8 @@ def _operation(request: web.Request, status: int, code: "Code | None", what: str
 
 
 def _refused(request: web.Request, why: str, *, known: bool = True) -> web.Response:
-    """Return the same response whatever is wrong, so that strangers who try signatures or names learn nothing. The log
-    has the reason, a few times a minute for each client and integration; all unknown integrations count as one."""
+    """Return the same response whatever is wrong, so that trying signatures or names reveals nothing. The log has the
+    reason, a few times a minute for each client and integration; all unknown integrations count as one."""
     names = {"environment": "environment", "integration": "unique_key"}
     whose = {label: request.match_info[name][:64] for label, name in names.items()}
     subject = "/".join(whose.values()) if known else ""

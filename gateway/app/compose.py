@@ -66,5 +66,5 @@ async def _running(app: web.Application) -> AsyncIterator[None]:
 
 
 async def _stop_serving(app: web.Application) -> None:
-    if RUNTIME in app:  # otherwise the start has failed
+    if RUNTIME in app:  # missing after a failed start
         app[RUNTIME].serving = False

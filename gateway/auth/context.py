@@ -237,8 +237,9 @@ class AuthContext:
         return {**values(self.provider, self._known_client(), self.config, self.metadata), **credential}
 
     def address(self, template: str | None, credential: Mapping[str, Secret] = NOTHING) -> str:
-        """Return a URL of the entry, filled in. Each value is checked for its place in the URL. The template may name
-        ``${clientId}``, which is not secret, and the values of `credential`.
+        """Return the URL that `template`, a URL of the entry, gives with this connection's settings. Each value is
+        checked for its place in the URL. The template may name ``${clientId}``, which is not secret, and the values of
+        `credential`.
 
         Raises InvalidRequest, also if the entry lacks the URL.
         """
@@ -253,12 +254,13 @@ class AuthContext:
         return filled(self.provider, template, self.config, plain)
 
     def url(self, key: str, credential: Mapping[str, Secret] = NOTHING) -> str:
-        """Return the entry's URL `key`, filled in; `template` chooses the alternative. Raises InvalidRequest."""
+        """Return the entry's URL `key` with this connection's settings; `template` chooses the alternative. Raises
+        InvalidRequest."""
         return self.address(self.template(key), credential)
 
     def template(self, key: str) -> str:
-        """Return the unfilled template of the entry's URL `key`: the first alternative that has all its settings, else
-        the entry's own. Empty if the entry has none.
+        """Return the template of the entry's URL `key`: the first alternative that has all its settings, else the
+        entry's own. Empty if the entry has none.
         """
         own = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
         return chosen(self.provider, key, own, self.config) or ""

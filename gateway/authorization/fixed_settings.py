@@ -1,6 +1,7 @@
 """Checks the settings that an application fixes for future connections, when it creates the connect session.
 
-Later, only the end user would see the error. Settings that the end user will enter may be missing.
+They are checked then because later only the end user would see the error. Settings that the end user will enter may be
+missing.
 """
 
 from collections.abc import Mapping, Sequence

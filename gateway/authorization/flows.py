@@ -61,7 +61,7 @@ from gateway.secret import Secret, digest
 from gateway.store import Store
 
 # ── The end of an authorization: the browser returns from the provider, the grant becomes a connection, and the outcome
-# is reported to everyone who waits.
+# is reported to everyone who waits for it.
 #
 # If the grant covers several sites and the integration needs one, the end user chooses first. Until then the grant is
 # stored encrypted in its own flow, which the same browser can use once within ten minutes.
@@ -317,7 +317,7 @@ class Flows:
         except TokenRefused as fault:
             raise InvalidRequest(
                 "token_request_failed",
-                f"{name} does not let this integration begin an authorization: {short(str(fault))}. Check its client "
+                f"{name} refused to start the authorization: {short(str(fault))}. Check the integration's client "
                 "ID, client secret and the callback URL that is registered there.",
             ) from fault
         except TokenUnavailable as fault:
@@ -348,7 +348,8 @@ class Flows:
     async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
         """Return the result of the callback. Raises as `Grants.exchanged` does."""
         if returned.pending.reconnects and query.get("error") == "invalid_scope":
-            flow = returned.flow  # the app may not request the scopes that the API demanded: the next link omits them
+            # The provider does not grant this app the scopes that its API demanded, so the next link omits them.
+            flow = returned.flow
             ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
             await self._store.rejections.forget_scopes(ref, now=clock.now())
         return await self._grants.exchanged(returned, query)

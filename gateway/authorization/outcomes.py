@@ -235,8 +235,8 @@ def client_digest(ws_client_id: str | None) -> str | None:
 
 
 async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
-    """Write the event. In a reconnect, values missing in `pending` come from the existing connection: its end user, its
-    tags and its webhook URL. Never raises: the end user sees `fault` in any case.
+    """Write the event that reports a failed authorization. In a reconnect, an end user, tags or webhook URL missing in
+    `pending` come from the existing connection. Never raises: the end user must see `fault`, not an error of the store.
     """
     ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
     try:

@@ -66,8 +66,8 @@ class ReconnectLinks:
     async def with_remedy(
         self, fault: GatewayError, policy: Policy, ref: ConnectionRef, *, key_id: str, pollable: bool = True
     ) -> GatewayError:
-        """Return `fault` with the next step: if an end user must authorize the connection, a link if the key may get
-        one.
+        """Return `fault` with the next step. If an end user must authorize the connection, the next step is a link,
+        unless the key may not get one.
 
         A key of gateway.yaml gets links only if its environment enables them, because applications log error bodies. A
         minted key needs the scope for connecting. A key limited to tags gets no link for a missing connection, which

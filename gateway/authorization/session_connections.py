@@ -89,10 +89,10 @@ class SessionConnections:
                 "completed within 10 minutes. Let the end user connect, then complete it.",
             )
         waiting = [one.ref for one in pending if one.new is not None]
-        if len(waiting) > 1:  # another person who had the link may have made one of them
+        if len(waiting) > 1:  # another person with the link may have made one of them
             raise _several(waiting)
         done = [one.ref for one in pending if one.new is None or await self._completed(one, one.new)]
-        if not done:  # just now, it expired or another node refused a verifier
+        if not done:  # since it was read, it has expired, or another node refused a verifier
             raise Conflict("conflict", "The pending connection has expired. Let the end user connect again.")
         return done
 

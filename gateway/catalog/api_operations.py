@@ -20,7 +20,7 @@ HEADER: Final = frozenset(
     {"same_as", "source", "version", "date", "licence", "base_url", "prefix", "note", "scopes_mode", "scope_prefix"}
     | {"graphql_endpoint", "left_out", "corrected"}
 )
-WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})  # unless the marks say otherwise
+WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})  # unless the column `marks` has `body` or `bodiless`
 GRAPHQL: Final = frozenset({"query", "mutation"})
 
 Risk = Literal["read", "write", "delete", "admin"]

@@ -96,7 +96,7 @@ class Provider(Shape):
     docs: str | None = None
     """The provider's own page on how to integrate with it. Absent: the guide page that the gateway serves."""
     docs_connect: str | None = None
-    """A page for the end user who connects."""
+    """The provider's help page for end users who connect; the connect page links to it."""
     homepage: str | None = None
     """The product's own page."""
     setup_guide_url: str | None = None

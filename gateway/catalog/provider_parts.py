@@ -102,7 +102,7 @@ class Setting(Shape):
     order: int | None = None
     """Position in the form, from 0."""
     optional: bool = False
-    """Whether the end user may leave it empty."""
+    """Whether the end user may leave the field empty."""
     secret: bool = False
     """Whether the value is encrypted in the store and masked everywhere."""
     hidden: bool = False

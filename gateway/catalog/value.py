@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from gateway.authority import not_ascii
 from gateway.catalog.provider_parts import Setting
 
-LONGEST: Final = 255  # characters; also limits the text that a pattern is matched against
+LONGEST: Final = 255  # maximum characters of a value, and so of the text that a pattern is matched against
 LONGEST_SECRET: Final = 8192
 _OF_HOSTS: Final = frozenset({"hostname", "uri"})
 _FORMATS: Final = {"hostname": "a host name", "uri": "a URL", "uuid": "a UUID", "email": "an e-mail address"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class CatalogFault(config_faults.Fault):
     """A fault at `where`: ``file:line`` or a folder.
 
-    `level`: a ``fault`` fails the loading; a ``warning`` is only reported by `lint`.
+    `level`: a ``fault`` prevents loading; a ``warning`` is only reported by `lint`.
     """
 
     level: Literal["fault", "warning"] = "fault"

@@ -1,4 +1,5 @@
-"""``gateway check``: reports every fault of a configuration and its catalog, and warnings, without a start."""
+"""``gateway check``: reports the faults of a configuration and its catalog, and warnings, without starting the
+gateway."""
 
 import json
 import sys

@@ -226,7 +226,7 @@ class Client:
         try:
             yield Stream(stream, self._loop)
         finally:
-            if self._loop.used_here:  # else the client was closed, which has closed the connection
+            if self._loop.used_here:  # false after the client was closed, which has closed the connection
                 self._loop.run(opened.__aexit__(None, None, None))
 
     def paginate(

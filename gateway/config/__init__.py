@@ -1,4 +1,4 @@
-"""gateway.yaml into a `Config`. All faults are found in one pass and reported together, each with its line.
+"""Reads gateway.yaml into a `Config`. All faults are found in one pass and reported together, each with its line.
 
 Read in this order:
 

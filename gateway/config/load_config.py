@@ -162,18 +162,18 @@ def _server(server: ServerShape, faulty: set[Place]) -> Iterator[Finding]:
             "the https URL at which browsers reach this gateway",
         )
     if server.admin_port and server.admin_port == server.port:
-        yield Finding(("server", "admin_port"), "is server.port as well; metrics need a port of their own")
+        yield Finding(("server", "admin_port"), "is the same as server.port; metrics need a port of their own")
 
 
 def _console_port(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
     console, server = shape.console, shape.server
     if console.port is None:
         if console.host is not None:
-            yield Finding(("console", "host"), "is where console.port listens: name that too")
+            yield Finding(("console", "host"), "is where console.port listens, so it needs console.port too")
         return
     if console.port and console.port in (server.port, server.admin_port):
         other = "server.port" if console.port == server.port else "server.admin_port"
-        yield Finding(("console", "port"), f"is {other} as well; the console's own port must be another")
+        yield Finding(("console", "port"), f"is the same as {other}; the console needs a port of its own")
     host, url = console.host or server.host, ("console", "public_url")
     if console.public_url is None and url not in faulty and not is_loopback(host):
         yield Finding(url, f"is required since console.port listens on {host}: the https URL of the console")

@@ -91,7 +91,7 @@ class Substitution:
         except OSError as error:
             raise Unfilled(f"{reference} cannot be read at {self.base / name}: {error.strerror}") from None
         if len(content) > MAX_FILE_BYTES:
-            raise Unfilled(f"{reference} holds more than {MAX_FILE_BYTES >> 10} KiB; a setting is not as long")
+            raise Unfilled(f"{reference} holds more than {MAX_FILE_BYTES >> 10} KiB, more than any setting needs")
         try:
             text = content.decode()
         except UnicodeDecodeError:

@@ -125,7 +125,7 @@ def outbound_proxy(text: str) -> str:
 def scope(text: str) -> str:
     """Check one scope-token (RFC 6749 §3.3)."""
     if not _SCOPE.fullmatch(text):
-        raise ValueError("is not one scope: no spaces, quotes or commas between scopes; list one an item")
+        raise ValueError("is not one scope: no spaces, quotes or commas between scopes; write one scope per item")
     return text
 
 
@@ -245,7 +245,7 @@ def signing_key(text: str) -> Secret:
         try:
             base64.b64decode(text.removeprefix("whsec_"), validate=True)
         except binascii.Error:
-            raise ValueError("begins with whsec_ but has no base64 behind it") from None
+            raise ValueError("begins with whsec_, but what follows is not base64") from None
     return secret_key(text)
 
 

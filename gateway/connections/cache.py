@@ -1,4 +1,4 @@
-"""The cache of opened connections, all that the hot path reads. Reads of the store use single flight.
+"""The cache of opened connections. The hot path reads nothing else. Reads of the store use single flight.
 
 An entry is an encrypted row of the store; its credential stays decrypted for at most a minute. A task follows the
 store's change log, so that deletions and refreshes by other processes take effect here immediately, at the latest
@@ -324,13 +324,14 @@ class ConnectionCache:
         return opened
 
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
-        """Return when to refresh the connection. An earlier computed time is kept: each token is scheduled once."""
+        """Return when to refresh the connection. A time that was computed before is kept, so each token is scheduled
+        once."""
         if self._refresher.under_way(connection.ref):
             return None
         kept = self._kept.get(connection.ref)
         if kept is not None and kept.connection.version == connection.version and kept.refresh_at is not None:
             return kept.refresh_at
-        # At least as long as an entry stays: otherwise it could be evicted before the time is computed again.
+        # Look ahead at least as long as an unused entry stays: its time is computed again only when it is used.
         within_s = max(PLANNED_S, self._limits.ttl_s + OPENED_S)
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
@@ -356,7 +357,7 @@ class ConnectionCache:
         kept = self._kept.get(connection.ref)
         if kept is not None and kept.connection.version <= connection.version:
             if kept.connection.version < connection.version:
-                kept.refresh_at = None  # it belonged to the old token; the first use of the new token sets it again
+                kept.refresh_at = None  # the time for the old token; the first use of the new token sets a new one
             kept.connection, kept.opened, kept.good_until = connection, None, 0.0
             self._kept.weigh(kept)
 
@@ -426,7 +427,7 @@ class ConnectionCache:
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
         """Read the versions of all connections that may have changed in one query, then each changed row.
 
-        Rows that could not be read are read again at the next run of the feed; `sweep` limits how long.
+        Rows that could not be read are read again at each run of the feed, until `sweep` drops them.
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
@@ -470,8 +471,8 @@ class ConnectionCache:
             self._put(CacheEntry(row, used_at=kept.used_at))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
-        """Read the integration; read again if this process changed it during the read, so that no deleted one
-        reappears."""
+        """Read the integration; read it again if this process changed it during the read. Otherwise a deleted
+        integration could reappear."""
         while True:
             changes = self._managed.changes
             try:
@@ -518,8 +519,8 @@ class ConnectionCache:
         self._kept.schedule_entry(kept, self._limits.ttl_s)
 
     def _put_away(self, kept: CacheEntry) -> None:
-        """Stop serving the entry; if the database cannot be read now, keep its connection, which may be newer than a
-        later read."""
+        """Set aside the row of an entry that is dropped, if the row may be newer than the database's: `write_back` then
+        stores it."""
         if self.feed.uncertain:
             self._set_aside[kept.connection.ref] = kept.connection
 

@@ -17,8 +17,8 @@ ENTRY_BYTES: Final = 1000  # size of an entry without credential and settings, i
 class CacheEntry:
     """An entry of the cache. `good_until` (monotonic seconds): until then `opened` may be used without further checks.
 
-    `refresh_at` (monotonic seconds): the token is then refreshed in the background, even without a request.
-    `due_at` (monotonic seconds) and `size` (bytes, without `opened`) are set by `CacheEntries`.
+    `refresh_at` (monotonic seconds): when the token is refreshed in the background, even without a request. `due_at`
+    (monotonic seconds) and `size` (bytes, without `opened`) are set by `CacheEntries`.
     """
 
     connection: Connection
@@ -40,8 +40,8 @@ class CacheEntry:
 
 
 class CacheEntries:
-    """The entries of the connection cache. If the cache is full, the least recently put entry is evicted. `bytes_held`:
-    approximate size of all entries, without their opened connections."""
+    """The entries of the connection cache. If the cache is full, the entry that was put longest ago is evicted.
+    `bytes_held`: approximate size of all entries, without their opened connections."""
 
     def __init__(self) -> None:
         self.bytes_held = 0

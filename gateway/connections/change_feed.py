@@ -143,7 +143,7 @@ class ChangeFeed:
             if self._integrations_missed:
                 changes = self._managed.changes
                 made = await self._store.integrations.all()
-                if changes == self._managed.changes:  # otherwise at the next run
+                if changes == self._managed.changes:  # if it changed during the read, the next run replaces it
                     self._managed.learn(made)
                     self._integrations_missed = False
             seen = await self._store.changes.version()
@@ -172,8 +172,8 @@ class ChangeFeed:
 
 
 async def _finished(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
-    """Return the result of `look`. A cancelled caller still waits for it: an aborted statement costs a database
-    connection."""
+    """Return the result of `look`. A cancelled caller still waits for it, because an aborted statement closes its
+    database connection."""
     task = asyncio.create_task(look, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:

@@ -46,8 +46,8 @@ def new_row(
     refreshed_at: datetime,
     account: Account,
 ) -> NewConnection:
-    """Return the row without the application's data (tags, end user). Both times and `held` decide when the grant
-    ends."""
+    """Return the row without the application's data (tags, end user). The end of the grant is computed from both times
+    and `held`."""
     plain, secret = parted(context.provider, context.config)
     life = lifespan(context.provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
     expires_at, now = mode.expires_at(held), clock.now()

@@ -192,9 +192,9 @@ def _moments(
         what = f"call to {row.refused_scopes.path} refused for missing scopes"
         moments.append(TimelineMoment(row.refused_scopes.at, what, " ".join(row.refused_scopes.scopes)))
     expires = "access token expired" if row.expires_at is not None and row.expires_at <= now else "access token expires"
-    ends = ((row.expires_at, expires), (row.life.dies_at, "refresh token dies if it is not used"))
+    ends = ((row.expires_at, expires), (row.life.dies_at, "refresh token expires if it is not used"))
     retry_at = failure.retry_at if failure else None
-    again = "next try" if retry_at is None or retry_at > now else "may be tried again: with the next call"
+    again = "next try" if retry_at is None or retry_at > now else "retry due: the next call makes it"
     if reloaded_at is not None:
         retry_at, again = reloaded_at, "client loaded again: the next call tries a refresh"
     coming = ((retry_at, again), (row.life.keep_alive_at, "refreshed to keep it alive"))

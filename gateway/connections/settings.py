@@ -56,8 +56,8 @@ def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str])
 
 
 def by_browser(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` without the settings that an end user may not choose: automated ones, except the site's ID, and
-    those that only the provider returns.
+    """Return `config` without the settings that an end user may not choose: those that the gateway sets (`automated` in
+    the entry, except the site's ID) and those that only the provider returns.
 
     With them, an end user could name another customer's account, for example to Stripe when the access is revoked.
     """

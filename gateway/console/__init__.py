@@ -1,11 +1,11 @@
-"""The console: what operators look at and press, at ``/console`` (docs/console.md). Every page has its data at ``….json``.
+"""The console: web pages for operators, at ``/console`` (docs/console.md). Every page has its data at ``….json``.
 
     lazy_console                  the handlers, loaded at the first request for a page; the console's own port
     view_table                    the URL path of each view, and the action of each form
     oidc                          the operators' identity provider: the redirect to it, and the check of its ID token
     sign_in                       turns a link or an ID token into a session; finds who is signed in; protects forms
     console_page                  the frame of every page; its data as JSON
-    now_view, alarms              what needs a person, and the calls of a day in numbers; faults of the gateway itself
+    now_view, alarms              what an operator must act on, and a day's calls in numbers; faults of the gateway
     failure_causes                the meaning of each failure and the action that helps, by its reason
     provider_views                calls and failures of each provider, and open circuit breakers
     connection_views              the list of connections, and one of them: history, refresh, reconnect link, delete

@@ -36,12 +36,12 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
         )
     offset_s = clock.offset.seconds
     if abs(offset_s) > CLOCK_OFF_S:
-        alarm(f"The clock of this machine is {_off(-offset_s)} the database's.", "Synchronize it by NTP.")
+        alarm(f"The clock of this machine is {_off(-offset_s)} the database's.", "Synchronize it with NTP.")
     ahead_s = clock.provider_dates.seconds
     if ahead_s:
         alarm(
             f"The clock of this gateway is {_off(-ahead_s)} the clocks of the providers that responded last.",
-            "Synchronize this machine and the database's machine by NTP.",
+            "Synchronize this machine and the database's machine with NTP.",
         )
     if runtime.store.full:
         alarm(

@@ -43,7 +43,7 @@ _DOWN: Final = FailureCause(
 )
 _RULES: Final = FailureCause(
     "A key sent requests that its scopes, connections or rules do not allow: a mistake, or a stolen key.",
-    "Revoke the key if nobody knows this use; else mint a key that allows it.",
+    "Revoke the key if nobody recognizes this use; else mint a key that allows it.",
     "Open a call in this list to see its key.",
 )
 
@@ -71,7 +71,7 @@ _BY_REASON: Final = {
     "forbidden": _RULES,
     "too_many_request": FailureCause(
         "A key sends more than its rate or budget allows.",
-        "Mint a key with a higher rate or budget, or revoke the key if nobody knows this use.",
+        "Mint a key with a higher rate or budget, or revoke the key if nobody recognizes this use.",
         "Open a call in this list to see its key.",
     ),
     "unknown_connection": FailureCause(

@@ -149,7 +149,8 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
 
 def _wished(fields: dict[str, str]) -> dict[str, Any]:
     """Return the form as the API's body. Raises InvalidRequest."""
-    given = fields_of(fields, MINTED, FORM_BYTES)  # no form has longer fields: a rule that is cut would be another rule
+    # No field exceeds FORM_BYTES, the limit of the form. So none is cut: a rule that is cut would be another rule.
+    given = fields_of(fields, MINTED, FORM_BYTES)
     limits: dict[str, Any] = {
         name: lines
         for name in ("rules", "integrations", "connections", "hosts")

@@ -1,4 +1,5 @@
-"""The console's handlers: each imports its module at the first request, since most workers serve no page. Its own port."""
+"""The console's handlers: each imports its module at the first request, since most workers serve no page. Requests to
+`console.port` reach only the console."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final

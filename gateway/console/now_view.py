@@ -1,4 +1,4 @@
-"""The page Now: what needs a person, the most urgent first, and the calls of 24 hours in numbers."""
+"""The page Now: what an operator must act on, the most urgent first, and the calls of 24 hours in numbers."""
 
 import asyncio
 from collections.abc import Sequence

@@ -99,8 +99,8 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
 
 
 async def _with_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
-    """Return the person. The cookie is no session here, it only ties forms to this browser. The audit trail gets one sign-in
-    of the person in `session_hours`."""
+    """Return the person. Here the cookie is no session; it only ties forms to this browser. The audit trail records one
+    sign-in per person and `session_hours`."""
     by = "identity_headers"
     if await request.app[RUNTIME].store.console_sessions.record_identity_sign_in(session, by=by, now=clock.now()):
         log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=by)
@@ -115,7 +115,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
     who = await signed_in(request)
     check_own_form(request, console_url(request))
     if not who.may_act:
-        raise Forbidden("forbidden", f"{who.name} is signed in as a viewer, and a viewer changes nothing.")
+        raise Forbidden("forbidden", f"{who.name} is signed in as a viewer. Viewers cannot change anything.")
     fields = await posted(request, FORM_BYTES)
     if not hmac.compare_digest(who.form.encode(), fields.pop(FORM_FIELD, "").encode()):
         raise Forbidden("forbidden", "This form does not belong to your session. Load its page again.")

@@ -1,4 +1,4 @@
-"""YAML and JSON text as values that know the line they stand on.
+"""Parses YAML and JSON text into values with their line numbers.
 
     nodes               parses text into nodes: scalars, lists and mappings, each with its line
     read_document       converts nodes into plain values and the line of each; reports faults in the text

@@ -1,4 +1,4 @@
-"""The one way out: guarded connections to providers, for proxied calls, token endpoints and scripts alike.
+"""All connections to providers, for proxied calls, token endpoints and scripts: each address is checked first.
 
 Own connections instead of a client library (ADR 11): exact bytes, and one place that checks addresses. Reading order:
 

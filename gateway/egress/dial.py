@@ -81,7 +81,7 @@ HEAD_BYTES: Final = 16_384
 
 
 class _TunnelHandshake(asyncio.Protocol):
-    """Reads the proxy's response. Bytes behind its head count as a refusal: the first byte in a tunnel is ours.
+    """Reads the proxy's response. Bytes after its head count as a refusal: the first byte in a tunnel is ours.
 
     `status`: the status of the response, 0 if there is no valid one.
     """

@@ -9,7 +9,7 @@ class EgressError(Exception):
     """An error on the way to a provider.
 
     `kind` is for programs. `message` names the origin and the cause, never a path, a query or a header. `sent` False:
-    no byte of the request has left, so any request may be sent again.
+    no byte of the request was sent, so any request may be sent again.
     """
 
     def __init__(self, kind: Kind, message: str, *, sent: bool = True) -> None:

@@ -79,7 +79,7 @@ class CircuitBreaker:
         self._failures.clear()
 
     def result_unknown(self) -> None:
-        """End a probe that has no result, for example because its caller left. The next call probes."""
+        """End a probe that has no result, for example because its caller disconnected. The next call probes."""
         self._probing = False
 
     def idle(self, now: float) -> bool:
@@ -92,9 +92,9 @@ class CircuitBreaker:
 # Without this limit, retries multiply the load of a provider when it fails under load.
 
 SHARE: Final = 0.2
-MOST: Final = 100.0  # maximum number of retries that calls can save up
-FLOOR: Final = 10.0  # the allowance
-FLOOR_PER_S: Final = 0.5  # the allowance refills by this, so that a rarely called provider can be retried too
+MOST: Final = 100.0  # maximum number of saved retries
+FLOOR: Final = 10.0  # the allowance: each origin starts with it
+FLOOR_PER_S: Final = 0.5  # retries per second that refill it, so that a rarely called provider can be retried too
 
 
 class Budget:

@@ -14,7 +14,7 @@ from typing import Final
 from gateway import clock
 from gateway.errors import Unavailable
 
-SHARE: Final = 0.5  # the part of the limit that one key may hold, so that one key alone cannot use all of it
+SHARE: Final = 0.5  # the part of the limit that one key may hold, so that no key can use all of it
 RETRY_AFTER_S: Final = 5
 
 
@@ -121,7 +121,7 @@ class PageMemory:
         queue = self._queues.get(key, ())
         if waiting in queue:
             self._unqueue(key, waiting)
-        self._admit()  # it may have blocked other calls
+        self._admit()  # the call that gave up may have blocked others
 
     def _unqueue(self, key: Hashable, waiting: WaitingPage) -> None:
         queue = self._queues[key]
@@ -136,7 +136,7 @@ class PageMemory:
             if key is None:
                 return
             first = self._queues[key][0]
-            if first.admitted.done():  # its call has just been cancelled
+            if first.admitted.done():  # the call has just been cancelled
                 self._unqueue(key, first)
                 continue
             if self.reserved + first.size > self.limit_bytes():

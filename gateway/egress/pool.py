@@ -203,7 +203,7 @@ class Pool:
         return False
 
     def _decline(self, connection: ProviderConnection | None) -> None:
-        """Take back what was granted to a request that has given up meanwhile: a connection, or a place (None)."""
+        """Take back what was granted to a request that no longer waits: a connection, or a place (None)."""
         if connection is None:
             self._dialling -= 1
             self._next()

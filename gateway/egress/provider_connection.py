@@ -41,7 +41,7 @@ class BodyLengthMismatch(Exception):
 class RequestUpload:
     """Writes `head` and then `body` to the transport; calls `done` at the end, with the fault if it failed.
 
-    The head leaves together with the first piece if that is available, else immediately. After `stop`, `done` is not
+    The head is sent together with the first piece if that is available, else immediately. After `stop`, `done` is not
     called. `paused`: the transport takes no bytes at first.
     """
 

@@ -48,7 +48,8 @@ class ProviderExchange(Protocol):
         """The IP address at the connection's other end (the outbound proxy's, if one is used); None if unknown."""
 
     async def read(self) -> bytes:
-        """Return some bytes of the body as soon as any arrive; ``b""`` at its clean end. Raises EgressError."""
+        """Return some bytes of the body as soon as any arrive; ``b""`` once the body is complete. Raises
+        EgressError."""
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
         """Hand the connection over to `protocol` after status 101; return the transport, reading paused, and the bytes
@@ -278,7 +279,7 @@ class ProviderResponse:
             self.source = None
         if not self._ended:
             self._pieces.clear()
-            self.fail(EgressError("protocol", "The exchange was given up before its end."))
+            self.fail(EgressError("protocol", "The exchange was closed before its end."))
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
         """See `ProviderExchange.switch`."""

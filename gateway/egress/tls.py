@@ -142,7 +142,7 @@ def _context_with(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl
 def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
     """Load certificate and key from a temporary file, because `ssl` reads keys only from files. The key in it is
     encrypted with a one-time passphrase."""
-    import tempfile  # both are imported here, because few workers ever use a client certificate
+    import tempfile  # imported here, because few workers ever use a client certificate
 
     from cryptography.hazmat.primitives import serialization
 

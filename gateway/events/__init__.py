@@ -1,4 +1,4 @@
-"""Events out to the customer's application, and providers' webhooks in.
+"""Sends events to the customer's application, and receives providers' webhooks.
 
 An event is written in the transaction of the change that it reports (`store/outbox.py`, ADR 21);
 this package delivers it.

@@ -17,7 +17,7 @@ _AT_SIZE, _IN_CHUNK, _AFTER_CHUNK, _IN_TRAILER = range(4)
 
 
 class Chunks:
-    """An incremental decoder. `rest` is None until the coding ends, and then holds the bytes after its end.
+    """An incremental decoder. `rest`: None until the last chunk and the trailer were fed; then the bytes after them.
 
     `of_request`: a trailer with a framing field raises Malformed,
     since the next parser might obey it (RFC 9110 §6.5.1).

@@ -95,7 +95,7 @@ def _all_fields(selection: _Selection, fragments: Mapping[str, _Selection]) -> l
             continue
         seen.add(name)
         if name not in fragments:
-            raise UnplainDocument(f"spreads the fragment '{name[:64]}', which it does not have")
+            raise UnplainDocument(f"spreads the fragment '{name[:64]}', which it does not define")
         found |= dict.fromkeys(fragments[name].fields)
         waiting += fragments[name].spreads
     if not found:

@@ -120,7 +120,7 @@ def _end_of_body(head: ResponseHead, lengths: set[str], codings: list[str], *, v
         if lengths or version_1_0:
             raise Malformed("it is framed in two ways at once")
         if codings != ["chunked"]:
-            raise Malformed("its transfer coding is not chunked alone")
+            raise Malformed("its transfer coding is not exactly 'chunked'")
         head.chunked = True
     elif lengths:
         length = lengths.pop()

@@ -14,7 +14,7 @@ PLACEHOLDER: Final = re.compile(
 
 
 def client_values(integration: Integration) -> dict[str, str]:
-    """Return the client values that were given, by key."""
+    """Return the client ID and secret of the integration, by key, as far as they are set."""
     secret = integration.client_secret
     values = {
         "client_id": integration.client_id,

@@ -78,7 +78,8 @@ class Integrations:
         Called again if this registry is put into use some time after it was built: until then, a provider may refuse
         the former client.
         """
-        now = clock.now() - clock.offset.value  # this machine's clock; its offset is measured after the start
+        # This machine's clock: the offset to the database's is measured after the start.
+        now = clock.now() - clock.offset.value
         self._client_since.update(dict.fromkeys(self._new_clients, now))
 
     def client_since(self, environment: str, integration_id: str) -> datetime | None:

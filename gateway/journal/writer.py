@@ -182,5 +182,5 @@ class Writer:
     def _synced(self, segment: Segment, syncing: "asyncio.Future[None]") -> None:
         self._syncs.discard(syncing)
         fault = None if syncing.cancelled() else syncing.exception()
-        if isinstance(fault, OSError) and segment.open:  # otherwise it was closed meanwhile
+        if isinstance(fault, OSError) and segment.open:  # without open records the file may be closed already
             self._failed(fault, segment)

@@ -1,4 +1,4 @@
-"""The agent door: the Model Context Protocol on minted keys, whose rules are the tools (ADR 53).
+"""The agent door: serves the Model Context Protocol; the rules of the caller's key are its tools (ADR 53).
 
     lazy_endpoint       the route handlers, which import the rest with the first message
     mcp_endpoint        POST /mcp: reads a message and returns the response
@@ -18,6 +18,6 @@
     kept_responses      keeps whole responses in memory, for minutes, each for one key
     whole_responses     resources/read: returns a whole response, from memory or fetched again
 
-Always true: a tool call is decided exactly like a call of /proxy, on the bytes that leave, with the caller's own key.
-So a key can do nothing here that it cannot do by HTTP. Nothing is kept between two messages except whole responses.
+Always true: a tool call is decided exactly like a call of /proxy, on the bytes that are sent, with the caller's own
+key: it can do nothing that it cannot do by HTTP. Only whole responses are kept between two messages.
 """

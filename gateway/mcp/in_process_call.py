@@ -29,7 +29,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class CallerEnd(asyncio.Transport):
-    """Replaces the caller's transport for the chain: tells whether the caller is still connected, and ends the call.
+    """Replaces the caller's transport for the chain: reports whether the caller is still connected, and ends the call.
 
     `cut`: the chain has ended the call; the caller's own connection stays open.
     """
@@ -66,7 +66,8 @@ class CallerProtocol:
         self.handed = handed
 
     def take_handed(self) -> FastPathHandover | None:
-        """Return what the fast path handed over, and forget it: only the first attempt of that request uses it."""
+        """Return the state that the fast path handed over, and forget it: only the first attempt of that request uses
+        it."""
         handed, self.handed = self.handed, None
         return handed
 
@@ -83,7 +84,7 @@ class CallerProtocol:
 
 
 class ResponseCollector(AbstractStreamWriter):
-    """Collects a response's body up to `limit` bytes; beyond that, `write` raises as if the caller had left.
+    """Collects a response's body up to `limit` bytes; beyond that, `write` raises as if the caller had disconnected.
 
     `room`: waits for memory for the bytes collected so far.
     """
@@ -133,8 +134,8 @@ async def call_in_process(
     """Request `target`, a path of the gateway, on behalf of the caller of `outer`, and return the response.
 
     `fields`: header fields except Host and Content-Length. `tool`: name of the MCP tool that made the call.
-    `limit_bytes`: maximum size of the body. `room`: awaited as the body grows; its errors pass. If the caller leaves,
-    the call ends like any proxied call.
+    `limit_bytes`: maximum size of the body. `room`: awaited as the body grows; its errors propagate. If the caller
+    disconnects, the call ends like any proxied call.
     """
     outer.called = True
     headers = CIMultiDict({hdrs.HOST: outer.headers.get(hdrs.HOST, "gateway"), **fields})

@@ -1,4 +1,4 @@
-"""Keeps whole responses of which a tool result shows only a part: for minutes, for one key, in limited memory."""
+"""Keeps the whole response if a tool result shows only a part of it: for minutes, for one key, in limited memory."""
 
 import secrets
 from collections import OrderedDict

@@ -129,7 +129,8 @@ class KeyTools:
         return listed(tools, self._request.policy.rules, self.named_connections() or (), choose=self.choose)
 
     def named_connections(self) -> list[str] | None:
-        """Return the connections that the key's limits name, of existing integrations; None if the limits name none."""
+        """Return the connections that the key's limits name; None if they name none. A name for any integration stands
+        for one connection in each integration of the environment."""
         names = next((limits.connections for limits in self._request.policy.limits if limits.connections), None)
         if names is None:
             return None
@@ -143,11 +144,11 @@ class KeyTools:
         return list(found)
 
     async def candidates(self, *, labelled: bool) -> dict[str, str] | None:
-        """Return the connections that a call may use, each with a label; None if the key names none and may not list
-        them.
+        """Return the connections that a call may use, each with a label; None if the key's limits name none and the key
+        may not list connections.
 
-        `labelled`: look up the labels, the provider's names of the accounts, if the key may list connections; without a
-        label, the value is empty.
+        `labelled`: if the key may list connections, look up the label of each: the provider's name of the account. The
+        label is empty if it was not looked up or is not known.
         """
         named, policy = self.named_connections(), self._request.policy
         may_list = policy.allows(LIST_SCOPE)

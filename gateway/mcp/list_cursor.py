@@ -1,7 +1,7 @@
 """The cursors with which a model pages through a list, made from the catalog entry and the previous page. No I/O.
 
-A page is an ordinary call whose target is in the cursor. So it is decided like any call, and its result has the form of
-the first page. If a page was cut, the cursor continues behind the items already shown.
+A page is an ordinary call whose target is in the cursor. So the key's rules apply to it as to any call, and its result
+has the form of the first page. If a page was cut, the cursor continues after the items already shown.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The Model Context Protocol without I/O: one HTTP request in, one message or error out; no session, no state.
 
-Two eras (https://modelcontextprotocol.io/specification):
+Two generations of revisions (https://modelcontextprotocol.io/specification):
 
     2026-07-28            each request has its revision and the client's capabilities in ``params._meta``; the headers
                           MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat values for routers, and must match
@@ -65,7 +65,7 @@ METHODS: Final = frozenset(
 )
 """The methods that the agent door supports."""
 
-# HTTP status for an error's code: in 2026-07-28 for every error, before it only for errors of the message itself.
+# HTTP status by error code. Revision 2026-07-28 uses it for every error, earlier ones only for `_OF_THE_MESSAGE`.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -137,7 +137,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
     found = _routing(headers)
     if not isinstance(message, dict):
         what = "a batch" if isinstance(message, list) else "no object"
-        raise RpcError(INVALID_REQUEST, f"Send one JSON-RPC message a request; this is {what}.")
+        raise RpcError(INVALID_REQUEST, f"Send one JSON-RPC message per request; this is {what}.")
     if message.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, "'jsonrpc' must be \"2.0\".")
     method, params = message.get("method"), message.get("params", {})
@@ -253,7 +253,7 @@ def _parsed(body: bytes) -> Any:
         if _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
-        raise RpcError(PARSE_ERROR, f"The body is not JSON that can be read in one way: {_brief(fault)}.") from fault
+        raise RpcError(PARSE_ERROR, f"The body is not valid, unambiguous JSON: {_brief(fault)}.") from fault
     if nested_deeper(value, DEEPEST):
         raise RpcError(PARSE_ERROR, f"The body nests deeper than {DEEPEST} levels.")
     return value

@@ -1,4 +1,4 @@
-"""Decides whether some request can match the paths of two rules: one of a key, one of its parent key. No I/O."""
+"""Decides whether the path of a key's rule and the path of its parent key's rule can match the same request. No I/O."""
 
 import re
 from typing import Final
@@ -8,7 +8,7 @@ MOST_STEPS: Final = 20_000
 
 
 def may_overlap(one: str, other: str) -> bool:
-    """Return `overlap`, faster for paths that can be compared by segments: a parent key may have hundreds of rules."""
+    """Return what `overlap` returns, faster for paths without ``**``: a parent key may have hundreds of rules."""
     if "**" in one or "**" in other:
         return overlap(one, other)
     mine, theirs = one.split("/"), other.split("/")
@@ -18,7 +18,7 @@ def may_overlap(one: str, other: str) -> bool:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Return whether some path matches both rules' paths; True if the check takes too many steps."""
+    """Return whether one path can match both rules; True also if the check would take more than `MOST_STEPS` steps."""
     left, right = _tokens(one), _tokens(other)
     seen: set[tuple[int, int]] = set()
     todo = [(0, 0)]

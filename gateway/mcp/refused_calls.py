@@ -26,8 +26,8 @@ class RefusedCalls:
         self._request = request
 
     def refused(self, response: CollectedResponse, call: ToolCall) -> dict[str, Any]:
-        """Return the result for `response`, an error of the gateway. If the user must connect, and the client can show
-        URLs, it asks for that."""
+        """Return the result for `response`, an error of the gateway. If the user must connect, and the client can open
+        URLs, the result asks the client to do so."""
         try:
             error = json.loads(response.body)["error"]
         except (ValueError, KeyError, TypeError):

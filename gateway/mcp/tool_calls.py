@@ -26,7 +26,7 @@ _WITH_BODY: Final = frozenset({"body", "body_as"})
 
 
 class UnfitArguments(Exception):
-    """The arguments make no valid request; the text names the argument, the reason and the fix."""
+    """The arguments do not make a valid request; the text names the argument, the reason and the fix."""
 
 
 class UnknownArgument(UnfitArguments):
@@ -38,8 +38,8 @@ class ToolCall:
     """A request to a provider, and the wanted form of its response.
 
     `target`: path and query below the provider's base URL. `connection`: the name that the caller gave, None if none.
-    `integrations`: those that may serve the call, None for any. `select`: JMESPath expression. `max_bytes`: size to
-    which the result is cut. `cursor`: from the previous page of a list.
+    `integrations`: those that may serve the call; None: all of them. `select`: JMESPath expression. `max_bytes`: size
+    to which the result is cut. `cursor`: from the previous page of a list.
     """
 
     method: str

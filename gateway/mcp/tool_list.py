@@ -1,8 +1,8 @@
 """Turns a key's rules into tools: their listing in `tools/list`, and the path arguments of each. No I/O.
 
-Each rule is a tool. A rule that names operations of the catalog gives one tool per operation, named by its id. The open
-parts of a path are arguments: ``{issue}`` has that name, ``*`` and ``**`` have the name of the segment before. The part
-of the path that is already in the provider's base URL is not an argument.
+Each rule is a tool. A rule that names operations of the catalog gives one tool per operation, named by its id.
+Placeholders and wildcards in its path are arguments: ``{issue}`` is called ``issue``; ``*`` and ``**`` are named after
+the segment before them. The part of the path that the provider's base URL already has is no argument.
 """
 
 import json
@@ -20,10 +20,10 @@ from gateway.text import counted
 
 MOST_LISTED: Final = 12
 MOST_PINNED: Final = 9  # named rules that stay in the list if it is too long
-MOST_CHARS: Final = 3900  # maximum size of a list with starters, since all of it goes into a model's context
+MOST_CHARS: Final = 3900  # maximum size of a list with starters: all of it goes into a model's context
 MOST_FOUND: Final = 10
 LONGEST_QUERY: Final = 512  # maximum length of a query for find_tools: each word is searched in each tool
-MOST_CONNECTIONS: Final = 20  # a list names each connection up to this number of connections
+MOST_CONNECTIONS: Final = 20  # a key with more connections: `tools/list` names none of them
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
 BODILESS: Final = SAFE
@@ -166,7 +166,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
             return None
         segment = segments[0]
         if any(isinstance(part, PathArgument) and part.deep for part in segment):
-            break  # it matches any number of segments, including those of the base URL
+            break  # ``**`` matches any number of segments, including those of the base URL
         if not _may_be(segment, text):
             return None
         segments.pop(0)
@@ -276,7 +276,7 @@ def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken
 def annotations(methods: Iterable[str]) -> dict[str, bool]:
     """Return the annotations that hold for all of these methods.
 
-    Only a safe method changes nothing for certain.
+    Only a safe method (RFC 9110 §9.2.1) is certain to change nothing.
     """
     sent = set(methods)
     read_only = sent <= SAFE
@@ -364,7 +364,7 @@ def _shown_operation(
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     hints: dict[str, bool] = {"readOnlyHint": tool.only_reads}
     if rule.method in IDEMPOTENT and not tool.only_reads:
-        hints["idempotentHint"] = True  # a missing hint means: like any tool that changes something
+        hints["idempotentHint"] = True  # MCP's default is false
     return {
         "name": tool.name,
         "description": tool.summary,
@@ -419,7 +419,7 @@ def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
         },
         {
             "name": "describe_tool",
-            "description": "A found tool's arguments.",
+            "description": "Show a tool's arguments.",
             "inputSchema": _schema(name, ["name"]),
             "annotations": OF_THE_LIST,
         },

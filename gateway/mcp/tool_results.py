@@ -16,7 +16,8 @@ SELECT_UNUSED: Final = "'select' was not applied, since the response is not JSON
 
 @dataclass(frozen=True, slots=True)
 class ShapedResult:
-    """A result of `tools/call`. `keep`: it shows only a part of the response, so the whole is to be kept and linked."""
+    """A result of `tools/call`. `keep`: the result shows only a part of the response, so keep the whole and link to
+    it."""
 
     result: dict[str, Any]
     keep: bool = False
@@ -25,10 +26,10 @@ class ShapedResult:
 def provider_result(
     status: int, reason: str, media_type: str, body: bytes, select: ParsedResult | None, max_bytes: int
 ) -> ShapedResult:
-    """Return the result for a provider's response with any status. From 400 on it is a tool error, with status and
+    """Return the result for a provider's response. For a status of 400 or above it is a tool error, with status and
     body.
 
-    `reason`: phrase for the status, empty if unknown. `select`: expression to apply, None for none.
+    `reason`: phrase for the status, empty if unknown. `select`: expression to apply, if any.
     """
     failed = status >= 400
     shaped = shaped_body(media_type, body, None if failed else select, max_bytes)
@@ -58,13 +59,13 @@ def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> s
         return unselected.strip()
     if not shaped.is_text:
         kind = media_type.partition(";")[0].strip().lower()
-        return f"{counted(size, 'byte')} of {kind or 'no named type'}, behind the link."
+        return f"{counted(size, 'byte')} of {kind or 'an unknown type'}: read the link."
     if shaped.of_json:
         return (
             f"Cut to {shaped.cut_to}: the response has {counted(size, 'byte')}, and max_bytes is {max_bytes}. Call "
             "again with 'select' (JMESPath) for the fields you need, with fewer items per page, or read the link."
         )
-    return f"{unselected}The {shaped.cut_to} of {counted(size, 'byte')}; the link has all."
+    return f"{unselected}This is the {shaped.cut_to} of {counted(size, 'byte')}. The link has the whole response."
 
 
 def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:

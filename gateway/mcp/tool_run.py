@@ -224,7 +224,7 @@ class ToolRun:
     def _record_next(
         self, shaped: ShapedResult, sent: Sent, behind: tuple[str, str | None], *, selected: bool, lists: "_Lists"
     ) -> None:
-        """Add the cursor for the rest of the list: for this page's items not yet shown, else for the next page."""
+        """Add a cursor to the result: for the items of this page that are not shown yet, or else for the next page."""
         at, target = behind
         following = None if target is None else NextPage(target)
         if shaped.keep:
@@ -252,7 +252,7 @@ class _Lists:
 def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:
     """Return the tool of that name; None for `call_api`.
 
-    An unknown name raises UnfitArguments if `call_tool` was given it, else RpcError.
+    An unknown name raises UnfitArguments if it is an argument of `call_tool`, else RpcError.
     """
     tool = tools.get(name)
     if tool is None and name != "call_api":

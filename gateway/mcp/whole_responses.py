@@ -27,14 +27,14 @@ _kept: Final[WeakKeyDictionary[web.Application, KeptResponses]] = WeakKeyDiction
 
 
 class WholeResponses:
-    """Keeps a response of which the result shows only a part, and returns kept responses, for one JSON-RPC request."""
+    """Keeps a response if its result shows only a part of it, and returns kept responses, for one JSON-RPC request."""
 
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
 
     def kept_at(self, sent: Sent, media_type: str, body: bytes) -> str:
-        """Keep the whole response for `KEPT_S`, and return its URI. With that of a GET, any worker can fetch it
-        again."""
+        """Keep the whole response for `KEPT_S`, and return its URI. The URI of a response to a GET also says how to
+        fetch the response again, so any worker can read it."""
         response_id = _responses(self._request.outer.app).keep(self._request.caller.share, media_type, body)
         ends_at = (clock.now() + timedelta(seconds=KEPT_S)).timestamp()
         again = [sent.target, sent.connection] if sent.method == "GET" else None

@@ -1,4 +1,4 @@
-"""Moving in and out: connections of another gateway, of files, and of our own bundles (docs/moving.md).
+"""Imports and exports connections: from another gateway, from files, in bundles of our own (docs/moving.md).
 
     moved_connection   a connection in transit: as a record, as JSON, and its result
     peer               the API of another gateway, such as Nango, called with retries

@@ -81,7 +81,8 @@ def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str])
 
 
 def count(source: IO[bytes], kind: str) -> int:
-    """Return the number of connections, for the progress bar; 0 if the file cannot be read. Reads to the end."""
+    """Return the number of connections, for the progress bar; 0 if the file cannot be read. Reads `source` to its
+    end."""
     if kind != "csv":
         return sum(_is_connection(line) for line in source if line.strip())
     text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")

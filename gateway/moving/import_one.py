@@ -113,7 +113,8 @@ SITE: Final = "jira_post_connection"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """Options of an import. `integration_keys`: the integration's key in the source ▸ its key here, if they differ."""
+    """Options of an import. `integration_keys`: the integration's key in the source ▸ its key in this gateway, if they
+    differ."""
 
     environment: str
     integration_keys: Mapping[str, str] = field(default_factory=dict)
@@ -131,7 +132,7 @@ class ConnectionImporter:
         self.planned: dict[str, Integration] = {}  # integrations that a dry run would create
 
     def ref(self, integration_id: str, connection_id: str) -> ConnectionRef:
-        """Return the reference that a connection of the source gets here."""
+        """Return the reference that a connection of the source gets in this gateway."""
         key = self._wish.integration_keys.get(integration_id, integration_id)
         return ConnectionRef(self._wish.environment, key, connection_id)
 

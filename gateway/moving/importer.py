@@ -19,7 +19,7 @@ from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 from gateway.text import did_you_mean
 
-# ── Integrations of the source: created if their key is not used here; existing integrations are never changed.
+# ── Integrations of the source: created if their key is not used in this gateway; existing ones are never changed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class IntegrationImport:
 async def make_missing(
     runtime: Runtime, environment: str, key: str, one: PeerIntegration, *, dry_run: bool
 ) -> IntegrationImport:
-    """Create the integration if `key` is not used here; return the result. `key`: its key here."""
+    """Create the integration under `key` in this gateway, unless the key is used; return the result."""
     if runtime.generation.integrations.has(environment, key):
         return IntegrationImport(key, made=False)
     try:
@@ -53,7 +53,7 @@ async def make_missing(
 
 
 def fault_of(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> str:
-    """Return why the integration cannot be created here; empty if it can."""
+    """Return why the integration cannot be created in this gateway; empty if it can."""
     try:
         _integration(runtime, environment, key, one)
     except GatewayError as fault:

@@ -24,7 +24,8 @@ provider."""
 class Forecast:
     """The forecast for one integration of the other gateway.
 
-    `here`: its key here. `todo`: what to do, in order. `broken`: number of connections whose credential no longer works.
+    `here`: its key in this gateway. `todo`: what to do, in order. `broken`: number of connections whose credential no
+    longer works.
     """
 
     key: str
@@ -132,7 +133,7 @@ def _judged(
             )
         elif fault:
             needs = True
-            todo.append(f"it cannot be created here: {fault}")
+            todo.append(f"it cannot be created in this gateway: {fault}")
         else:
             todo.append("`--create-integrations` creates it here with the same client")
     elif other := _other_client(one, here):

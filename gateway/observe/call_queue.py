@@ -126,7 +126,7 @@ class CallQueue:
             self._store(operation)
 
     def record_refused(self, operation: Operation) -> None:
-        """Record an operation that strangers can cause at will: at most one per second and integration."""
+        """Record an operation that anybody can cause without a key: at most one per second and integration."""
         whose, now = (operation.kind, operation.environment, operation.integration_id), clock.monotonic()
         if now - self._refused_at.get(whose, -REFUSED_EVERY_S) >= REFUSED_EVERY_S:
             self._refused_at[whose] = now

@@ -24,7 +24,7 @@ GONE: Final = frozenset({errno.EIO, errno.EPIPE})
 class SurvivingStream:
     """Writes to `out` while that is possible.
 
-    Once `out` is gone (a closed terminal, a reader that has left), lines are dropped: an error here would fail the
+    Once `out` is gone (a closed terminal, a reader that has ended), lines are dropped: an error here would fail the
     operation that writes the log.
     """
 

@@ -7,7 +7,7 @@ from typing import Final
 from gateway import clock
 
 EVERY_S: Final = 0.25
-REMEMBERED: Final = 60  # measurements, over a quarter of a minute
+REMEMBERED: Final = 60  # measurements: those of the last 15 s
 
 
 class LoopLag:

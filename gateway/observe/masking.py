@@ -93,7 +93,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def _masked_url(rest: str) -> str:
-    """Mask user information and query in the part behind ``://``; its path may hold another URL."""
+    """Mask user information and query in the part after ``://``; its path may hold another URL."""
     end = min((place for mark in "?#" if (place := rest.find(mark)) >= 0), default=len(rest))
     shown = []
     for part in rest[:end].split("://"):

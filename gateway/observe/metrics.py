@@ -72,7 +72,7 @@ FAMILIES: Final[dict[str, Family]] = {
         "Time until the head of a response: in the gateway, waiting for a token (if there was a wait), for upstream.",
     ),
     "gateway_fast_path_requests_total": Family(
-        "counter", (), "Proxied requests that left on the fast path; the others take the middleware chain."
+        "counter", (), "Proxied requests that the fast path sent; the chain of middlewares handles the others."
     ),
     "gateway_fast_path_handed_over_total": Family(
         "counter", (), "Requests that the fast path began and the chain finished, for example after an error or a 401."
@@ -144,7 +144,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "gateway_failover_reconciling": Family(
         "gauge",
         (),
-        "Workers that refresh no tokens until all processes have written theirs back after a failover.",
+        "Workers that do not refresh tokens until all processes have written theirs back after a failover.",
     ),
     "gateway_refresh_journal_unwritable": Family(
         "gauge",
@@ -233,14 +233,14 @@ FAMILIES: Final[dict[str, Family]] = {
 # ── The numbers of one worker, in memory that all workers of a gateway share.
 #
 # Only its owner writes a page; any process may read it at any time. A cell is eight aligned bytes, so a reader sees the
-# number either before or after an addition. Entries, lines of JSON behind the cells, assign cells to keys. They are
+# number either before or after an addition. Entries, lines of JSON after the cells, assign cells to keys. They are
 # only appended, and are valid once the first cell counts them. A page outlives its owner: the next process in its place
 # continues with the same numbers.
 
 Key: TypeAlias = tuple[str, ...]
 
 CELLS: Final = 1 << 17
-ENTRY_BYTES: Final = 7 << 20  # like the cells, only written pages take memory
+ENTRY_BYTES: Final = 7 << 20  # as for the cells, only pages that were written take memory
 SPARE_CELLS: Final = 64  # at the end, for counts without room: never read
 PAGE_BYTES: Final = CELLS * 8 + ENTRY_BYTES
 USED, SEEN_AT, FIRST = range(3)  # bytes of valid entries; when the owner last reported; the first free cell
@@ -297,7 +297,7 @@ class MetricsPage:
         for line in bytes(self._entries[self._read : used]).splitlines(keepends=True):
             try:
                 width, *key = json.loads(line)
-            except ValueError:  # the processor shows another's writes out of order: the entry is readable next time
+            except ValueError:  # another process's writes may be visible out of order: the entry is readable next time
                 return
             self._places[tuple(key)] = (self._free, width)
             self._free += width

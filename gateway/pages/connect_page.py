@@ -138,7 +138,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         token = posted.get("asked")
         return await form_page(request, session, one, words, posted=shown, fault=fault, asked=asked, asked_token=token)
     if popup:
-        keep(request, response, posted[TOKEN_FIELD], session)  # this window has cookies, unlike the frame
+        keep(request, response, posted[TOKEN_FIELD], session)  # the window has cookies, unlike the frame that opened it
     if popup or not is_embedded(request):
         browser.keep(response)
     return response

@@ -20,11 +20,11 @@ LONGEST: Final = 100  # characters of a search
 STATES: Final = {
     ("store", "away"): "Its database cannot be reached; it serves from memory.",
     ("store", "damaged"): "Its database is damaged; it serves what can still be read.",
-    ("store", "full"): "The disk of its database is full; it refreshes no token.",
+    ("store", "full"): "The disk of its database is full; it does not refresh tokens.",
     ("clock", "off"): "Its clock differs from the database's by seconds.",
-    ("clock", "refused"): "Its clock differs so much from the database's that it refreshes no token.",
+    ("clock", "refused"): "Its clock differs so much from the database's that it does not refresh tokens.",
     ("journal", "unwritable"): "Its refresh journal cannot be written.",
-    ("failover", "reconciling"): "Its database has failed over; it refreshes no token until it has compared the data.",
+    ("failover", "reconciling"): "Its database has failed over; tokens are not refreshed until its data is compared.",
 }
 
 

@@ -126,8 +126,9 @@ LONGEST_FORM: Final = 4096
 
 
 async def callback(request: web.Request) -> web.Response:
-    """Handle the provider's callback. Return a 303 to the result page or to the application; the result page itself, if
-    the browser has no cookie of the session; a 200 with sites to choose from; or a 400 with the error."""
+    """Handle the provider's callback. The response is a 303 to the result page or to the application. It is the result
+    page itself if the browser has no cookie of the session, a 200 with a choice if the account has several sites, and a
+    400 after an error."""
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
     try:

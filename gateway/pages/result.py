@@ -56,7 +56,7 @@ async def to_application(request: web.Request) -> web.StreamResponse:
         return expired(request, fault, words)
     key = request.query.get("i")
     outcomes = await _outcomes(request, session.digest, key)
-    if session.bound and not browser.confirmed:  # this browser must not return outcomes of another browser
+    if session.bound and not browser.confirmed:  # do not show one browser the outcome of another
         outcomes = []
     own = {one.connection_id for one in outcomes if browser.may_return_outcome(one)}
     made = [one for one in outcomes if one.succeeded and one.connection_id in own]

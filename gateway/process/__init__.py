@@ -4,7 +4,7 @@ The parent opens sockets and calls token endpoints for refreshes; workers handle
 
     start            how `gateway serve` starts: first one worker, then the parent's own parts while that worker loads
     parent           the parent: sockets, token exchanges, signals, replacement of workers
-    workers          which workers are alive; a dead one is replaced, after a pause if lives are short
+    workers          which workers are alive; replaces dead ones, with pauses if they die soon after their start
     handshake        the first messages of a channel, before an event loop runs
     channel          messages between parent and worker after the handshake
     shared_memory    memory that parent and workers share, such as metrics

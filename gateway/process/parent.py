@@ -126,7 +126,7 @@ class Parent:
             "board": self._memory.board,
             "start_from": self._reloads.generation % 2 if accepted else None,
         }
-        with suppress(OSError):  # it has already ended, which `reap` will find
+        with suppress(OSError):  # the worker has already ended, which `reap` will find
             send_now(started.sock, message)
         return started, self._reloads.generation
 
@@ -144,7 +144,7 @@ class Parent:
                 return 0
             if not worker.ready.is_set():
                 if worker.code and worker.code > 0:
-                    return worker.code  # it has printed why
+                    return worker.code  # the worker has printed why
                 log.error("worker_died", pid=worker.pid, exit=worker.code, effect="the gateway ends")
                 return 1
             place += 1
@@ -248,7 +248,7 @@ class Parent:
         if message["journal"] is not None:
             self._start_task(self._open_journal(Path(message["journal"]), worker))
         worker.ready.set()
-        if worker.generation != self._reloads.generation:  # it started before another configuration was accepted
+        if worker.generation != self._reloads.generation:  # a reload was accepted after the worker's start
             self._start_task(self._reloads.bring_up_to_date(worker))
 
     async def _open_journal(self, folder: Path, worker: WorkerProcess) -> None:

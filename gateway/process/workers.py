@@ -1,4 +1,5 @@
-"""Keeps the workers alive. A dead worker is replaced in the same place, after a pause if lives are short."""
+"""Keeps the workers alive. A dead worker is replaced in the same place, after a pause if workers die soon after their
+start."""
 
 import asyncio
 import os
@@ -101,8 +102,8 @@ class Workers:
         return dead
 
     def plan_replacement(self, worker: WorkerProcess) -> None:
-        """Schedule the replacement of a dead worker:
-        immediately after a long life, with growing pauses while lives are short."""
+        """Schedule the replacement of a dead worker: immediately if it ran for long, with growing pauses while workers
+        die soon after their start."""
         lived_s = time.monotonic() - worker.began
         self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
         pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0

@@ -7,12 +7,12 @@ The chain ends here (`PROXY(forward)` in `app/routes.py`). Reading order:
     caller_body         reads the caller's body piece by piece, as fast as the provider takes it
     passed_response     passes on the provider's response: framing, head, body as received or decoded
     shaped_response     passes on a part of a response: the caller's selection, or the tools that the key allows
-    exchange_watch      ends an exchange when no byte moves, the caller has left, or its key is no longer valid
+    exchange_watch      ends an exchange when no byte moves, the caller disconnects, or its key is no longer valid
     no_response         makes the error when there is no response to pass on
     upgrade_tunnel      after 101: relays bytes both ways until one side closes (RFC 9110 §7.8)
     posted_list         a list that is requested by POST: composes the body for each page
     page_fetch          fetches one page of a list: requests, retries, reads within limits, decodes
-    paged_response      streams a whole list as one response, one record a line, then a trailer with the outcome
+    paged_response      streams a whole list as one response, one record per line, then a trailer with the outcome
     collected_response  a whole response in memory, for a call that begins in this process
 
 Always true: a failure before the first byte of the response is an error with a status of its own. A later failure cuts

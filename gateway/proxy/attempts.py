@@ -45,8 +45,8 @@ class FastPathHandover(NamedTuple):
     request was sent with. `generation`: the generation that it began with. `kept`: the chain gets every byte of the
     body received so far; otherwise none of the `received` bytes. `by_caller`: the caller's next bytes were awaited.
     `pace`: rate limit of the key, in which this call is counted already. `record_end`: records the call with a status
-    and an error code, if its caller leaves before the chain begins. `trace`: trace of a sampled call, with its first
-    attempt.
+    and an error code, if its caller disconnects before the chain begins. `trace`: trace of a sampled call, with its
+    first attempt.
     """
 
     outcome: FirstOutcome
@@ -61,9 +61,9 @@ class FastPathHandover(NamedTuple):
     trace: CallTrace | None = None
 
     def record_unbegun(self, *, stopped: bool) -> None:
-        """Record the call: the caller left after the fast path sent the request, and before the chain began.
+        """Record a call whose caller disconnected after the fast path sent the request and before the chain began.
 
-        `stopped`: we cut the caller off ourselves, because the gateway stops.
+        `stopped`: we closed the connection ourselves, because the gateway stops.
         """
         if self.record_end is not None:
             self.record_end(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
@@ -190,11 +190,12 @@ class Attempts:
             try:
                 more = may_lead_to_more(exchange.status, retries=self._retries_left)
                 again = more and await self._after_response(exchange)
-            except BaseException:  # an error while waiting for a newer token, a time limit, or the caller has left
+            except BaseException:  # an error while waiting for a newer token, a time limit, or a disconnected caller
                 exchange.close()
                 raise
             if not again:
-                if refused_scopes(exchange.status, exchange.headers) is None:  # otherwise the credential is valid
+                # A 403 for missing scopes does not reject the credential.
+                if refused_scopes(exchange.status, exchange.headers) is None:
                     self._record_outcome(exchange.status)
                 return exchange
 

@@ -1,7 +1,7 @@
-"""Watches one exchange: ends it if no byte moves for too long, the caller has left, or its key is no longer valid.
+"""Watches one exchange: ends it if no byte moves for too long, the caller disconnects, or its key is no longer valid.
 
 Each exchange has one timer, which checks at least once a second; code that moves bytes only stores the time. The watch
-also detects that the caller has left, because a host's runner may not cancel handlers (aiohttp's
+also detects that the caller has disconnected, because a host's runner may not cancel handlers (aiohttp's
 ``handler_cancellation``).
 """
 
@@ -126,7 +126,7 @@ class ExchangeWatch:
     def _check_limits(self) -> None:
         transport = self._request.transport
         if transport is None or transport.is_closing():
-            self._task.cancel("the caller has left")
+            self._task.cancel("the caller has disconnected")
         elif self._key_is_over():
             abort_connection(transport)
             self._schedule_check()
@@ -150,7 +150,7 @@ class ExchangeWatch:
         self._task.cancel(str(fault))
 
     def _report_broken_framing(self) -> None:
-        """Report a bad chunk to the body's reader: the server of a host only queues a 400, and the reader keeps waiting.
+        """Report a bad chunk to the body's reader, which would otherwise wait: a host's server only queues a 400.
 
         While a body is unfinished, that queue can hold nothing else.
         """

@@ -94,7 +94,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             error.close |= upgrade is not None
             raise error from fault
         response.abort()
-    except ConnectionError:  # the caller left while the response was being written
+    except ConnectionError:  # the caller disconnected while the response was being written
         if response is None:
             raise
         response.abort()

@@ -34,7 +34,7 @@ from gateway.runtime import RUNTIME, generation_of
 
 # ── The lines of a list: records as received, and lines of our own, which cannot be mistaken for records.
 #
-# A line of ours begins with exactly the bytes ``{"gateway_``. A record that begins with them gets a space behind its
+# A line of ours begins with exactly the bytes ``{"gateway_``. A record that begins with them gets a space after its
 # brace, which JSON ignores. The trailer is always the last line; a stream without a trailer was cut.
 
 OURS: Final = b'{"gateway_'

@@ -75,7 +75,7 @@ class PassedResponse(web.StreamResponse):
         head = head_bytes(request.version, self.status, self.reason or "", list(self.headers.items()))
         transport = request.transport
         if transport is None or transport.is_closing():
-            raise ConnectionResetError("the caller has left")
+            raise ConnectionResetError("the caller has disconnected")
         transport.write(head)
         writer.output_size += len(head)
 
@@ -89,9 +89,10 @@ class PassedResponse(web.StreamResponse):
             self._payload_writer.output_size += sent_bytes
 
     def abort(self) -> None:
-        """Cut the client's connection: the client must not see a clean end.
+        """Close the client's connection so that the client does not take the response for complete.
 
-        Without a length or chunks, a client takes even a closed connection for a clean end, so it is reset.
+        Without a length or chunks, closing the connection marks the end of the response, so the connection is reset
+        instead.
         """
         self.cut = True
         framed = hdrs.CONTENT_LENGTH in self.headers or hdrs.TRANSFER_ENCODING in self.headers
@@ -128,7 +129,7 @@ class ResponseBody:
     first: Iterator[bytes]
 
     async def next(self) -> Iterator[bytes] | None:
-        """Return the parts of the next piece, to be consumed before the next call; None at the clean end."""
+        """Return the parts of the next piece, to be consumed before the next call; None if the body is complete."""
         piece = await self.exchange.read()
         if not piece:
             if self.decoder is not None:

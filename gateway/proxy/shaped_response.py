@@ -80,7 +80,7 @@ async def shaped_response(
             content, as_it_is = whole, True
         elif not shaped.is_text:
             raise _unfit(
-                f"has {counted(len(whole), 'byte')} of {kind or 'no named type'}, which cannot be cut",
+                f"has {counted(len(whole), 'byte')} of {kind or 'an unknown type'}, which cannot be cut",
                 "too_large",
             )
         else:

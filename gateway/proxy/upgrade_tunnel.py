@@ -11,7 +11,7 @@ from aiohttp import web
 
 from gateway.egress.provider_exchange import ProviderExchange
 
-LINGER_S: Final = 2.0  # time to deliver the last bytes of a side that has left
+LINGER_S: Final = 2.0  # time to deliver the last bytes after one side has closed
 
 
 class Tunnel(asyncio.Protocol):
@@ -31,7 +31,7 @@ class Tunnel(asyncio.Protocol):
         self._fault: Exception | None = None
 
     async def run(self, exchange: ProviderExchange) -> None:
-        """Relay until the provider closes the connection; the task is cancelled if the caller leaves.
+        """Relay until the provider closes the connection; the task is cancelled if the caller disconnects.
 
         Raises EgressError if `exchange` has not switched, and ConnectionError if the provider resets the connection.
         """
@@ -86,7 +86,7 @@ class Tunnel(asyncio.Protocol):
         return False, b""
 
     def feed_eof(self) -> None:
-        """Do nothing: the task that runs this is cancelled when the caller leaves."""
+        """Do nothing: the task that runs this is cancelled when the caller disconnects."""
 
     def set_exception(self, *_: object) -> None:
         """Do nothing, for the same reason as `feed_eof`."""

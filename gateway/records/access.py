@@ -76,8 +76,8 @@ class KeyTerms:
     """The terms of a key, fixed when it is minted. The key itself is not stored: `digest` is its hex SHA-256.
 
     `last_four`: the key's last four characters. `limits`: its own, and those of its ancestors; all must allow. `rate`:
-    calls a minute. `budget`: calls in total. `parent_id`: the key that minted it; revoking the parent revokes this key
-    too.
+    calls per minute. `budget`: calls in total. `parent_id`: the key that minted it; revoking the parent revokes this
+    key too.
     """
 
     digest: str
@@ -126,7 +126,7 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment. `name` is its identity everywhere, also in the store (docs/compatibility.md#identifiers:
+    """An environment, identified by its `name` everywhere, also in the store (docs/compatibility.md#identifiers:
     ``[a-z0-9_-]+``)."""
 
     name: str

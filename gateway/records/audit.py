@@ -13,7 +13,7 @@ from gateway.observe.masking import masked, masked_text
 from gateway.records.operation import current_request_id
 
 MOST_DETAIL: Final = 4000  # characters of a record's `detail` as JSON
-MOST_TEXT: Final = 500  # characters of one text in it
+MOST_TEXT: Final = 500  # characters of each text in `detail`
 
 
 class AuditAction(StrEnum):
@@ -284,7 +284,8 @@ class UseCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UseFilter:
-    """A search for uses. `since`, `until`: the first and the last whole hour contain them. `key_ids`: empty for any."""
+    """A search for uses, by whole hours: from the hour that contains `since` to the hour that contains `until`.
+    `key_ids`: only uses with these keys; empty: with all keys."""
 
     environment: str
     since: datetime

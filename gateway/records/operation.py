@@ -1,4 +1,4 @@
-"""The records of the call log: one operation a row, and the filter that searches them."""
+"""The records of the call log: one operation per row, and the filter that searches them."""
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar

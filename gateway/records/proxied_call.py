@@ -145,8 +145,7 @@ class Paging:
     `pages`: how many responses to read, None for all. `ways`: schemes that the first response may follow, best first.
     `cursor_named`: the caller named the cursor's place. `start`: the position to continue from, None for the beginning.
     `marks`: a line after each page states the position. `request_digest`: names the call that a resume cursor belongs
-    to. `path`: of the caller's request, below the base URL. `limit`: records a page, if the limit goes into the
-    body.
+    to. `path`: of the caller's request, below the base URL. `limit`: records per page, if the body has the limit.
     """
 
     pages: int | None

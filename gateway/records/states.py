@@ -49,7 +49,7 @@ class Happening(StrEnum):
 TAKEN_BACK_CODES: Final = frozenset({"token_revoked"})
 REJECTED: Final = "rejected_by_api"  # the code of a failure: the API rejects the credential, not the token endpoint
 RESTORED: Final = "restored"  # reason of a history entry without a change of state: a backup was restored
-FAILOVER: Final = "failover"  # the same, after a failover: a newer token was written back that the database had lost
+FAILOVER: Final = "failover"  # likewise: a newer token that the database had lost in a failover was written back
 ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
 _ALWAYS: Final = {
     Happening.AUTHORIZED: State.ACTIVE,

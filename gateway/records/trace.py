@@ -17,7 +17,7 @@ TRACE_FIELDS: Final = frozenset({TRACEPARENT, "tracestate"})
 CAUSE: Final = "traceparent"
 """Name of the member in a stored event's facts that holds the ``traceparent`` of its cause."""
 
-SAMPLED: Final = 1  # the bit of the flags
+SAMPLED: Final = 1  # the bit of the flags that marks a sampled trace
 TOOL_ERROR: Final = "tool_error"  # OpenTelemetry's `error.type` for a tool result that is an error
 _HEX: Final = frozenset("0123456789abcdef")
 _VERSION_00: Final = 55  # characters of a ``traceparent`` of version 00; later versions may append

@@ -8,9 +8,9 @@ new token with the version that it replaces. The new token is used only after th
     token_exchange                      one call to a token endpoint, journalled
     exchange_message, through_parent    an exchange as a message; the worker's end of the channel
     for_workers                         the parent's end: finishes each exchange even if the worker dies
-    auth_exchange                       sends the calls of an auth mode: codes and refresh tokens leave only here
-    refresher                           the queue; one task a connection, shared by all callers that wait
-    schedule                            when to refresh: before a token expires, or a refresh token dies from disuse
+    auth_exchange                       sends the calls of an auth mode: only it sends codes and refresh tokens
+    refresher                           the queue; one task per connection, shared by all callers that wait
+    schedule                            when to refresh: before a token expires, or a refresh token expires from disuse
     backoff                             how a failure affects callers and the next attempt; when refusals are final
     recovery                            finishes refreshes of dead processes; restores claims that a failover lost
     keep_alive                          keeps idle refresh tokens alive

@@ -74,8 +74,8 @@ class Attempt:
 
 TIMEOUT_S: Final = 10.0
 LIMIT_BYTES: Final = 128 * 1024  # the event loop reads and seals the reply
-LAST_CALL_S: Final = 15.0  # no call starts later than this
-MOST_CALLS: Final = 12  # discovery and sign-in in several steps need fewer; every dialogue must end
+LAST_CALL_S: Final = 15.0  # no call of a dialogue starts later than this
+MOST_CALLS: Final = 12  # more than any dialogue needs, also with discovery and several sign-in steps
 
 T = TypeVar("T")
 
@@ -161,7 +161,7 @@ def _compare_clocks(reply: Reply) -> None:
         "clock_differs_from_providers",
         offset_s=round(dates.seconds),
         detail=f"the last {clock.AGREEING} responses of token endpoints agree on another time; no time was corrected",
-        fix="synchronize the clock of this machine, or of the database's machine, by NTP",
+        fix="synchronize the clock of this machine, or of the database's machine, with NTP",
     )
 
 

@@ -158,8 +158,8 @@ def clock_off(offset_s: float) -> Unavailable:
     expiry."""
     return Unavailable(
         "store_unavailable",
-        f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it refreshes no token. Set the clocks "
-        "by NTP.",
+        f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it does not refresh "
+        "tokens. Synchronize the clocks with NTP.",
         payload={"reason": "clock_offset"},
         retry_after_s=CLOCK_RETRY_S,
     )

@@ -302,7 +302,7 @@ class RefreshProtocol:
         if step is RefreshStep.REFUSE and row.failure is not None:
             raise backoff.refusal(row, row.failure, now)
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
-            # Recorded under the holder, which stays: its machine may still have the reply and finish.
+            # The lease keeps its holder: the holder's machine may still have the reply and finish.
             lost = backoff.lost_token_failure(row, row.intent.at, now)
             await self._record_failure(row, row.lease.owner, lost, now, still_open=True)
 
@@ -330,7 +330,7 @@ class RefreshProtocol:
                 if isinstance(fault, LeaseOver):
                     return None
                 raise
-            except BaseException:  # our own fault, or the process ends: the token may be spent
+            except BaseException:  # an error of ours, or the process ends: the token may be spent
                 await self._store.refreshes.end_lease(row.ref, owner=owner)
                 raise
             saved = await commit(self._store, row, owner, pair)
@@ -354,7 +354,7 @@ class RefreshProtocol:
         failure = backoff.refresh_failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         held = self._store.open(row.credential)
         known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
-        failure = replace(failure, message=scrubbed(failure.message, known))  # it goes into logs, events and responses
+        failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show it
         settled = failure.code == backoff.ROTATION_LOST  # the token was sent again, and the provider refused it
         maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled

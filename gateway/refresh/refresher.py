@@ -1,5 +1,5 @@
-"""The refresh queue, and one task per connection for all callers in this process. A client that leaves cannot cancel
-it.
+"""The refresh queue, and one task per connection for all callers in this process. A client that disconnects cannot
+cancel it.
 
 A thousand tokens that expire in one minute must not delay other calls. Refreshes that a call waits for run first, up to
 a limit for each integration; background refreshes are spaced out, and few run at once.
@@ -27,7 +27,7 @@ from gateway.store import Store
 
 URGENT: Final = 64  # refreshes that calls wait for, at once for one integration: a slow provider delays only its own
 BEHIND: Final = 4  # background refreshes at once for one integration
-PACE_S: Final = 0.1  # between background refreshes: slow enough to hardly delay other calls
+PACE_S: Final = 0.1  # between background refreshes: long enough that other calls are hardly delayed
 HURRY_S: Final = 0.024  # the shortest pause, if `PACE_S` would not finish the queue in time
 PART: Final = 0.5  # the queue must be finished within this part of the time until its last token expires
 

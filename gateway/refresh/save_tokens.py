@@ -106,7 +106,7 @@ class RefreshedTokens:
 
 
 async def commit(store: Store, row: Connection, owner: str, pair: RefreshedTokens) -> Connection | None:
-    """Store the new pair and return the row; None if another process holds the lease or was quicker.
+    """Store the new pair and return the row; None if another process holds the lease or has stored a newer credential.
 
     Retries after each error until the write succeeds. Keeps the lease meanwhile: the refresh token in the row is spent.
     """

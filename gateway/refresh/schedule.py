@@ -1,8 +1,8 @@
-"""When tokens are refreshed: an access token before it expires, a refresh token before it dies from disuse.
+"""When tokens are refreshed: an access token before it expires, a refresh token before it expires from disuse.
 
 Shortly before an access token expires, requests wait for its refresh. Many servers round the expiry down to a whole
-second, so a token may be dead up to a second before `expires_in` says, and not every provider responds with 401 then. A
-token that lives for a few seconds is refreshed at half its lifetime, at the earliest.
+second, so a token may expire up to a second before `expires_in` says, and some providers do not respond with 401 then.
+A token that lives for a few seconds is refreshed at half its lifetime, at the earliest.
 """
 
 import hashlib
@@ -72,10 +72,10 @@ class RefreshSlots:
 SHORTEST: Final = timedelta(seconds=2)
 LONGEST: Final = timedelta(seconds=300)
 PART: Final = 0.1
-MOST_OF_LIFE: Final = 0.5  # so that a new token is never due
+MOST_OF_LIFE: Final = 0.5  # the refresh window is at most this part of the lifetime, so that a new token is never due
 JITTER: Final = 0.2  # the refresh window is shortened by up to this part
 LAST_STRETCH: Final = timedelta(seconds=1.1)  # the second by which servers round, plus the network time to the provider
-LAST_PART: Final = 0.75  # of the refresh window at most; smaller than what the jitter leaves
+LAST_PART: Final = 0.75  # LAST_STRETCH is at most this part of the refresh window, which the jitter shortens to 0.8
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
@@ -148,15 +148,15 @@ def share(key: str) -> float:
 
 # ── Refresh token expiry, by the provider's entry, and when to refresh an unused connection before that.
 
-UNUSED_FROM: Final = 0.5  # of its lifetime without use: the keep-alive runs from then …
-UNUSED_SPREAD: Final = 0.25  # … up to this much later, different for each connection: a mass import is no mass refresh
+UNUSED_FROM: Final = 0.5  # an unused refresh token is refreshed from this part of its lifetime on …
+UNUSED_SPREAD: Final = 0.25  # … or up to this part later, by connection: mass imports cause no mass refresh
 
 
 def idle_limit(provider: Provider) -> timedelta | None:
     """Return how long a refresh token lives without a refresh; None if the entry states no such limit.
 
-    Nobody reports whether its owner is active, so the limit for an inactive owner counts like the limit for disuse. If
-    each refresh returns a new token, a limit on a token's age is a limit on disuse too.
+    A limit for an inactive owner counts as a limit for disuse, because no provider reports whether the owner is active.
+    If each refresh returns a new token, a limit on a token's age is a limit on disuse too.
     """
     policy = provider.refresh
     if policy is None:

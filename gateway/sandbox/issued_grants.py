@@ -80,7 +80,8 @@ class Issued:
 
 @dataclass(slots=True)
 class IssuedGrants:
-    """The authorization server's state. Methods change it in place and set `changed`; `SandboxMemory` writes the file."""
+    """The authorization server's state. Methods change the state in place and set `changed`; `SandboxMemory` then
+    writes the state file."""
 
     token_ttl_s: int = 60
     codes: dict[str, Code] = field(default_factory=dict)

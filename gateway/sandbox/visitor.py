@@ -62,7 +62,7 @@ async def visit(session: ClientSession, url: str, inputs: Mapping[str, str]) -> 
         if wanted is None or page.status >= 400:
             return page
         page = await _open(session, wanted.method, wanted.action, _filled(wanted, inputs))
-    raise VisitUnfinished(f"There are more than {_PAGES} forms; the last is at {page.url.partition('?')[0]}.")
+    raise VisitUnfinished(f"Stopped after {_PAGES} forms; the next one is at {page.url.partition('?')[0]}.")
 
 
 def _filled(form: VisitedForm, inputs: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The functions that single providers need beyond the catalog: a name in the catalog, and the function behind it.
+"""Functions for what the catalog cannot express about single providers; a provider's entry names its functions.
 
     script_context      input and output of scripts, for new connections and for incoming webhooks
     jira                Jira and Confluence: chooses the site of a token, and finds the connections of a webhook

@@ -1,4 +1,4 @@
-"""Bytes in and out: the client protocol, the fast path, the runner, and the worker around them.
+"""The HTTP server: the client protocol, the fast path, the runner, and the worker process around them.
 
     client_protocol      one client connection: checks heads strictly, sends errors in our format, closes in order
     strict_framing       watches chunked bodies, turns parser errors into ours, finds the end of a fast path body

@@ -83,12 +83,14 @@ MOST_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a
 
 
 class ClientProtocol(RequestHandler):
-    """A client's connection. `head_since`: the loop's time since which a head is awaited; 0.0 if none is.
+    """A client's connection. `head_since`: since when a request head is awaited (the loop's time); 0.0 if none is
+    awaited.
 
-    A head is awaited from the connection's start; a later one from its first byte, and after a response in a drain.
+    The first head is awaited from the connection's start, each later one from its first byte, and in a drain from the
+    end of the response before it.
 
-    `handed`: see `take_handed`. `stopped`: we cut the connection ourselves, because the server stops and cannot wait
-    any longer.
+    `handed`: see `take_handed`. `stopped`: the server has closed the connection because it stops and cannot wait
+    longer.
     """
 
     __slots__ = (
@@ -137,7 +139,7 @@ class ClientProtocol(RequestHandler):
         self._deaf = False  # nothing more is read as HTTP on this connection
         self.head_since = 0.0
         self._client_closed: asyncio.Future[None] | None = None  # set while the client is given time to read
-        self._queued = b""  # bytes of a fast path response that leave at the end of this event loop iteration
+        self._queued = b""  # bytes of a fast path response, sent at the end of this event loop iteration
         self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
         self._held_back = False  # reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
@@ -156,7 +158,7 @@ class ClientProtocol(RequestHandler):
 
     @property
     def held_bytes(self) -> int:
-        """Number of bytes from the client that wait until the response to an earlier request has left."""
+        """Number of bytes from the client that wait until the response to an earlier request has been sent."""
         return len(self._held)
 
     @property
@@ -203,7 +205,7 @@ class ClientProtocol(RequestHandler):
             self._fast_exchange.resume()
 
     def announce_end(self) -> None:
-        """Send ``Connection: close`` in a response whose head has not left yet; it is the last."""
+        """Send ``Connection: close`` with the response in progress, unless its head has been sent already."""
         if self._fast_exchange is not None:
             self._fast_exchange.announce_end()
         current = self._current_request
@@ -223,7 +225,8 @@ class ClientProtocol(RequestHandler):
             self.force_close()
 
     def _cut_if_unread(self, now: float) -> None:
-        """Cut a client that leaves a response unread. For a proxied response the exchange's own time limits hold."""
+        """Close the connection of a client that does not read a response. A proxied response has its exchange's time
+        limits."""
         assert self.transport is not None
         unread = unread_bytes(self.transport)
         current = self._current_request
@@ -271,7 +274,7 @@ class ClientProtocol(RequestHandler):
         if exchange is not None:
             if exchange.waits_for_caller:
                 data = exchange.feed_request(data)
-                if self._fast_exchange is None and data:  # the response had left before the end of the request's body
+                if self._fast_exchange is None and data:  # the response was sent before the end of the request's body
                     self._received(data)
                     return
             if data:
@@ -342,7 +345,7 @@ class ClientProtocol(RequestHandler):
                 self._resume_transport_reading()
 
     def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
-        """Continue with the connection, because the response to the fast path request has left; see `FastClient`."""
+        """Continue with the connection: the response to the fast path request has been sent; see `FastClient`."""
         self._fast_exchange = None
         self.resume_upload()
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
@@ -353,12 +356,13 @@ class ClientProtocol(RequestHandler):
                 self._end_orderly()
             return
         if self._server.draining:
-            self.head_since = self._loop.time()  # its head left before the stop: another request may be on its way
+            self.head_since = self._loop.time()  # its head was sent before the stop: a request may follow
         if self._held:
             self._unhold()
 
     def response_broken(self) -> None:
-        """Cut the connection after a fast path response broke off: the caller must not see a clean end."""
+        """Close the connection after a fast path response broke off, so that the caller does not take it for
+        complete."""
         self._fast_exchange = None
         self.send_queued()
         abort_connection(self.transport, reset=False)  # the framing shows that the response is incomplete
@@ -404,12 +408,13 @@ class ClientProtocol(RequestHandler):
         )
 
     def take_handed(self) -> FastPathHandover | None:
-        """Return what the fast path handed over, and forget it: only the first attempt of that request uses it."""
+        """Return the state that the fast path handed over, and forget it: only the first attempt of that request uses
+        it."""
         handed, self.handed = self.handed, None
         return handed
 
     def _record_unbegun(self) -> None:
-        """Record a request that was handed over, if the caller leaves before the chain has begun."""
+        """Record a request that was handed over, if the caller disconnects before the chain has begun."""
         current = self._current_request
         if self.handed is not None and (current is None or TIMING not in current):
             self.handed.record_unbegun(stopped=self.stopped)
@@ -420,7 +425,8 @@ class ClientProtocol(RequestHandler):
             handed.discard()
 
     def _hold(self, data: bytes) -> None:
-        """Keep bytes that follow a fast path request until its response has left; pause reading beyond `HELD_BYTES`."""
+        """Keep bytes that follow a fast path request until its response has been sent; pause reading beyond
+        `HELD_BYTES`."""
         self._held += data
         if self.held_bytes > HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()
@@ -471,7 +477,7 @@ class ClientProtocol(RequestHandler):
         """Finish a response that may be the last: the server stops, or a part of the request's body is unread."""
         if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
             if resp.prepared and resp.keep_alive and not self._deaf:
-                self.head_since = self._loop.time()  # its head left before the stop: another request may be on its way
+                self.head_since = self._loop.time()  # its head was sent before the stop: a request may follow
             else:
                 resp.force_close()
         elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
@@ -484,7 +490,7 @@ class ClientProtocol(RequestHandler):
     async def _half_close(self) -> None:
         """Send EOF, and give the client time to read the response: a close with unread bytes resets the connection."""
         self._deaf = True
-        self._lingering_time = 0.0  # otherwise aiohttp would wait for the rest of the body
+        self._lingering_time = 0.0  # so that aiohttp does not wait for the rest of the body
         transport = self.transport
         if transport is None or not transport.can_write_eof():
             return
@@ -503,7 +509,7 @@ class ClientProtocol(RequestHandler):
     ) -> web.StreamResponse:
         """Return the response in our format for a refusal or for an exception that escaped the chain.
 
-        If a response has begun to leave, cut the connection instead, and raise ConnectionError.
+        If part of a response has been sent, close the connection instead, and raise ConnectionError.
         """
         if REQUEST_ID not in request:
             request[REQUEST_ID] = new_id()
@@ -514,7 +520,7 @@ class ClientProtocol(RequestHandler):
             log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
         if request.writer.output_size > 0:
             abort_connection(self.transport)
-            raise ConnectionError("a response has begun to leave")
+            raise ConnectionError("part of a response has been sent")
         response = error_response(request, fault)
         response.force_close()
         if fault is exc:
@@ -663,7 +669,8 @@ class ClientProtocol(RequestHandler):
         self._line, self._odd_line = b"", False
 
     def _check_size(self, message: RawRequestMessage) -> None:
-        """Raise HeadersTooLarge if the head is too large. Four bytes a line stand for what the parser stripped."""
+        """Raise HeadersTooLarge if the head is too large. Counts four bytes per line for what the parser has
+        stripped."""
         size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
         if size > self._server.head_bytes:
             raise too_large()
@@ -682,7 +689,7 @@ class ClientProtocol(RequestHandler):
         """Give the next message a new parser, because the old one passes the last trailer field on to the next message.
 
         If a part of the next message has been read already, that cannot work: drop it, and close the connection.
-        `followers`: number of messages that were read behind the body.
+        `followers`: number of messages that were read after the body.
         """
         for _ in range(followers):
             self._messages.pop()

@@ -32,7 +32,7 @@ from gateway.server.fast_response_head import response_head
 from gateway.server.response_decoding import ResponseDecoding
 from gateway.server.strict_framing import RequestBody
 
-LINGER_S: Final = 2.0  # wait for the rest of a request's body, when the response has left already
+LINGER_S: Final = 2.0  # wait for the rest of a request's body, if the response was sent before
 LINGER_BYTES: Final = 256 * 1024
 
 
@@ -45,13 +45,13 @@ class FastClient(Protocol):
         """Send a piece of the response."""
 
     def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
-        """Called when the response has left. `last`: its head announced that the connection closes.
+        """Called when the response has been sent. `last`: its head announced that the connection closes.
 
         `close_requested`: the request itself had announced the close, and all of it has arrived, so nothing follows it.
         """
 
     def response_broken(self) -> None:
-        """Called when the response broke off: the caller must not see a clean end."""
+        """Called when the response broke off: the caller must not take it for complete."""
 
     def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
         """Let the chain continue with the request. `data`: its bytes so far; only its head without `handed.kept`."""
@@ -60,7 +60,7 @@ class FastClient(Protocol):
         """Send nothing more of the body for now."""
 
     def resume_upload(self) -> None:
-        """Send more of the body: the provider takes it."""
+        """Send more of the body: the provider reads again."""
 
 
 class FastExchange:
@@ -120,7 +120,7 @@ class FastExchange:
         self._write_batch = write_batch
         self._upload: PushedUpload | None = None
         self._decoding: ResponseDecoding | None = None
-        self._unsent: list[bytes] | None = []  # bytes that leave together with the head; None once the head has left
+        self._unsent: list[bytes] | None = []  # bytes to send together with the head; None once the head has been sent
         self._status = 0  # status of the response, once it is certain that the fast path passes it on
         self._sent_bytes = 0
         self._chunked = False
@@ -128,8 +128,8 @@ class FastExchange:
         self._responded = False  # every byte that arrived with the head has been fed
         self._over = False
         self._limit_released = False  # the concurrency limit has been released
-        self._lingers = False  # the response has left, and the rest of the request's body is awaited
-        self._responded_at = 0  # bytes of the request's body received when the response left
+        self._lingers = False  # the response has been sent, and the rest of the request's body is awaited
+        self._responded_at = 0  # bytes of the request's body that had been received when the response was sent
         self._waited_s = 0.0  # seconds spent waiting for the caller's bytes
         self.held_bytes = 0  # coded bytes that wait to be decoded
         self.last = self.close_requested = False
@@ -245,7 +245,7 @@ class FastExchange:
     # ── the response's head ─────────────────────────────────────────────────────────────────────────────────────────
 
     def sink_for(self, head: ResponseHead) -> "FastExchange | None":
-        """Return this exchange if it can pass the response on itself, or None if the chain must."""
+        """Return this exchange if it can pass the response on; None if the chain must."""
         status, plan = head.status, self._plan
         if status >= 400:
             if may_lead_to_more(status, retries=plan.options.retries > 0):
@@ -305,7 +305,7 @@ class FastExchange:
         """Pass on a piece of the body in the form that the caller receives."""
         if self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-        if self._unsent is not None:  # it arrived together with the head
+        if self._unsent is not None:  # the piece arrived together with the head
             self._unsent.append(piece)
         else:
             self.moved_at = clock.monotonic()

@@ -58,7 +58,7 @@ class MessageClient(Protocol):
         """Send the response."""
 
     def response_sent(self, *, last: bool) -> None:
-        """Called when the response has left. `last`: its head announced that the connection closes."""
+        """Called when the response has been sent. `last`: its head announced that the connection closes."""
 
     def hand_back(self, data: bytes) -> None:
         """Let the chain handle the message. `data`: its bytes received so far."""
@@ -129,7 +129,7 @@ class AgentDoor:
         return provider is None or provider.auth_mode.startswith(MCP_MODES)
 
     def message(self, fast_message: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
-        """Return the message in the form that `mcp_endpoint` takes."""
+        """Return the message in the form that `mcp_endpoint` expects."""
         return AgentMessage(
             self._app,
             fast_message.generation,
@@ -171,7 +171,7 @@ class FastMessage:
         self.last = False
 
     def depart(self, body: bytes) -> None:
-        """Take the bytes of the body in `body`; once the body is complete, start the task that responds."""
+        """Add `body` to the message's body; once it is complete, start the task that responds."""
         if body:
             self._received.append(body)
             self._awaited -= len(body)
@@ -185,7 +185,7 @@ class FastMessage:
         return self._task is None
 
     def feed_request(self, data: bytes) -> bytes:
-        """Take the next bytes of the body; return the bytes that follow the body."""
+        """Add the next bytes to the body; return the bytes that follow the body."""
         mine, behind = data[: self._awaited], data[self._awaited :]
         self.depart(mine)
         return behind
@@ -205,7 +205,8 @@ class FastMessage:
             self._hand_back()
 
     def caller_left(self, *, stopped: bool) -> None:
-        """Record that the caller has left. `stopped`: we cut the caller off ourselves, because the gateway stops."""
+        """Record that the caller has disconnected. `stopped`: we closed the connection ourselves, because the gateway
+        stops."""
         self._stopped = stopped
         if self._task is not None:
             self._task.cancel()  # the cancelled task records the end
@@ -243,7 +244,8 @@ class FastMessage:
         self.client.response_sent(last=self.last)
 
     def _begin(self) -> CallTrace | None:
-        """Set the context for logs and audit, as the chain's first links do; return the trace, None if not sampled."""
+        """Set the context for logs and audit, as the chain's first middlewares do. Return the trace; None if not
+        sampled."""
         tracing, traceparent = self._runtime.tracing, self.lines.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:

@@ -78,7 +78,7 @@ def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, tar
 class FastPath:
     """The fast path of a server.
 
-    `taken` counts the requests that left on the fast path, `handed_over` those of them that the chain had to finish.
+    `taken` counts the requests that the fast path sent, `handed_over` those of them that the chain had to finish.
     """
 
     def __init__(self, app: web.Application) -> None:
@@ -112,7 +112,7 @@ class FastPath:
         opened = self._opened(head, caller, began) if caller is not None else None
         if caller is None or opened is None:
             return None
-        if not known.remembered:  # not before its key has opened a connection: strangers must not fill the memory
+        if not known.remembered:  # only after its key was found valid: a client without a key must not fill the memory
             self._known.remember(lines, mount, known)
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:

@@ -102,15 +102,15 @@ class FastPlan:
         return decoder if decoder.start(",".join(values(head.whole().fields, "content-encoding"))) else None
 
     def record(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
-        """Record the call, which is over, and count it for the retry budget.
+        """Record the finished call, and count it for the retry budget.
 
-        `sent_at`: when the request left; `head_at`: when the response's head arrived, 0.0 if none did (monotonic
+        `sent_at`: when the request was sent; `head_at`: when the response's head arrived, 0.0 if none did (monotonic
         seconds).
         """
         now, began = clock.monotonic(), self.began
         ref, base = self.opened.connection.ref, self.opened.base
         self.route.origin_limits.budget.requests += 1
-        # Positional, because keyword arguments cost three times as much.
+        # Positional: keyword arguments take three times as long.
         self.route.runtime.call_queue.record(
             ExchangeRecord(
                 clock.now(),

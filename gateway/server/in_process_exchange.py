@@ -153,8 +153,9 @@ async def call(
     """Send `message`, a whole request, and return its response.
 
     Return None if the chain must handle the request (nothing has happened then), or FastPathHandover if the chain must
-    continue it. `room` is awaited before more than `INLINE_BYTES` are held; its errors pass. `has_left`: whether the
-    caller has left; `stopped`: whether we cut it off ourselves. `tool`: name of the MCP tool that made the call.
+    continue it. `room` is awaited before more than `INLINE_BYTES` are held; its errors propagate. `has_left`: whether
+    the caller has disconnected; `stopped`: whether we cut it off ourselves. `tool`: name of the MCP tool that made the
+    call.
     """
     client = InProcessClient(request_id, tool, limit_bytes)
     started = fast_path.take(client, message)
@@ -177,8 +178,8 @@ async def call(
                 exchange.resume()  # if it ended meanwhile, `wait_for_change` returns immediately
             else:
                 exchange.enforce_time_limits(clock.monotonic())
-    except BaseException:  # the agent has left
-        if client.handed is not None:  # the agent left between the handover and the chain's start
+    except BaseException:  # the agent has disconnected
+        if client.handed is not None:  # the agent disconnected between the handover and the chain's start
             client.handed.record_unbegun(stopped=stopped())
             client.handed.discard()
         raise

@@ -18,7 +18,7 @@ from gateway.records.trace import TRACEPARENT
 from gateway.secret import digest
 from gateway.server.request_lines import LENGTH_DIGITS, Passing, RequestLines
 
-KNOWN_HEADS: Final = 1024  # heads remembered, once they have come twice
+KNOWN_HEADS: Final = 1024  # heads that are remembered because they arrived twice
 KNOWN_BYTES: Final = 2 * 1024 * 1024  # total size of the lines of the remembered heads
 FORMS: Final = 8  # outgoing forms that a known head remembers, one for each set of replaced names
 

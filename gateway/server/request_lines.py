@@ -117,7 +117,7 @@ class _HeadFacts:
         self.last = self.minted = False
 
     def take(self, kind: LineKind, field: str, value: bytes, line: bytes) -> bool:
-        """Record a line; return False if the chain must judge it. `field`: its name in lower case."""
+        """Record a line; return False if the chain must handle it. `field`: its name in lower case."""
         if kind == OPTION:  # `proxy_options` refuses an option that is sent twice
             self.options.append(line)
         elif kind == VALUE:
@@ -152,7 +152,7 @@ class LineReader:
 
     def forget(self) -> None:
         self._options.clear()
-        if len(self._names) >= NAMES:  # maybe a stranger's; names in use are learned again
+        if len(self._names) >= NAMES:  # a client without a key may have sent them; names in use are learned again
             self._names.clear()
 
     def read(self, block: bytes, token: str = "", bound_to: tuple[str, str] | None = None) -> RequestLines | None:
@@ -253,7 +253,7 @@ class LineReader:
                 name, _, value = option.decode().partition(":")
                 fields.add(name, value.strip(" \t"))
             found = proxy_options.read(CIMultiDictProxy(fields), bound_to)
-            if sum(map(len, options)) <= OPTION_BYTES:  # the key is not checked yet: strangers must not fill the memory
+            if sum(map(len, options)) <= OPTION_BYTES:  # the key is not checked yet: limit the memory used
                 if len(self._options) >= OPTION_SETS:
                     self._options.clear()
                 self._options[lines] = found
@@ -261,7 +261,7 @@ class LineReader:
 
 
 def _meaning(name: bytes) -> LineName | None:
-    """Return the meaning of a field name; None if the chain must judge the line."""
+    """Return the meaning of a field name; None if the chain must handle the line."""
     try:
         text = name.decode("ascii")
     except UnicodeDecodeError:
@@ -290,7 +290,7 @@ def _meaning(name: bytes) -> LineName | None:
 
 
 def _length(text: str) -> int:
-    """Return the length. Raises ValueError for a value that aiohttp's parser must judge."""
+    """Return the length. Raises ValueError for a value that is left to aiohttp's parser."""
     if not (text.isascii() and text.isdigit()) or len(text) > LENGTH_DIGITS:
         raise ValueError("an odd length")
     return int(text)

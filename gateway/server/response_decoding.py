@@ -39,7 +39,7 @@ class PausableSource(Protocol):
 class ResponseDecoding:
     """Decodes one response's body.
 
-    `may_begin`: the response's head may leave, because a first piece could be decoded. `paused`: the caller takes no
+    `may_begin`: the response's head may be sent, because a first piece could be decoded. `paused`: the caller takes no
     more bytes. `live`: the response is a stream, so its head does not wait for a first piece.
     """
 

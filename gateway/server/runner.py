@@ -141,8 +141,8 @@ class GatewayRunner(web.AppRunner):
     `head_s`: how long a new connection may stay silent, and how long any header block may take to arrive.
     `keep_alive_s`: how long an idle connection stays open. `answer_idle_s`: how long a response of the gateway's own
     may stay unread. `connections`: maximum number of open connections. These four default to `server.limits` of the
-    application's configuration. `fast_path`: whether ordinary proxied requests may take the fast path, which only costs
-    less. Raises StartRefused if aiohttp was installed without its C parser.
+    application's configuration. `fast_path`: whether ordinary proxied requests may take the fast path; responses are
+    the same without it. Raises StartRefused if aiohttp was installed without its C parser.
     """
 
     def __init__(

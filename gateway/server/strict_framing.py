@@ -64,7 +64,7 @@ BAD_FRAMING: Final = {
     "Duplicate Content-Length": sent_twice("Content-Length").message,
     "Invalid character in Content-Length": "Content-Length must be decimal digits and nothing else.",
     "Content-Length overflow": "Content-Length is too large.",
-    "Invalid `Transfer-Encoding` header value": "Transfer-Encoding must be 'chunked', once and alone.",
+    "Invalid `Transfer-Encoding` header value": "Transfer-Encoding must be exactly 'chunked', sent once.",
     "Unexpected whitespace after header value": "A header continues in a second line (obs-fold). Send it in one line.",
     "Unexpected space after start line": "A header continues in a second line (obs-fold). Send it in one line.",
     "Invalid header token": "A header's name has an invalid character, or is not followed directly by a colon.",
@@ -96,7 +96,7 @@ def complaint(fault: BaseException, piece: bytes) -> GatewayError:
     if "method" in str(fault).lower() and is_token(method) and version in SPOKEN:
         return NotImplementedHere("not_supported", UNKNOWN_METHOD, close=True)
     words = _reason(fault)
-    if words.startswith("Request has invalid `Transfer-Encoding`"):  # it does not end in "chunked"
+    if words.startswith("Request has invalid `Transfer-Encoding`"):  # Transfer-Encoding does not end in "chunked"
         return unknown_coding()
     message = next((message for begins, message in BAD_FRAMING.items() if words.startswith(begins)), None)
     return malformed() if message is None else InvalidRequest("bad_framing", message, close=True)
@@ -155,7 +155,7 @@ class RequestBody:
         return None if self._chunks is not None else self._left
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes to send for `data`, framed, and the bytes of `data` behind the body. Raises Malformed."""
+        """Return the bytes to send for `data`, framed, and the bytes of `data` after the body. Raises Malformed."""
         if self._chunks is not None:
             return self._unchunked(self._chunks, data)
         piece = data if len(data) <= self._left else data[: self._left]

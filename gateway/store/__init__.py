@@ -1,4 +1,4 @@
-"""The store: keeps what must survive a restart, and is the only package that knows SQL (ADR 2). One file an area.
+"""The store: keeps what must survive a restart, and is the only package that knows SQL (ADR 2). One file per area.
 
     store, opening, backend                         the store as one object; opening it; the interface of a database
     preflight, preflight_checks                     checks before a start, without SQLAlchemy

@@ -75,7 +75,7 @@ class OwnChanges:
 
 # ── Pruning old rows of append-only tables, with little delay for other writes.
 
-AT_ONCE: Final = 1000  # rows a transaction: a few milliseconds, during which SQLite blocks other writers
+AT_ONCE: Final = 1000  # rows per transaction: a few milliseconds, during which SQLite blocks other writers
 
 
 async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElement[bool]) -> int:
@@ -185,7 +185,7 @@ class ChangeLog:
         async with self._transactions.read() as db:
             late = (await db.execute(AMONG, {"missing": list(position.missing)})).all() if position.missing else []
             rows = (await db.execute(LATER, {"last_id": last_id})).all()
-            if not rows or rows[0].id != last_id + 1:  # otherwise the log reaches back to the position
+            if not rows or rows[0].id != last_id + 1:  # without the next id, rows may have been pruned
                 first, last = (await db.execute(ENDS)).one()  # after the other reads, to notice rows pruned in between
                 reaches = last_id + 1 if last_id else IN_FLIGHT  # the log's very first ids may still be missing
                 if first > reaches or last < last_id:  # last < last_id: an older backup was restored

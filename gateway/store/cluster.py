@@ -55,7 +55,8 @@ PARTS: Final = 3
 
 
 class Holders:
-    """Says what is known about the holder of a lease. `folder`: the journal's folder with the marker files, if any."""
+    """Reports what is known about the holder of a lease. `folder`: the journal's folder with the marker files, if
+    any."""
 
     def __init__(self, folder: Path | None, node: str, journal: RefreshJournal) -> None:
         self._folder = folder

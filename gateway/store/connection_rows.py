@@ -276,7 +276,7 @@ _TIMES: Final = ("state_since", "granted_at", "created_at", "updated_at", "last_
 def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
     """Return the record of a whole row; each ciphertext carries the place that it is bound to.
 
-    Up to a million records are kept in memory, so equal values share one object.
+    Equal values share one object, since up to a million records are kept in memory.
     """
     ref = ConnectionRef(intern(row["environment"]), intern(row["integration_id"]), row["connection_id"])
     times: dict[Any, Any] = {}

@@ -2,7 +2,7 @@
 
 A queue holds the deliveries from one environment to one target. Deliveries of one sequence (a connection's events) are
 sent in order: only the head, the first unfinished delivery, can be claimed. When the head is postponed, all deliveries
-behind it are postponed too, so that looking for work does not read the backlog.
+after it are postponed too, so that looking for work does not read the backlog.
 """
 
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ from gateway.store.transactions import Transactions
 # ── Connections that end soon or have ended, and that no refresh can keep: each is reported in time, and once.
 
 FRESH: Final = timedelta(days=1)  # for younger connections, the event of their creation has named the end
-AT_ONCE: Final = 25  # connections a transaction, since other writes wait for it
+AT_ONCE: Final = 25  # connections per transaction, since other writes wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,8 @@ class KeepAliveStore:
         return await self._found(wanted.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
 
     async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
-        """Return connections that are due after `latest`: an older entry with a longer limit set the time."""
+        """Return connections that are due after `latest`: their time was computed from an older entry with a longer
+        limit."""
         table = connections.c
         return await self._found(_of(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit))
 

@@ -155,7 +155,7 @@ class Failover:
                     await self._noticed.wait()
 
     async def leave(self) -> None:
-        """Leave the list of processes that others wait for."""
+        """Remove this process from the list of processes that others wait for."""
         if self._joined:
             self._joined = False
             ours = delete(processes).where(processes.c.process == self._process)

@@ -207,7 +207,7 @@ class KeyStore:
         if old is None:
             raise NotFound(
                 "not_found",
-                f"No active key {new.replaces} to replace. List the keys with `gateway keys list` or GET "
+                f"There is no active key {new.replaces} to replace. List the keys with `gateway keys list` or GET "
                 "/environment/api-keys.",
             )
         until = new.replaced_ends_at or now

@@ -417,7 +417,7 @@ class RefreshStore:
         claimed = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )
-        return claimed and timeline == self._failover.timeline  # otherwise a failover may have lost the claim
+        return claimed and timeline == self._failover.timeline  # after a failover, the claim may be lost
 
     async def _rehearse(self, db: AsyncConnection) -> None:
         """Compile and prepare the statement of a save, with a save that matches no row."""

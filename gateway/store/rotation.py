@@ -60,7 +60,7 @@ async def kept_for_replies(transactions: Transactions, unused: Collection[str]) 
 
 # ── How many values each key seals: the proof that a key is no longer needed.
 
-PAGE: Final = 2000  # rows a query: statements stay short and hold no long snapshot, even for a large table
+PAGE: Final = 2000  # rows per query: statements stay short and hold no long snapshot, even for a large table
 
 Rows = Sequence[tuple[Any, str]]
 
@@ -143,7 +143,7 @@ def key_id_in(sealed: Column[Any]) -> Any:
     return func.substr(sealed, KEY_ID_FROM, KEY_ID_BYTES, type_=LargeBinary)
 
 
-BATCH: Final = 100  # most values a transaction; fewer if a transaction takes longer than HOLDS_S
+BATCH: Final = 100  # maximum number of values per transaction; fewer if a transaction takes longer than HOLDS_S
 SHORTEST_BATCH: Final = 5
 HOLDS_S: Final = 0.03
 PASSES: Final = 20  # a row that another transaction has locked is left for the next pass

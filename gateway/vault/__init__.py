@@ -1,4 +1,4 @@
-"""Sealing what is secret (ADR 6).
+"""Seals secrets: encrypts each value so that it can be opened only in its own place (ADR 6).
 
     seal      master keys by id; the associated data of a ciphertext; values sealed with AES-256-GCM; sealed tokens that
               a caller keeps, such as cursors

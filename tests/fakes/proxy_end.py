@@ -1,4 +1,4 @@
-"""The end of the PROXY chain on a real aiohttp server. The start of the chain is faked, with a known key."""
+"""The end of the PROXY chain on a real aiohttp server; fakes replace the start of the chain, with a known key."""
 
 import asyncio
 import ipaddress

@@ -38,7 +38,7 @@ async def test_cancelled_task_takes_no_turn() -> None:
         tasks = {name: asyncio.create_task(take(name)) for name in "abcd"}
         await asyncio.sleep(0)
         tasks["b"].cancel()
-    tasks["a"].cancel()  # its turn has just come
+    tasks["a"].cancel()  # its turn has been granted, but it has not run yet
     await asyncio.wait(tasks.values())
     assert order == ["c", "d"]
     await take("again")

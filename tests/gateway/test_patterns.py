@@ -72,7 +72,7 @@ LIMITS: Final[Mapping[str, int]] = {
     "gateway.http.body_members": BODY,
     "gateway.http.json_scan": BODY,
     "gateway.events.webhook_keys": FIELD,
-    "gateway.http.paging.list_body": 64 * 1024,  # as `proxy.posted_list` takes it
+    "gateway.http.paging.list_body": 64 * 1024,  # the limit of `proxy.posted_list`
     "gateway.http.paging.page_document": BODY,
     "gateway.middleware": FIELD,
 }
@@ -111,7 +111,7 @@ class Used:
 def modules() -> Iterator[str]:
     yield gateway.__name__
     for found in pkgutil.walk_packages(gateway.__path__, "gateway."):
-        if not found.name.endswith(("__main__", "migrations.env")):  # these run when they are imported
+        if not found.name.endswith(("__main__", "migrations.env")):  # these modules run when they are imported
             yield found.name
 
 
@@ -171,7 +171,7 @@ def named() -> Iterator[Used]:
     """Yield patterns that are members of modules."""
     for name in modules():
         for variable, value in vars(importlib.import_module(name)).items():
-            # otherwise the pattern is imported
+            # skips patterns that the module only imports
             if isinstance(value, re.Pattern) and variable in assigned_in(sources()[name]):
                 where = f"{name}.{variable}"
                 methods = HANDED_ON.get(where) or methods_of().get(where) or methods_of().get(variable)

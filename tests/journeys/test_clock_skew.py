@@ -101,5 +101,5 @@ async def test_a_node_whose_clock_is_an_hour_wrong_refreshes_nothing_and_reports
             async with gateways.http.get(f"{gateways.urls[1]}/ready{query}") as response:
                 assert response.status == status
                 assert (await response.json())["clock"] == "refused"
-        assert "refreshes no token" in json.dumps(await gateways.running[1].logged("clock_offset"))
+        assert "does not refresh tokens" in json.dumps(await gateways.running[1].logged("clock_offset"))
         assert (await gateways.call(0, "c1"))[0] == 200

@@ -67,7 +67,7 @@ async def test_the_operations_are_filtered_by_words(page: Any, running: RunningG
     assert await page.locator("#found").inner_text() == f"{len(shown)} of {whole} match"
     assert await page.locator("h2:visible").count() == 1
     assert await page.locator("nav li:visible").count() == len(shown)
-    await page.locator("article:visible a[href^='#']").first.click()  # its schema, which the filter had hidden
+    await page.locator("article:visible a[href^='#']").first.click()  # a link to a schema that the filter had hidden
     assert await page.locator("article:visible").count() == whole
     assert await page.locator("article:target").is_visible()
     await page.fill("#filter", "no such thing")

@@ -44,7 +44,7 @@ async def phoenix(tmp_path: Path) -> AsyncIterator[str]:
     }
     async with running([interpreter.parent / "phoenix", "serve"], folder, environ) as server:
         url = f"http://127.0.0.1:{port}"
-        async with asyncio.timeout(300), aiohttp.ClientSession() as http:  # it loads half a gigabyte of code
+        async with asyncio.timeout(300), aiohttp.ClientSession() as http:  # Phoenix loads half a gigabyte of code
             while True:
                 assert server.process.returncode is None, server.log.read_text(errors="replace")[-2000:]
                 try:

@@ -167,7 +167,7 @@ async def test_a_node_that_could_not_listen_reads_the_changes_that_it_missed(
         return await connect(*args, **options)
 
     monkeypatch.setattr(postgres_backend, "connect", connect_later)
-    await second.runtime.store.changes.close()  # its listening connection is lost
+    await second.runtime.store.changes.close()  # the connection on which it listens for changes is lost
     async with first.http.delete(
         f"{first.url}/connections/c1?provider_config_key=tracker", headers=first.headers
     ) as response:

@@ -20,7 +20,7 @@ SHORT_CUT_S: Final = 12.0
 """TCP sends a reply again 0.2, 0.6, 1.4, 3, 6.2, 12.6, 25.4 s after the first time. Here it arrives before the token
 call ends.
 """
-CUT_S: Final = 25.0  # a reply may then be sent again only after the end of the token call, which takes 28 s
+CUT_S: Final = 25.0  # TCP then sends the reply again after 25.4 s, perhaps after the token call's limit of 28 s
 LONG_CUT_S: Final = 45.0  # longer than a token call may take
 SKEWED_S: Final = 30.0
 BETWEEN_S: Final = 3.0

@@ -122,7 +122,8 @@ def opened(entry: Provider, markers: Markers) -> Opened:
     held: dict[str, Any] = {"type": mode.types()[0], "raw": {}}
     held |= {name: markers.new() for name in (*MEMBERS[entry.auth_mode], *entry.credentials)}
     if entry.name == "tableau":
-        held["raw"] = {"credentials": {"site": {"id": "9a8b7c6d"}}}  # its base URL contains the site of the token
+        # The entry's base URL contains the site of the token.
+        held["raw"] = {"credentials": {"site": {"id": "9a8b7c6d"}}}
     secret = key_for("RS256") if entry.signature_method == "RSA-SHA1" else markers.new()
     integration = Integration(
         environment="dev",

@@ -79,7 +79,7 @@ class Glewlwyd:
     def entry(self) -> Mapping[str, Any]:
         return {
             "authorization_url": f"{self.api}/oidc/auth",
-            "token_request_auth_method": "body",  # it does not decode Basic credentials
+            "token_request_auth_method": "body",  # glewlwyd does not decode Basic credentials
             "refresh": {"rotating": True},
         }
 

@@ -46,7 +46,7 @@ class JupyterHub:
         if any("password" in form.fields for form in forms(page)):
             page = await submit(browser, form_with(page, "password"), ("username", USER), ("password", PASSWORD))
         scopes = re.findall(r'name="scopes" value="([^"]*)"', page.text)
-        if not scopes:  # it asks once per application
+        if not scopes:  # JupyterHub asks for consent once per application
             return page
         return await submit(browser, form_with(page, "scopes"), *(("scopes", scope) for scope in scopes))
 

@@ -38,8 +38,8 @@ WEIGHTS: Final = {WORKER: 70, PARENT: 15, BOTH: 15}
 class Count:
     """Counts for the kills of one kind of process.
 
-    `cut`: calls that ended with the process. `reported`: lost connections with the reason `rotation_lost`. `silent`:
-    lost connections with any other reason.
+    `cut`: calls that failed because the process was killed. `reported`: lost connections with the reason
+    `rotation_lost`. `silent`: lost connections with any other reason.
     """
 
     kills: int = 0

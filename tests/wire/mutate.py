@@ -177,7 +177,7 @@ async def look(bench: Bench, nginx: Nginx | None, data: bytes, counts: Counter[s
     if nginx is not None:
         readers["nginx"] = await nginx.read(data)
         if differs(forwarded, readers["nginx"]):
-            readers["nginx"] = await nginx.read(data, PATIENT_S)  # it may only have been slow
+            readers["nginx"] = await nginx.read(data, PATIENT_S)  # nginx may only have been slow
     found = 0
     for name, read in readers.items():
         refused = read.refused and len(read.messages) < len(forwarded)

@@ -160,7 +160,7 @@ class Recorder:
         try:
             heard.body = await read_body(reader, heard.head, without="none")
         except asyncio.IncompleteReadError:
-            return False  # its caller disconnected
+            return False  # the caller disconnected
         script = response_to(heard)
         await self._say(script, writer)
         return script.then == "keep"

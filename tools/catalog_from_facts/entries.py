@@ -34,7 +34,7 @@ def entry_of(facts: Facts) -> Entry:
     entry: Entry = {key: facts[key] for key in _AS_THEY_ARE if key in facts}
     entry |= {ours: facts[theirs] for theirs, ours in _RENAMED.items() if theirs in facts}
     entry |= {key: _texts(facts[key]) for key in _PARAMETERS if key in facts}
-    # A page with a computed URL may not exist.
+    # A derived URL was computed, not found in a source: its page may not exist.
     entry |= {key: facts[key] for key in ("docs", "homepage") if key in facts and key not in facts.get("derived", ())}
     entry |= _token_requests(facts)
     if "jwt" in facts or "client_assertion" in facts:

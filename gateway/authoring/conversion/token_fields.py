@@ -121,7 +121,7 @@ def jwt(given: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
         return None
     algorithm = out.setdefault("header", {}).setdefault("alg", "RS256")
     if algorithm in _SECRET_ALGORITHMS:
-        out.setdefault("key_encoding", "hex")  # that catalog's default
+        out.setdefault("key_encoding", "hex")  # the default in the converted catalog
     return out
 
 

@@ -1,4 +1,4 @@
-"""A rehearsal: one catalog entry, with the sandbox in the part of its provider and a real gateway in front.
+"""A rehearsal: tests one catalog entry with a real gateway; the sandbox takes the role of the provider.
 
 Used by `gateway catalog test NAME`. Read in this order:
 

@@ -168,7 +168,10 @@ def client_proof(
     if method == "basic":
         ok = pair is not None and tuple(map(decoded, pair)) == client
         yield Check(
-            "the client authenticates with HTTP Basic", ok, place, "Authorization does not have its ID and secret"
+            "the client authenticates with HTTP Basic",
+            ok,
+            place,
+            "Authorization does not contain the client's ID and secret",
         )
         yield Check(
             "the body has no client secret", secret_name not in sent, place, "the client secret is also a parameter"
@@ -178,7 +181,9 @@ def client_proof(
         ok = all(sent.get(name) == value for name, value in own.items() if name)
         yield Check("the client authenticates with parameters", ok, place, "client_id or client_secret is missing")
         writes = any(name.lower() == "authorization" for name in provider.token_headers)
-        yield Check("there is no HTTP Basic", pair is None or writes, place, "Authorization was also sent")
+        yield Check(
+            "the request has no HTTP Basic credentials", pair is None or writes, place, "Authorization was also sent"
+        )
     elif method == "private_key_jwt":
         ok = bool(sent.get("client_assertion")) and secret_name not in sent
         yield Check("the client authenticates with a signed assertion", ok, place, "client_assertion is missing")

@@ -23,7 +23,7 @@ from gateway.catalog.value import BadValue, check_value
 def key_for(kind: str) -> str:
     """Return a private key in PEM for a JWS algorithm.
 
-    For HMAC, return a secret: `kind` is then ``HS256:hex`` or alike.
+    For HMAC, return a secret: `kind` is then such as ``HS256:hex``.
     """
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -149,7 +149,8 @@ def _typed_in(provider: Provider) -> Mapping[str, Setting]:
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
         return {}
-    left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()  # these would call AWS
+    # With these, the gateway would call AWS.
+    left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()
     own = {name: one for name, one in provider.credentials.items() if not one.automated and name not in left_out}
     default = {name: Setting(secret=True) for name in (mode.asks if mode else ())}
     if provider.auth_mode == "OAUTH2_CC" and provider.token_request_auth_method == BY_KEY and provider.jwt is None:

@@ -265,7 +265,7 @@ async def preview_of(runtime: "Runtime", peer: PeerSource, wish: "ImportOptions"
     "renamed",
     multiple=True,
     metavar="THERE=HERE",
-    help="An integration with another key here; may be repeated.",
+    help="An integration with another key in this gateway; may be repeated.",
 )
 @click.option(
     "--create-integrations", is_flag=True, help="Create missing integrations, with their client ID and client secret."

@@ -1,4 +1,4 @@
-"""``gateway doctor``: what is wrong before an end user finds it; one function a subject.
+"""``gateway doctor``: finds problems before an end user does. One function per subject.
 
     doctor_command       the command: runs the checks and prints the findings
     findings             a finding: subject, place, message, fix; the configuration that is examined

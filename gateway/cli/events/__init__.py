@@ -1,4 +1,4 @@
-"""``gateway events``: what was sent to the application, what waits, and what signs it.
+"""``gateway events``: the events sent to the application, their deliveries, and the key that signs them.
 
     show_events     `gateway events list` and `show`
     replay_events   `gateway events replay`: send events again, with the same ids

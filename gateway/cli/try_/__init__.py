@@ -13,7 +13,7 @@ Always true: no secret is printed, not even in snippets.
 
 
 class TrialFailed(Exception):
-    """Raised if the call has no response to show. `lines`: the fault first, then hints what to do.
+    """Raised if the call has no response to show. `lines`: first what went wrong, then what to do.
 
     `report`: the same as JSON, for programs.
     """

@@ -184,7 +184,7 @@ class ChainCheck:
                 "truncated",
                 f"the chain ends at record {verdict.last}, but a checkpoint of {iso(last.at)} has signed record "
                 f"{last.sequence}: {last.sequence - verdict.last} removed, from the end or, with the rest numbered again, from "
-                f"behind record {verdict.proven_to}",
+                f"after record {verdict.proven_to}",
             )
         verdict.checkpoints = len(self._wanted)
         verdict.faults.sort(key=lambda one: one.sequence)

@@ -25,7 +25,7 @@ async def verified(
                 _checkpoint_fault(one, f"is of another store, {one.store[:12]}; this one is {end.store[:12]}")
             )
         elif not one.proven_by(public_keys):
-            faults.append(_checkpoint_fault(one, "has no good signature by a key that is trusted here"))
+            faults.append(_checkpoint_fault(one, "has no valid signature by a key that is trusted here"))
         else:
             good.append(one)
     if own:
@@ -33,7 +33,7 @@ async def verified(
             if one.proven_by(public_keys):
                 good.append(one)
             else:
-                faults.append(_checkpoint_fault(one, "is kept in the store and has no good signature: it was edited"))
+                faults.append(_checkpoint_fault(one, "is kept in the store and has no valid signature: it was edited"))
     if start is not None and not start.proven_by(public_keys):
         faults.append(
             ChainFault(

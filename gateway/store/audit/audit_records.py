@@ -31,7 +31,7 @@ from gateway.store.tables import audit_checkpoints, audit_pending, audit_records
 from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.vault import WrappedKey
 
-AT_ONCE: Final = 500  # records a transaction: about ten milliseconds, during which SQLite blocks other writers
+AT_ONCE: Final = 500  # records per transaction: about ten milliseconds, during which SQLite blocks other writers
 PAGE: Final = 1000
 UNREADABLE: Final = "unreadable"
 SIGNING_KEY_OF: Final = "\0audit"  # the signing key is bound to this environment name, which no environment can have

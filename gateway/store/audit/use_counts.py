@@ -15,7 +15,7 @@ from gateway.records.audit import UseCount, UseFilter, UseKey, UsePage
 from gateway.store.tables import credential_uses
 from gateway.store.transactions import Transactions, inserting
 
-AT_ONCE: Final = 200  # rows a transaction: a few milliseconds, during which SQLite blocks other writers
+AT_ONCE: Final = 200  # rows per transaction: a few milliseconds, during which SQLite blocks other writers
 HOUR_S: Final = 3600
 
 

@@ -1,4 +1,4 @@
-"""The call log: every operation a row, apart from what must not be lost.
+"""The call log: one row per operation, stored apart from the data that must not be lost.
 
     call_log_store      the interface for both databases: add, find, prune, within bounds of age and size
     sqlite_call_log     a file beside the database, in segments that are indexed once they are full

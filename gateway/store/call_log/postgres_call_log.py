@@ -22,8 +22,8 @@ from gateway.store.call_log.call_log_store import SEARCH_S, CallLogBounds, opera
 from gateway.store.call_log.call_totals import TABLE, by_place, by_slot, schema, slot_of, totals_of, traffic, upsert
 from gateway.store.transactions import Transactions
 
-ROW_BYTES: Final = 400  # a row with its share of the indexes
-AT_ONCE: Final = 2000  # rows a statement; between two statements the event loop runs
+ROW_BYTES: Final = 400  # estimated size of a row, indexes included
+AT_ONCE: Final = 2000  # rows per statement; between two statements the event loop runs
 DELETED_AT_ONCE: Final = 5000
 SLICE: Final = 50_000  # rows that a search for text reads between two checks of its time limit
 DAY: Final = timedelta(days=1)

@@ -44,8 +44,8 @@ from gateway.store.call_log.sqlite_segments import (
 )
 
 SEGMENTS: Final = 24  # minimum number of segments in the log: dropping one removes at most this part of the log
-ROW_BYTES: Final = 160  # estimated size of a row with its share of the indexes
-# Rows a statement. Each statement releases the interpreter lock and must get it back from the event loop's thread,
+ROW_BYTES: Final = 160  # estimated size of a row, indexes included
+# Rows per statement. Each statement releases the interpreter lock and must get it back from the event loop's thread,
 # which under load costs more than writing a hundred rows.
 AT_ONCE: Final = (500, 100, 10, 1)
 BUSY_S: Final = 5.0
@@ -127,7 +127,7 @@ class SqliteCallLog:
                 )
                 db.executemany(ADD_TOTAL, totals_of(records))
         except BaseException:
-            self._subjects.clear()  # new subjects were rolled back
+            self._subjects.clear()  # subjects added in this transaction were rolled back
             raise
         self._sealed(db)
         self._within_size(db)

@@ -2,8 +2,8 @@
 
 One connection LISTENs; as its heartbeat, it also reads where the change log ends.
 
-A notification only says that the change log has grown; the log says what changed. So a notification that is lost, with
-the connection or behind a pooler without LISTEN, costs time and nothing else.
+A notification only says that the change log has grown; the log says what changed. So a lost notification, for example
+with the connection or because a pooler has no LISTEN, only delays the next read.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from gateway.store.postgres.sqlstates import USELESS_AFTER
 from gateway.store.transactions import Engines, Transactions, as_json
 from gateway.vault import Keyring
 
-# ── Engines for PostgreSQL: a pool that reads and one that writes, so that neither waits behind the other.
+# ── Engines for PostgreSQL: a pool that reads and one that writes, so that neither waits for the other.
 
 DIALECT: Final = "postgresql+asyncpg://"  # the driver gets the URL itself and parses it like libpq
 
@@ -170,7 +170,7 @@ def _measure(sent: datetime, received: datetime, database: datetime) -> None:
     if not offset.reported:
         log.info("clock_offset_gone", offset_s=seconds)
         return
-    effect = "this node refreshes no token" if offset.refused else "this node goes by the database's clock"
+    effect = "this node does not refresh tokens" if offset.refused else "this node goes by the database's clock"
     log.warning("clock_offset", offset_s=seconds, effect=effect)
 
 

@@ -188,7 +188,7 @@ class GroupCommit(Transactions):
                 write.finish(unavailable(CROWDED))
 
     def _late(self, write: WaitingWrite) -> None:
-        if write in self._waiting:  # otherwise the write is running
+        if write in self._waiting:  # a write that runs is not in the queue
             self._waiting.remove(write)
             write.finish(unavailable(CROWDED))
 

@@ -161,7 +161,7 @@ async def test_running_stream_continues_after_its_network_is_removed(running: Ru
     tracker.hold_api.set()
     assert await begun == 200
     async with asyncio.timeout(PATIENCE_S):
-        while list(running.runtime.retired):  # its connection is not kept for a next request
+        while list(running.runtime.retired):  # until the former egress has closed its last connection
             await asyncio.sleep(0)
     assert list(former.load()) == []
 

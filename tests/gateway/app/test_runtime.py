@@ -181,7 +181,7 @@ async def test_pending_deliveries_stay_counted(telling: RunningGateway, tracker:
     assert [one.pending for one in keeper.backlog] == [1]
     await reloaded(telling)
     assert [one.pending for one in keeper.backlog] == [1]
-    await keeper.once()  # this task still holds the lease
+    await keeper.once()  # the keeper still holds the lease
     assert [one.pending for one in keeper.backlog] == [1]
 
 
@@ -222,7 +222,7 @@ async def test_outstanding_calls_stay_counted_and_a_waiting_one_starts(telling: 
     assert gate.try_acquire()
     waiting = asyncio.create_task(gate.acquire())
     await until(lambda: gate.concurrency.waiting)
-    await reloaded(telling)  # two places now
+    await reloaded(telling)  # the new configuration allows two outstanding calls
     assert await asyncio.wait_for(waiting, PATIENCE_S) is False
     assert (gate.concurrency.outstanding, gate.concurrency.waiting) == (2, 0)
     assert not gate.try_acquire()
@@ -243,7 +243,7 @@ async def test_rate_limit_continues_counting(telling: RunningGateway, tracker: T
 
 async def test_budget_keeps_its_reservations_and_is_never_exceeded(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
-    headers = await minted(telling, "task", budget=60)  # three of them are reserved at first
+    headers = await minted(telling, "task", budget=60)  # the worker reserves three calls first
     assert await status(telling, headers=headers) == 200
     await reloaded(telling)
     assert [await status(telling, headers=headers) for _ in range(60)] == [200] * 59 + [403]
@@ -265,11 +265,11 @@ async def test_authorization_in_progress_creates_its_connection(telling: Running
     url = f"{telling.url}/oauth/connect/tracker?connect_session_token={await telling.session_token()}"
     async with telling.http.get(url, allow_redirects=False) as response:
         consent = response.headers["Location"]
-    await reloaded(telling)  # between start and callback
+    await reloaded(telling)  # a reload between the start of the authorization and its callback
     tracker.hold.clear()
     back = asyncio.ensure_future(telling.http.get(consent))
     await until(lambda: tracker.calls["authorization_code"])
-    await reloaded(telling)  # while the code is exchanged
+    await reloaded(telling)  # a reload while the code is exchanged
     assert not back.done()
     tracker.hold.set()
     async with await back as response:
@@ -446,7 +446,7 @@ async def test_the_store_and_its_age_stay(telling: RunningGateway) -> None:
 
 
 async def test_spans_that_wait_are_exported(telling: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1000000")  # until they are requested
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1000000")  # export only when the test requests it
     async with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         await telling.restart()

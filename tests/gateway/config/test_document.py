@@ -49,8 +49,8 @@ TABLE = [
     ("server: {port: yes}", 2, "server.port: must be a number, and this is a truth value"),
     ("server: {port: [1]}", 2, "server.port: must be a whole number"),
     ("server: {port: 99999999999999999999999}", 2, "server.port: must be"),
-    ("server: {admin_port: 3003}", 2, "server.admin_port: is server.port as well"),
-    ("console: {port: 3003}", 2, "console.port: is server.port as well"),
+    ("server: {admin_port: 3003}", 2, "server.admin_port: is the same as server.port"),
+    ("console: {port: 3003}", 2, "console.port: is the same as server.port"),
     ("console: {host: 127.0.0.1}", 2, "console.host: is where console.port listens"),
     (
         "console: {port: 3005, host: 0.0.0.0}",

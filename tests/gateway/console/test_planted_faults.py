@@ -160,7 +160,7 @@ async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.
     off.add_measurement(now, now, now + timedelta(seconds=42))
     async with at_console(running) as console:
         monkeypatch.setattr(clock, "offset", off)
-        assert await beyond_one_click(console, "42 s behind the database's", "Synchronize it by NTP") == []
+        assert await beyond_one_click(console, "42 s behind the database's", "Synchronize it with NTP") == []
 
 
 async def test_clock_that_differs_from_providers(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:

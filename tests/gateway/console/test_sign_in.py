@@ -124,7 +124,7 @@ async def test_a_viewer_sees_everything_and_changes_nothing(running: RunningGate
         assert "<button" not in page.partition("<main")[2]
         for act in ACTS:
             text = await viewer.send(f"/dev/{act}", {**where, "form": form}, expect=403)
-            assert "changes nothing" in text
+            assert "cannot change anything" in text
     assert (await running.json("GET", "/connections"))["connections"][0]["connection_id"] == "c1"
 
 

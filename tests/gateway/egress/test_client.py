@@ -83,7 +83,7 @@ async def test_retired_egress_is_forgotten_when_unused_and_still_serves_a_reques
         assert (await former.fetch("GET", url)).body == b"ok"
         retired.add(former)
         async with asyncio.timeout(PATIENCE_S):
-            while list(retired):  # its idle connection is closed
+            while list(retired):  # until the former egress has closed its last connection
                 await asyncio.sleep(0)
         await until_resolved()
         assert (await former.fetch("GET", url)).body == b"ok", "a request of before may send once more"
@@ -320,7 +320,7 @@ async def test_response_received_during_a_stall_of_the_process_is_read() -> None
             asking = asyncio.create_task(way_out.fetch("POST", url, body=b"x", timeout_s=limit_s))
             assert await asyncio.to_thread(asked.wait, PATIENCE_S)
             response.set()
-            assert written.wait(PATIENCE_S)  # this blocks the thread, and so the loop
+            assert written.wait(PATIENCE_S)  # blocks the thread, and so the event loop
             time.sleep(limit_s)  # noqa: ASYNC251 (the stall)
             assert (await asking).body == b"late"
         await serving

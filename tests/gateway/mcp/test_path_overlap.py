@@ -34,7 +34,7 @@ def test_paths_that_take_too_long_to_compare_count_as_overlapping(run: str) -> N
         path = "/" + f"{run}a" * length
         return overlap(f"{path}b", f"{path}c")
 
-    assert not common(20)  # they differ at their end
+    assert not common(20)  # the two paths differ at their end
     assert common(300)
 
 

@@ -127,7 +127,7 @@ async def test_an_import_of_a_bundle_that_broke_off_goes_on(
     only = there.folder / "first.jsonl"
     await place.ran("export", "-o", str(only), "--plain")
     lines = only.read_text().splitlines(keepends=True)
-    only.write_text("".join(lines[:3]))  # its header, the integration, one connection
+    only.write_text("".join(lines[:3]))  # the bundle's header, the integration, one connection
     assert (await there.ran("import", str(only))).report["imported"] == 1
     ran = await there.ran("import", str(bundle), *SEALED)
     assert (ran.report["imported"], ran.report["skipped"]) == (2, 1)

@@ -19,7 +19,7 @@ from tests.fakes.raw import exchange, parsed
 
 PROMTOOL = shutil.which("promtool")
 
-# The loop of the test itself does not matter.
+# The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.process.channel import Channel
 from tests.fakes.patience import PATIENCE_S
 
-# The loop of the test itself does not matter.
+# One event loop is enough for these tests.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 

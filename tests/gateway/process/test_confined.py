@@ -15,7 +15,7 @@ from tests.fakes.processes import ROOT, Serving
 from tests.fakes.tracker import Tracker
 from tests.selftest.crash import asked, call, expired, written
 
-# The loop of the test itself does not matter.
+# The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 

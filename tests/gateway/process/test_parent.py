@@ -21,7 +21,7 @@ from tests.fakes.processes import Files, NodeFile, Serving, head, serving
 from tests.fakes.raw import exchange, parsed
 from tests.fakes.tracker import Tracker
 
-# The loop of the test itself does not matter.
+# The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 AT_ONCE = 20

@@ -16,7 +16,7 @@ from tests.fakes.gateways import document
 from tests.fakes.migrated import lay
 from tests.fakes.patience import PATIENCE_S
 
-# The loop of the test itself does not matter.
+# The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 IN_A_TERMINAL = (

@@ -15,7 +15,7 @@ import pytest
 
 from tests.fakes.patience import PATIENCE_S
 
-# The loop of the test itself does not matter.
+# The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 PARENT = """

@@ -36,7 +36,7 @@ def test_no_loss_is_silent_without_a_journal() -> None:
 
 
 # ── A standby that lacks the last commits takes over. What a living gateway has is not lost: a token, a reply in its
-# journal, or # an exchange in progress. A gateway counts as living unless it was silent for too long, because it was
+# journal, or an exchange in progress. A gateway counts as living unless it was silent for too long, because it was
 # killed or paused.
 
 

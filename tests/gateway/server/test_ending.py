@@ -191,7 +191,7 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
 async def test_a_response_that_promised_another_before_the_stop_is_followed_by_one(steady: Served) -> None:
     async with dial(steady.port) as client:
         client.send(get(b"/stream"))
-        await client.until(b"first\r\n")  # the head has left, without Connection: close
+        await client.until(b"first\r\n")  # the head was sent without Connection: close
         stopping = asyncio.create_task(steady.runner.cleanup())
         await closed_for_others(steady.port)
         steady.shown.release.set()

@@ -79,7 +79,7 @@ async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) 
             if b"/warm" in head:
                 writer.write(OK)
                 continue
-            clock.ahead_s += 50  # of the 60 s until the first byte
+            clock.ahead_s += 50  # less than the 60 s allowed until the first byte
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
             began.set()
             await may_end.wait()
@@ -108,7 +108,7 @@ async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, 
                 clock.ahead_s += 12
                 writer.write(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n")
             else:
-                clock.ahead_s += 9  # no response: together more than 20 s
+                clock.ahead_s += 9  # with the first attempt's 12 s, more than `total_s`; no response
 
     async with raw_provider(tardy) as provider, before(provider, tmp_path) as running:
         await warm(running)

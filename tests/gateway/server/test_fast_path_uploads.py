@@ -58,7 +58,7 @@ async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path,
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_message(reader)
         writer.write(OK)
-        cast("asyncio.Transport", writer.transport).pause_reading()  # uvloop's is none by its class
+        cast("asyncio.Transport", writer.transport).pause_reading()  # uvloop's class does not derive from it
         await over.wait()
 
     async def send_on(client: Client) -> None:
@@ -92,7 +92,7 @@ async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Pa
         for _ in range(2):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(OK)
-        cast("asyncio.Transport", writer.transport).pause_reading()  # uvloop's is none by its class
+        cast("asyncio.Transport", writer.transport).pause_reading()  # uvloop's class does not derive from it
         await over.wait()
 
     async with raw_provider(script) as provider, before(provider, tmp_path) as running:

@@ -45,7 +45,7 @@ def warned(config: Config, event: str, admin: str | None = None) -> list[dict[st
 def test_files_of_ones_own_are_no_matter_and_those_without_secrets_may_be_open(tmp_path: Path) -> None:
     config = configured(tmp_path)
     (tmp_path / "port").chmod(0o644)
-    (tmp_path / "gateway.yaml").chmod(0o644)  # it contains no secret
+    (tmp_path / "gateway.yaml").chmod(0o644)  # the file contains no secret
     assert warned(config, "file_open_to_others") == []
 
 

@@ -17,7 +17,7 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import Files, Serving, head, serving
 from tests.fakes.raw import dial
 
-# The loop of the test itself does not matter.
+# The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 FACTOR = int(os.environ.get("GATEWAY_DRILL", "1"))

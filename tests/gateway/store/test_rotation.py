@@ -158,7 +158,7 @@ async def test_rewrapping_changes_no_value_and_releases_the_old_key(opener: Open
 
 
 async def test_open_store_works_during_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    # its pauses for others would take most of the time here
+    # A rotation pauses for other processes, which would take most of the test's time.
     monkeypatch.setattr("gateway.store.rotation.LONGEST_REST_S", 0.02)
     node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
     await fill(node, 4)

@@ -176,4 +176,4 @@ async def test_the_event_loop_turns_while_the_database_works(opener: Opener, pat
         assert not putting.done()
         blocker.execute("ROLLBACK")
     blocker.close()
-    await putting  # it did not wait for the lock in vain, as it would if the loop had been blocked
+    await putting  # a blocked loop would have let the wait for the lock time out

@@ -37,4 +37,4 @@ async def test_reload_with_a_weak_first_key_is_refused(opener: Opener) -> None:
     store = await opener(good)
     with pytest.raises(StoreRefused, match="can be guessed"):
         await store.use_keyring(Keyring([WEAK, good]))
-    await store.use_keyring(Keyring([good, WEAK]))  # behind another key it seals nothing
+    await store.use_keyring(Keyring([good, WEAK]))  # as the second key it seals nothing

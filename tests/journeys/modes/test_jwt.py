@@ -59,7 +59,7 @@ async def test_the_provider_verifies_the_signature(far: FakeProvider, start: Any
     first = verifier.tokens[0]
     assert (first.header["kid"], first.claims["iss"], first.claims["aud"]) == ("k1", "me", "far")
     assert first.claims["exp"] - first.claims["iat"] == 900
-    assert "scope" not in first.claims  # its setting is missing
+    assert "scope" not in first.claims  # the connection has no setting for the scope
     later(901)
     async with gateway.proxied("c1") as response:
         assert response.status == 200

@@ -365,7 +365,7 @@ async def test_a_field_that_nothing_fills_is_a_failure() -> None:
 
 
 async def test_paging_that_cannot_go_on_is_a_failure() -> None:
-    # the cursor is sent back in no parameter
+    # The entry names no parameter in which to send the cursor.
     broken = {"type": "cursor", "cursor_path_in_response": "next", "response_path": "items"}
     entry = {**ENTRIES["API_KEY"], "proxy": {**ENTRIES["API_KEY"]["proxy"], "paginate": broken}}
     found = await rehearse(provider(entry), {})

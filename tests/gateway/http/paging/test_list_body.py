@@ -48,7 +48,7 @@ def test_the_first_body_has_the_page_size_and_the_first_offset() -> None:
     assert json.loads(first_body(b'{"a":1}', [OFFSET], 50)) == {"a": 1, "options": {"count": 50}}
     assert json.loads(first_body(b"{}", [PAGES], None)) == {"variables": {"page": 1}}
     assert first_body(b'{"variables":{"page":4}}', [PAGES], None) == b'{"variables":{"page":4}}'
-    assert first_body(b"{}", [PAGES, CURSOR], None) == b"{}"  # it is not known yet which rule applies
+    assert first_body(b"{}", [PAGES, CURSOR], None) == b"{}"  # which of the two rules applies is not known yet
 
 
 def test_limit_without_a_member_for_it_is_refused() -> None:

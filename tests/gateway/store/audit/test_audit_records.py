@@ -288,7 +288,7 @@ async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Open
     alone = await opener(newer)
     assert await alone.audit.public_key(now=NOW) == left.public_key
     with pytest.raises(VaultError):
-        await store.audit.public_key(now=NOW)  # it still uses only the previous key
+        await store.audit.public_key(now=NOW)  # `store` has only the previous key
     await alone.audit.seal()
     assert (await judged(alone, left)).ok
     actions = {one.columns.action for one in await alone.audit.find(AuditFilter())}
