@@ -57,6 +57,7 @@ def new_row(
         provider=context.provider.name,
         credential=held,
         expires_at=expires_at,
+        integration_uid=made.uid if (made := context.integration.made) else None,
         config=plain,
         secret_config=secret or None,
         metadata=context.metadata,

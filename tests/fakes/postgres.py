@@ -199,13 +199,13 @@ class PostgresServer:
             os.kill(pid, number)
 
 
-async def waiting_for_lock(url: str) -> None:
-    """Return when a connection of the database at `url` waits for a lock. Fails after 30 s."""
+async def waiting_for_lock(url: str, count: int = 1) -> None:
+    """Return when `count` connections of the database at `url` wait for a lock. Fails after 30 s."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     db = await asyncpg.connect(url)
     try:
         async with asyncio.timeout(30):
-            while not await db.fetchval(query):
+            while await db.fetchval(query) < count:
                 await asyncio.sleep(0.01)
     finally:
         await db.close()
