@@ -287,7 +287,7 @@ async def _prune_call_log(store: Store) -> None:
         now = clock.now()
         try:
             await store.call_log.prune(now)
-            await store.former_log.prune(store.call_log.bounds.oldest(now))
+            await store.prune_former_log(store.call_log.bounds.oldest(now))
             store.pruned_at["call_log"] = now
         except Exception as fault:  # noqa: BLE001 (the next run may succeed)
             _prune_failed(fault, "call log")

@@ -14,7 +14,7 @@ from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialog
 from gateway.auth.oauth2 import OAuth2
 from gateway.auth.provider_responses import PASSING, refusal_text
 from gateway.catalog.provider import Provider
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, UpstreamFailed
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, retry_after
 from gateway.records.provider_call import ProviderCall
 from gateway.secret import Secret
@@ -109,7 +109,7 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
     if the entry has no `installation_access_url`.
 
     Raises InvalidRequest if the end user cannot access it, or if neither entry nor integration names the URL's host: a
-    host that the end user chose would confirm anything. Raises TokenUnavailable if the provider cannot answer now.
+    host that the end user chose would confirm anything. Raises UpstreamFailed if the provider cannot answer now.
     """
     provider, integration = context.provider, context.integration
     if not context.template("installation_access_url"):
@@ -126,19 +126,29 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
     headers = {"accept": "application/json", **{name.lower(): text for name, text in own.items()}}
     headers["authorization"] = f"Bearer {token.reveal()}"  # never the entry's own: that would not be the end user's
     call = context.with_secrets(ProviderCall(url, headers, method="GET"), secrets=[token])
-    reply = yield call
+    try:
+        reply = yield call
+    except TokenUnavailable as fault:
+        raise _not_checked(context, "the provider could not be reached") from fault
     if reply.status == 200 and _is_json(reply.body):  # not the login page of a proxy in front of the provider
         return
     if reply.status in PASSING or not 400 <= reply.status < 500:
-        raise TokenUnavailable(
-            f"the check of access to the installation returned {reply.status}", retry_after(reply.headers)
-        )
+        raise _not_checked(context, f"the check returned {reply.status}", retry_after(reply.headers))
     words = call.scrubbed(refusal_text(reply))
     status = f"{reply.status}: {words}" if words else f"{reply.status}"
     raise InvalidRequest(
         "authorization_refused",
         f"Your account at {provider.display_name} cannot access installation {context.config[INSTALLATION]} ({status}). "
         "Nothing was connected; start again with an account that can access it.",
+    )
+
+
+def _not_checked(context: AuthContext, why: str, retry_after_s: int | None = None) -> UpstreamFailed:
+    return UpstreamFailed(
+        "upstream_unreachable",
+        f"{context.provider.display_name} did not confirm now that your account can access installation "
+        f"{context.config[INSTALLATION]}: {why}. Nothing was connected; try again.",
+        retry_after_s=retry_after_s,
     )
 
 

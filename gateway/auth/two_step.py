@@ -115,7 +115,7 @@ class TwoStep(TokenExchangeMode):
         response = accepted_response(reply)
         steps = dict(_responses(held))
         last = f"step{len(steps)}"
-        steps[last] = {**steps[last], **response}  # templates may use members that only the login returned
+        steps[last] = _updated(steps[last], response)  # templates may use members that only the login returned
         return {**held, **self._read(provider, response, reply.asked_at), "steps": steps}
 
     @staticmethod
@@ -133,6 +133,15 @@ class TwoStep(TokenExchangeMode):
 def _responses(held: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the responses by ``stepN``; a login of a single request stores only `raw`."""
     return held.get("steps") or {"step1": held.get("raw") or {}}
+
+
+def _updated(before: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `before` with the members of `response`. An object that both have is updated in the same way."""
+    updated = {**before, **response}
+    for name, value in response.items():
+        if isinstance(value, Mapping) and isinstance(earlier := before.get(name), Mapping):
+            updated[name] = _updated(earlier, value)
+    return updated
 
 
 def _assertion_options(held: Mapping[str, Any]) -> dict[str, Secret]:

@@ -403,7 +403,7 @@ class Flows:
         exchanging.add_done_callback(self._exchanged)
         try:
             return await asyncio.shield(exchanging)
-        except (InvalidRequest, Forbidden) as fault:
+        except (InvalidRequest, Forbidden, UpstreamFailed) as fault:
             raise failed_callback(flow, fault) from fault
 
     def _exchanged(self, task: "asyncio.Task[ConnectedResult | Choice]") -> None:

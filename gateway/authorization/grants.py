@@ -50,6 +50,7 @@ class Grants:
         flow, pending = returned.flow, returned.pending
         config = pending.config
         given = {name: config[name] for name in pending.given if name in config}
+        callback = returned.context.provider.redirect_uri_metadata or ()
         try:
             row = await self._creator.prepare(
                 returned.context.integration,
@@ -63,6 +64,7 @@ class Grants:
                 tested=False,
                 reconnects=pending.reconnects,
                 pinned=pending.pinned,
+                by_browser=[name for name in callback if name in granted.config and name not in given],
             )
         except SiteWanted as wanted:
             return await self._choice(returned, granted, wanted.sites)

@@ -8,7 +8,7 @@ from typing import Final
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
-from gateway.errors import Forbidden, GatewayError, InvalidRequest
+from gateway.errors import Forbidden, GatewayError, InvalidRequest, UpstreamFailed
 from gateway.records.connecting import ConnectSession, Flow, PendingAuthorization, PendingConnection, Site
 from gateway.records.connection import Connection
 from gateway.secret import Secret
@@ -109,9 +109,13 @@ def error_type(fault: GatewayError) -> str:
     return TYPES.get(fault.code, "unknown_err")
 
 
-def failed_callback(flow: Flow, fault: InvalidRequest | Forbidden, kind: str | None = None) -> CallbackFailed:
+def failed_callback(
+    flow: Flow, fault: InvalidRequest | Forbidden | UpstreamFailed, kind: str | None = None
+) -> CallbackFailed:
     """Return `fault` as a CallbackFailed with the data of this flow."""
-    failed = CallbackFailed(fault.code, fault.message, errors=fault.errors, payload=fault.payload)
+    failed = CallbackFailed(
+        fault.code, fault.message, errors=fault.errors, payload=fault.payload, retry_after_s=fault.retry_after_s
+    )
     failed.integration_id, failed.session_digest = flow.integration_id, flow.session_digest
     failed.environment, failed.proven = flow.environment, kind != "state_cookie_err"
     failed.error_type = kind or (fault.error_type if isinstance(fault, CallbackFailed) else None)

@@ -147,6 +147,7 @@ class AccountForm(Shape):
 
     endpoint: str | None = None
     """Path below `proxy.base_url`, or a whole URL, that returns the account; called once with the new credential.
+    If it contains a setting from the callback (`redirect_uri_metadata`), a 401, 403 or 404 refuses the connection.
     Absent: the token response has the account."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields of that call, templates allowed; they replace those of `proxy.headers`."""

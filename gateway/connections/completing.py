@@ -119,7 +119,7 @@ class NewCredential:
             raise ProviderUnreadable(fault.message) from fault
         where = where.partition("?")[0]
         if response.status != 200:
-            raise ProviderUnreadable(f"{where} returned {response.status}", refused=response.status in {401, 403})
+            raise ProviderUnreadable(f"{where} returned {response.status}", status=response.status)
         try:
             return json.loads(response.body)
         except (ValueError, RecursionError) as fault:

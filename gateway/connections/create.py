@@ -1,7 +1,7 @@
 """Creates a stored connection from a credential; in a reconnect, keeps settings of the existing connection."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
@@ -57,6 +57,7 @@ def new_row(
         provider=context.provider.name,
         credential=held,
         expires_at=expires_at,
+        integration_uid=made.uid if (made := context.integration.made) else None,
         config=plain,
         secret_config=secret or None,
         metadata=context.metadata,
@@ -90,6 +91,7 @@ class ConnectionInput(TypedDict, total=False):
     tested: bool
     reconnects: bool
     pinned: bool
+    by_browser: Collection[str]
 
 
 class Creator:
@@ -146,10 +148,12 @@ class Creator:
         tested: bool = True,
         reconnects: bool = False,
         pinned: bool = False,
+        by_browser: Collection[str] = (),
     ) -> NewConnection:
         """Return the connection to store: checked, with complete settings and known account. `tested`: run the entry's
         verification; a new grant does not need it. `reconnects`: the connection must exist and, if both accounts are
-        known, belong to the same account. `pinned`: an existing connection must keep its URLs.
+        known, belong to the same account. `pinned`: an existing connection must keep its URLs. `by_browser`: settings
+        that came with the end user's browser; the account's endpoint, if it contains one, must not refuse it.
 
         Raises InvalidRequest if the settings, site, account or credential are wrong; SiteWanted if one of several sites
         must be chosen; UpstreamFailed if the provider could not be reached.
@@ -169,7 +173,7 @@ class Creator:
         new = await self.completed(mode, held, context)
         context = replace(context, config=dict(new.config))
         await self.check(mode, held, context, verified=tested or reconnects)
-        account = new.account or await account_of(new, held)
+        account = new.account or await account_of(new, held, by_browser)
         if pinned and before is not None:
             earlier = replace(context, config=self._settings_of(before))
             if _places(earlier, mode, held) != _places(context, mode, held):

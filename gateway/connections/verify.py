@@ -5,7 +5,7 @@ the caller supplies no part of it.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
@@ -18,6 +18,7 @@ from gateway.auth.provider_responses import refusal_text, short
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import ANYTHING, NOTHING, Verification
 from gateway.catalog.render import Moment
+from gateway.catalog.template import placeholders
 from gateway.connections.opened import Placement, base_url, placement
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
@@ -51,13 +52,22 @@ class AccountSource(Protocol):
     async def account_response(self) -> Any: ...
 
 
-async def account_of(source: AccountSource, held: Mapping[str, Any]) -> Account:
-    """Return the account as far as it is known. An unreadable response or a missing scope is not an error."""
+NOT_OPENED: Final = frozenset({401, 403, 404})
+
+
+async def account_of(source: AccountSource, held: Mapping[str, Any], by_browser: Collection[str] = ()) -> Account:
+    """Return the account as far as it is known. An unreadable response or a missing scope is not an error.
+
+    `by_browser`: settings from the callback's query. Raises InvalidRequest if one of them is in the URL of the account,
+    and the provider does not open this URL: the end user may have named another customer's account.
+    """
     form, raw, found = source.provider.account, held.get("raw"), Account()
     if form is not None:
         try:
             response: Any = raw if form.endpoint is None else await source.account_response()
-        except ProviderUnreadable:
+        except ProviderUnreadable as fault:
+            if fault.status in NOT_OPENED and (named := _in_account_url(source.provider, by_browser)):
+                raise _not_opened(source, named, fault.status) from fault
             response = None
         if isinstance(response, Mapping):
             label = next(filter(None, (_text(dig(response, path)) for path in form.label)), None)
@@ -70,6 +80,29 @@ async def account_of(source: AccountSource, held: Mapping[str, Any]) -> Account:
     if subject := _text(claims.get("sub")):
         return Account(subject, next(filter(None, (_text(claims.get(name)) for name in LABELS)), None))
     return Account(_text(source.config.get("accountId")), None)
+
+
+def _in_account_url(provider: Provider, settings: Collection[str]) -> list[str]:
+    """Return those of `settings` that the URL of the account contains."""
+    endpoint = provider.account.endpoint if provider.account is not None else None
+    if endpoint is None:
+        return []
+    templates = [endpoint]
+    if endpoint.startswith("/"):
+        templates += [provider.proxy.base_url, *provider.alternatives.get("proxy.base_url", ())]
+    needed = frozenset[str]().union(*map(placeholders, templates))
+    return sorted(name for name in settings if f"connectionConfig.{name}" in needed)
+
+
+def _not_opened(source: AccountSource, named: Iterable[str], status: int | None) -> InvalidRequest:
+    which = ", ".join(f"{name} {short(str(source.config.get(name)))}" for name in named)
+    return InvalidRequest(
+        "connection_validation_failed",
+        f"Your sign-in at {source.provider.display_name} does not open the account that your browser returned with: "
+        f"{which} ({status}). Nothing was connected; start again with an account that you can use, or ask the "
+        "application's operator to check the integration's scopes.",
+        payload={"reason": "account_not_confirmed"},
+    )
 
 
 def check_same(provider: Provider, before: Account, now: Account) -> None:

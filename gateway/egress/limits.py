@@ -1,7 +1,7 @@
 """Limits for each provider origin: concurrency limit, circuit breaker and retry budget."""
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
@@ -149,7 +149,7 @@ class ConcurrencyLimit:
         self.outstanding = 0
         self.waiting = 0
         self.limits = limits
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._queue: OrderedDict[asyncio.Future[None], None] = OrderedDict()  # a call may leave from the middle
 
     def try_acquire(self) -> bool:
         """Take a place if one is free, without waiting."""
@@ -163,7 +163,7 @@ class ConcurrencyLimit:
         if self.waiting >= self.limits.waiting:
             raise Full
         place = asyncio.get_running_loop().create_future()
-        self._queue.append(place)
+        self._queue[place] = None
         self.waiting += 1
         try:
             async with asyncio.timeout(self.limits.wait_s):
@@ -176,6 +176,7 @@ class ConcurrencyLimit:
                 raise Full from None
             raise
         finally:
+            self._queue.pop(place, None)
             self.waiting -= 1
 
     def release(self) -> None:
@@ -187,7 +188,7 @@ class ConcurrencyLimit:
     def admit(self) -> None:
         """Grant free places to waiting calls, in the order of arrival."""
         while self._queue and self.outstanding < self.limits.outstanding:
-            place = self._queue.popleft()
+            place, _ = self._queue.popitem(last=False)
             if not place.done():
                 self.outstanding += 1
                 place.set_result(None)

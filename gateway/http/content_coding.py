@@ -2,10 +2,12 @@
 so that a small response cannot fill the memory.
 
 Each decoded piece has a maximum size. The decoder counts input and output bytes, and treats a ratio that no ordinary
-text reaches as a decompression bomb. Input that stops before the coding's end is an error: a cut response must not pass
+text reaches as a decompression bomb. Members without content, which take time and count as no output, are limited by
+their number. Input that stops before the coding's end is an error: a cut response must not pass
 as a complete one.
 """
 
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
@@ -14,6 +16,9 @@ PIECE_BYTES: Final = 256 * 1024
 MAX_RATIO: Final = 100
 GRACE_BYTES: Final = 1024 * 1024  # the ratio is not checked for less output than this
 MAX_CODINGS: Final = 2
+MAX_EMPTY: Final = 1000  # members or frames in a row without content: a heartbeat every 15 s may last for four hours
+_FIRST_SLICE_BYTES: Final = 1024
+_PADDING: Final = re.compile(rb"\0*")
 _ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # RFC 9659 §3: the largest window allowed in HTTP
 _ZSTD_SLICE_BYTES: Final = 256  # four bytes may decode to 128 KiB, so one slice yields 8 MiB at most
 
@@ -39,33 +44,56 @@ class Gzip:
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(self.wbits)
         self._touched = False
+        self._empty = 0  # members begun since the last output
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        while data:
+        at, size = 0, len(data)
+        while at < len(data):
             if self._inflate.eof:
-                data = self._after_end(data)
-                if not data:
+                at = self._next_member(data, at)
+                if at == len(data):
                     return
+                # zlib copies what follows a member: with small slices, many small members take linear time
+                size = _FIRST_SLICE_BYTES
             self._touched = True
+            part = data[at : at + size]
             try:
-                piece = self._inflate.decompress(data, PIECE_BYTES)
+                piece = self._inflate.decompress(part, PIECE_BYTES)
             except zlib.error as fault:
                 raise CodingError("the body is not compressed as its Content-Encoding says") from fault
-            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            rest = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            at += len(part) - len(rest)
+            size *= 2
             if piece:
+                self._empty = 0
                 yield piece
         while not self._inflate.eof and (piece := self._inflate.decompress(b"", PIECE_BYTES)):
             yield piece
 
-    def _after_end(self, data: bytes) -> bytes:
-        data = data.lstrip(b"\0")
-        if data:
+    def _next_member(self, data: bytes, at: int) -> int:
+        """Begin a member after the padding at `at`; return where it begins, the end of `data` if none does."""
+        begins = _end_of_padding(data, at)
+        if begins < len(data):
             self._inflate = zlib.decompressobj(self.wbits)
-        return data
+            self._empty = _more(self._empty)
+        return begins
 
     def finish(self) -> None:
         if self._touched and not self._inflate.eof:
             raise CodingError("the compressed body ends too early")
+
+
+def _end_of_padding(data: bytes, at: int) -> int:
+    padding = _PADDING.match(data, at)
+    assert padding is not None
+    return padding.end()
+
+
+def _more(empty: int) -> int:
+    """Return `empty` plus one. Raises CodingError above `MAX_EMPTY`."""
+    if empty >= MAX_EMPTY:
+        raise CodingError("the compressed body has too many members without content")
+    return empty + 1
 
 
 class Deflate(Gzip):
@@ -86,10 +114,10 @@ class Deflate(Gzip):
             self._inflate = zlib.decompressobj(zlib.MAX_WBITS if zlib_format else -zlib.MAX_WBITS)
         yield from super().feed(data)
 
-    def _after_end(self, data: bytes) -> bytes:
-        if data.strip(b"\0"):
+    def _next_member(self, data: bytes, at: int) -> int:
+        if _end_of_padding(data, at) < len(data):
             raise CodingError("bytes follow the compressed body")
-        return b""
+        return len(data)
 
     def finish(self) -> None:
         if self._head:
@@ -137,6 +165,7 @@ class Zstd:
         self._library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
         self._inflate = self._library.decompressobj()
         self._touched = False
+        self._empty = 0  # frames begun since the last output
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _ZSTD_SLICE_BYTES):
@@ -144,6 +173,7 @@ class Zstd:
             while part:
                 if self._inflate.eof:
                     self._inflate = self._library.decompressobj()
+                    self._empty = _more(self._empty)
                 self._touched = True
                 try:
                     piece = self._inflate.decompress(part)
@@ -151,6 +181,7 @@ class Zstd:
                     raise CodingError("the body is not compressed as its Content-Encoding says") from fault
                 part = self._inflate.unused_data if self._inflate.eof else b""
                 if piece:
+                    self._empty = 0
                     yield piece
 
     def finish(self) -> None:

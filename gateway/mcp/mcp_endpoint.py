@@ -85,7 +85,8 @@ async def response_to(message: AgentMessage) -> web.Response:
             result, ttl_ms = await _traced_result(DoorRequest(message, received))
             reply = rpc.result_reply(received, result, _server(), ttl_ms)
     except RpcError as fault:
-        count(caller)
+        if not message.called:  # else /proxy has counted it
+            count(caller)
         request = received if isinstance(received, RpcRequest) else None
         request_id = request.id if request is not None else await _run_off_loop_if_large(message, rpc.id_in, body)
         reply = rpc.error_reply(fault, request, request_id)

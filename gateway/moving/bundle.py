@@ -1,11 +1,11 @@
 """The format of a bundle: a line of JSON for the head, for each integration and connection, and for the end.
 
 The end line has the number of the others; `checked` compares it before an import. The same lines in plain text, written
-by ``gateway connections export --plain``, are imported as JSON Lines, without this check.
+by ``gateway connections export --plain``, are imported as JSON Lines; there, a wrong number is reported after the import.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any, Final, Protocol
@@ -13,7 +13,7 @@ from typing import IO, Any, Final, Protocol
 from gateway.api.integration_shapes import credentials
 from gateway.errors import GatewayError
 from gateway.http.strict_json import parse
-from gateway.moving.moved_connection import SourceRefused, body_of
+from gateway.moving.moved_connection import SourceRefused, body_of, moved_of
 from gateway.moving.peer import PeerIntegration
 from gateway.moving.sealed_stream import read
 from gateway.records.connection import Connection
@@ -23,6 +23,7 @@ from gateway.secret import Secret
 from gateway.timestamps import iso
 
 KIND: Final = "kind"
+VERSION: Final = 1
 LINE_LIMIT_BYTES: Final = 16 << 20
 
 
@@ -34,6 +35,11 @@ class BundleSink(Protocol):
 class Counts:
     integrations: int = 0
     connections: int = 0
+
+    def add(self, kind: Any) -> None:
+        """Count a line of this kind."""
+        self.integrations += kind == "integration"
+        self.connections += kind == "connection"
 
 
 async def write_lines(
@@ -55,7 +61,7 @@ async def write_lines(
     def line(kind: str, record: dict[str, Any]) -> None:
         out.write(json.dumps({KIND: kind, **record}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
 
-    line("bundle", {"version": 1, "environment": environment, "made_at": iso(now)})
+    line("bundle", {"version": VERSION, "environment": environment, "made_at": iso(now)})
     for one in integrations:
         line("integration", _integration_json(runtime, one))
         counts.integrations += 1
@@ -83,19 +89,43 @@ def lines_of(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def checked(source: IO[bytes], passphrase: Secret) -> Counts:
-    """Read the whole bundle once and return its counts, so that no incomplete bundle is imported. Raises SourceRefused."""
-    counts, end = Counts(), None
+    """Read the whole bundle once and return its counts, so that no bundle is imported that is incomplete, or that this
+    version cannot read to its end. Raises SourceRefused."""
+    counts, end, unreadable = Counts(), None, None
     for line in lines_of(read(source, passphrase)):
-        counts.integrations += line.get(KIND) == "integration"
-        counts.connections += line.get(KIND) == "connection"
-        end = line
-    if end is None or (end.get(KIND), end.get("integrations"), end.get("connections")) != (
-        "end",
-        counts.integrations,
-        counts.connections,
-    ):
+        end, kind = line, line.get(KIND)
+        counts.add(kind)
+        if kind == "bundle":
+            check_version(line)
+        elif unreadable is None:
+            unreadable = _fault(line, kind)
+    if end is None or end.get(KIND) != "end" or counts != Counts(end.get("integrations"), end.get("connections")):
         raise SourceRefused("The bundle is incomplete: its export was interrupted. Export it again.")
+    if unreadable is not None:
+        raise SourceRefused(f"The bundle cannot be read by this version: {unreadable} Nothing was imported.")
     return counts
+
+
+def check_version(head: Mapping[str, Any]) -> None:
+    """Raise SourceRefused if a later version of the gateway wrote the export."""
+    if (version := head.get("version", VERSION)) != VERSION:
+        raise SourceRefused(f"The export has version {version}, and this gateway reads {VERSION}. Update the gateway.")
+
+
+def _fault(line: dict[str, Any], kind: Any) -> str | None:
+    """Return why a line cannot be imported; None if it can."""
+    try:
+        if kind == "integration":
+            integration_of(line)
+        elif kind == "connection":
+            moved_of({name: value for name, value in line.items() if name != KIND})
+        elif kind != "end":
+            return f"it has a line of kind '{kind}'."
+    except SourceRefused as fault:
+        return str(fault)
+    except GatewayError as fault:
+        return f"{line.get('provider_config_key')}/{line.get('connection_id')}: {fault.message}"
+    return None
 
 
 def _parsed(line: bytes, number: int) -> dict[str, Any]:
@@ -110,6 +140,8 @@ def _parsed(line: bytes, number: int) -> dict[str, Any]:
 
 def integration_of(line: dict[str, Any]) -> PeerIntegration:
     """Return the integration of a line of kind ``integration``. Raises SourceRefused."""
+    if not isinstance(line.get("credentials", {}), dict | None):
+        raise SourceRefused("The credentials of an integration are not a JSON object.")
     try:
         return PeerIntegration(
             integration_id=line["unique_key"],

@@ -10,7 +10,7 @@ from typing import IO, Any, Final, Literal
 
 from gateway.errors import GatewayError
 from gateway.http.strict_json import parse
-from gateway.moving.bundle import KIND, LINE_LIMIT_BYTES, integration_of, lines_of
+from gateway.moving.bundle import KIND, LINE_LIMIT_BYTES, Counts, check_version, integration_of, lines_of
 from gateway.moving.moved_connection import BESIDE, Moved, SourceRefused, UnusableConnection, moved_of
 from gateway.moving.peer import PeerIntegration
 from gateway.moving.sealed_stream import MAGIC, read
@@ -33,8 +33,10 @@ GROUPS: Final = ("credentials", "connection_config", "metadata", "tags", "end_us
 
 def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceItem]:
     """Yield a connection for each line: the body of ``POST /connections``, or a flat object. Lines of ``export --plain``
-    work too. Raises SourceRefused for a line that is too long."""
+    work too; an export without its end, or with another number of lines, is reported when all its lines were read.
+    Raises SourceRefused for a line that is too long, and for an export of a later version."""
     number = 0
+    export = PlainExport()
     while line := source.readline(LINE_LIMIT_BYTES + 1):
         number += 1
         if len(line) > LINE_LIMIT_BYTES:
@@ -49,13 +51,55 @@ def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceIte
             )
             continue
         kind = value.pop(KIND, "connection") if isinstance(value, dict) else "connection"
+        if export.breaks_off(kind, value):
+            yield _incomplete(number)
         if kind == "connection":
             yield _connection_of(value, number, integration)
         elif kind == "integration":
-            yield integration_of(value)
+            yield _integration_of(value, number)
         elif kind not in ("bundle", "end"):
             why = f"line {number}: 'kind' must be connection or integration, or be left out"
             yield UnusableConnection("", "", "invalid_row", why)
+    if export.is_open:
+        yield _incomplete(number)
+
+
+class PlainExport:
+    """Compares the lines of a plain export with the numbers in its end line. Lines without a head are not compared."""
+
+    def __init__(self) -> None:
+        self._counts: Counts | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there was a head, and no end after it."""
+        return self._counts is not None
+
+    def breaks_off(self, kind: Any, line: Mapping[str, Any]) -> bool:
+        """Count the line; return whether an export ends with it that is not complete. Raises SourceRefused for the head
+        of a later version."""
+        counts = self._counts
+        if kind == "bundle":
+            check_version(line)
+            self._counts = Counts()
+            return counts is not None
+        if counts is None:
+            return False
+        if kind != "end":
+            counts.add(kind)
+            return False
+        self._counts = None
+        return counts != Counts(
+            line.get("integrations", counts.integrations), line.get("connections", counts.connections)
+        )
+
+
+def _incomplete(number: int) -> UnusableConnection:
+    why = (
+        f"line {number}: the export that ends here is incomplete: it was interrupted, or lines are missing. Import a "
+        "complete export; if you have removed lines yourself, remove those of kind bundle and end too"
+    )
+    return UnusableConnection("", "", "incomplete", why)
 
 
 def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str]) -> Iterator[SourceItem]:
@@ -98,6 +142,13 @@ def _is_connection(line: bytes) -> bool:
     """Return whether a line is a connection; lines of our own exports begin with their kind."""
     found = _KIND.match(line)
     return found is None or found[1] == b"connection"
+
+
+def _integration_of(value: dict[str, Any], number: int) -> SourceItem:
+    try:
+        return integration_of(value)
+    except SourceRefused as fault:
+        return UnusableConnection("", "", "invalid_row", f"line {number}: {fault}")
 
 
 def _connection_of(value: Any, number: int, integration: str | None) -> SourceItem:
@@ -163,18 +214,13 @@ def kind_of(path: Path, source: IO[bytes]) -> Kind:
 
 
 def of_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[SourceItem]:
-    """Read a bundle that `bundle.checked` accepted. Raises SourceRefused."""
+    """Read a bundle that `bundle.checked` accepted."""
     for line in lines_of(read(source, passphrase)):
         kind = line.pop(KIND, None)
         if kind == "integration":
             yield integration_of(line)
         elif kind == "connection":
-            try:
-                yield moved_of(line)
-            except GatewayError as fault:
-                raise SourceRefused(
-                    f"The bundle has a connection that this version cannot read: {fault.message}"
-                ) from None
+            yield moved_of(line)
 
 
 def of_table(

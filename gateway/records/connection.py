@@ -168,12 +168,14 @@ class NewConnection:
 
     `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it.
     `ended`: it has already ended, and nothing can refresh it. `warning`: one or two sentences for its owner.
+    `integration_uid`: the row of an integration that was created through the API; without it, nothing is stored.
     """
 
     ref: ConnectionRef
     provider: str
     credential: Mapping[str, Any] = field(repr=False)
     expires_at: datetime | None
+    integration_uid: str | None = None
     config: Mapping[str, Any] | None = None
     secret_config: Mapping[str, str] | None = field(default=None, repr=False)
     metadata: Mapping[str, Any] | None = None

@@ -36,13 +36,18 @@ class SiteOpen(Exception):
 class ProviderUnreadable(Exception):
     """The provider could not be reached, or its response cannot be used. `message` says what happened.
 
-    `refused`: the provider rejected the credential (401 or 403).
+    `status`: the status of its response, if that is not 200.
     """
 
-    def __init__(self, message: str, *, refused: bool = False) -> None:
+    def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.refused = refused
+        self.status = status
+
+    @property
+    def refused(self) -> bool:
+        """Whether the provider rejected the credential."""
+        return self.status in {401, 403}
 
 
 class ScriptContext(Protocol):

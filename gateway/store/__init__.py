@@ -17,7 +17,7 @@
     console_sessions                                sign-ins to the console
     stored_integrations                             integrations created through the API
     audit                                           the audit trail, in a chain of hashes
-    call_log, former_log                            the call log, apart from the rest; its table in former releases
+    call_log                                        the call log, apart from the rest
 
 Always true: a write is one transaction with its change log entry and its events; secrets are written sealed.
 """

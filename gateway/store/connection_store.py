@@ -40,6 +40,7 @@ from gateway.store.connection_rows import (
 from gateway.store.history import BEFORE, record_final_failure, record_happening
 from gateway.store.outbox import Outbox
 from gateway.store.pending_authorizations import count_connection, delete_sessions
+from gateway.store.stored_integrations import hold_integration
 from gateway.store.tables import connect_sessions, connection_history, connections
 from gateway.store.transactions import insert_if_absent
 from gateway.vault import Damaged, UnknownKey
@@ -278,7 +279,8 @@ class ConnectionStore:
 
     async def _claim_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
         """Insert the row as version 0 if it is absent; `_fill_row` then writes the credential. Returns whether it was
-        absent."""
+        absent. Raises NotFound if its integration was deleted or renamed."""
+        await hold_integration(db, new)
         blank = {
             "uid": uuid.uuid4().hex,
             **new.ref._asdict(),

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, RowMapping, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, RowMapping, Select, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Conflict, NotFound
@@ -86,6 +86,7 @@ class KeyStore:
         entry = AuditEntry.of(AuditAction.KEY_CREATED, new.environment, now, detail=_as_detail(new))
 
         async def write(db: AsyncConnection) -> MintedKey:
+            await _lock_keys(db, new.environment)
             if new.parent_id is not None:
                 await _check_parent(db, new.parent_id)
             if new.replaces is not None:
@@ -113,6 +114,7 @@ class KeyStore:
         entry = AuditEntry.of(AuditAction.KEY_REVOKED, environment, now)
 
         async def write(db: AsyncConnection) -> Sequence[str]:
+            await _lock_keys(db, environment)
             ended: dict[int, str] = {}
             seen: set[int] = set()
             level: list[ColumnElement[bool]] = [keys.c.id == key_id]
@@ -137,17 +139,25 @@ class KeyStore:
         """Record that these keys were used. A key's first use is also recorded in the audit trail."""
         entry = AuditEntry.of(AuditAction.KEY_FIRST_USED, "", now)
         for at in range(0, len(digests), MOST_AT_ONCE):
-            some = keys.c.digest.in_(digests[at : at + MOST_AT_ONCE])
-            await self._transactions.write(partial(self._touch, some=some, entry=entry))
+            some = digests[at : at + MOST_AT_ONCE]
+            # Never waits for one key while it has locked others: `revoke` locks several too, in another order.
+            free = select(keys.c.digest).where(keys.c.digest.in_(some)).with_for_update(skip_locked=True)
+            done = await self._transactions.write(partial(self._touch, wanted=free, entry=entry))
+            for one in set(some) - done:
+                alone = select(keys.c.digest).where(keys.c.digest == one).with_for_update()
+                await self._transactions.write(partial(self._touch, wanted=alone, entry=entry))
 
-    async def _touch(self, db: AsyncConnection, some: ColumnElement[bool], entry: AuditEntry) -> None:
-        used = update(keys).where(some).values(last_used_at=entry.at)
+    async def _touch(self, db: AsyncConnection, wanted: Select[tuple[str]], entry: AuditEntry) -> set[str]:
+        """Return the digests of the keys that `wanted` found and locked."""
+        digests = set((await db.execute(wanted)).scalars())
+        used = update(keys).where(keys.c.digest.in_(digests)).values(last_used_at=entry.at)
         first = used.where(keys.c.last_used_at.is_(None)).returning(keys.c.id, keys.c.environment, keys.c.name)
         for key in (await db.execute(first)).all():
             by = AuditActor("key", key_id=key.id, name=key.name, address=entry.actor.address)
             first_use = dataclasses.replace(entry, environment=key.environment, key_id=key.id, actor=by)
             await self._trail.record(db, first_use)
         await db.execute(used)
+        return digests
 
     async def ancestors(self, key: MintedKey) -> tuple[int, ...]:
         """Return the ids of the key's parent, grandparent, and so on."""
@@ -188,9 +198,6 @@ class KeyStore:
         return None if row is None else _key(row)
 
     async def _check_name(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
-        # One transaction at a time checks the names of an environment, until its commit.
-        environment = select(environments.c.name).where(environments.c.name == new.environment)
-        await db.execute(environment.with_for_update(key_share=True))
         same = select(keys.c.id).where(keys.c.environment == new.environment, keys.c.name == new.name, *_alive(now))
         held: int | None = (await db.execute(same)).scalars().first()
         if held is not None:
@@ -228,6 +235,13 @@ _STORED: Final = (
     "parent_id",
     "expires_at",
 )
+
+
+async def _lock_keys(db: AsyncConnection, environment: str) -> None:
+    """Let one transaction at a time mint or revoke keys of an environment, until its commit: each checks names and
+    locks several keys, so two could wait for each other."""
+    row = select(environments.c.name).where(environments.c.name == environment)
+    await db.execute(row.with_for_update(key_share=True))
 
 
 async def _check_parent(db: AsyncConnection, parent_id: int) -> None:

@@ -49,6 +49,7 @@ def new_to_json(new: NewConnection) -> dict[str, Any]:
     return {
         **{name: _plain(getattr(new, name)) for name in PLAIN},
         "expires_at": _text(new.expires_at),
+        "integration_uid": new.integration_uid,
         "end_user": end_user_to_json(new.end_user),
         "life": [_text(new.life.dies_at), _text(new.life.keep_alive_at), new.life.settled],
         "account": [new.account.id, new.account.label],
@@ -65,6 +66,7 @@ def new_from_json(ref: ConnectionRef, stored: Mapping[str, Any]) -> NewConnectio
         ref=ref,
         **{name: stored[name] for name in PLAIN},
         expires_at=_time(stored["expires_at"]),
+        integration_uid=stored.get("integration_uid"),  # absent in rows of earlier versions
         end_user=end_user_from_json(stored["end_user"]),
         life=Lifespan(_time(dies_at), _time(keep_alive_at), settled),
         account=Account(*stored["account"]),

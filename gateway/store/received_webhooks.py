@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import structlog
 from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,7 +20,9 @@ from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.text import counted
 from gateway.vault import Vault
 
-MOST: Final = 1000  # connections that one webhook can be for
+MOST: Final = 1000  # connections that one webhook can be for: the oldest ones
+
+log = structlog.get_logger(__name__)
 
 
 class WebhookStore:
@@ -42,8 +45,8 @@ class WebhookStore:
         waiting: int,
         waiting_bytes: int,
     ) -> int | None:
-        """Queue `received` for each connection whose site is among `origins`; if none matches, once without a
-        connection.
+        """Queue `received` for each connection whose site is among `origins`, at most `MOST`; if none matches, once
+        without a connection.
 
         Returns the number of connections. Returns None and queues nothing if a webhook with the digest `seen` was
         stored before. Raises Unavailable if `waiting` deliveries of the integration, or webhooks of `waiting_bytes`,
@@ -94,14 +97,24 @@ class WebhookStore:
         if not origins:
             return []
         table = connections.c
-        wanted = select(table.connection_id, table.webhook_url_override).where(
+        its = and_(
             table.environment == integration.environment,
             table.integration_id == integration.integration_id,
             table.site_origin.in_(sorted(origins)),
         )
-        rows = await db.execute(wanted.order_by(table.id).limit(MOST))
+        wanted = select(table.connection_id, table.webhook_url_override).where(its).order_by(table.id).limit(MOST + 1)
+        rows = (await db.execute(wanted)).all()
+        if len(rows) > MOST:
+            count = (await db.execute(select(func.count()).select_from(connections).where(its))).scalar_one()
+            log.warning(
+                "webhook_connections_skipped",
+                environment=integration.environment,
+                integration=integration.integration_id,
+                sent_for=MOST,
+                skipped=count - MOST,
+            )
         targets = self._outbox.targets
-        return [(row.connection_id, targets(integration.environment, row.webhook_url_override)) for row in rows]
+        return [(row.connection_id, targets(integration.environment, row.webhook_url_override)) for row in rows[:MOST]]
 
     async def _queue(
         self,

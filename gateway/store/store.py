@@ -13,7 +13,7 @@ from gateway.store.audit.audit_records import AuditRecords
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.audit.use_counts import UseStore
 from gateway.store.backend import Backend
-from gateway.store.changes import ChangeLog, OwnChanges
+from gateway.store.changes import ChangeLog, OwnChanges, prune_oldest
 from gateway.store.cluster import Holders, TaskLeases
 from gateway.store.connection_rows import SealedRows
 from gateway.store.connection_store import ConnectionStore
@@ -24,7 +24,6 @@ from gateway.store.due_connections import ExpiringStore, KeepAliveStore
 from gateway.store.edits import EditStore
 from gateway.store.event_signing_keys import SigningKeyStore
 from gateway.store.failover import Failover
-from gateway.store.former_log import FormerLog
 from gateway.store.history import HistoryStore, RejectionStore
 from gateway.store.journal_recovery import RefreshJournal
 from gateway.store.minted_keys import KeyStore
@@ -34,6 +33,7 @@ from gateway.store.pending_connections import PendingStore
 from gateway.store.received_webhooks import WebhookStore
 from gateway.store.refreshes import RefreshStore
 from gateway.store.stored_integrations import IntegrationStore
+from gateway.store.tables import request_log
 from gateway.vault import Damaged, Keyring, UnknownKey, Vault, instance
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ class Store:
         self.changes = ChangeLog(transactions, backend.watch, own, statement_s=statement_s)
         self.console_sessions = ConsoleSessionStore(transactions, trail)
         self.call_log = backend.call_log
-        self.former_log = FormerLog(transactions)
         self.waits = transactions.waits
         self.backed_up_at = backend.backed_up_at
         self.pruned_at: dict[str, datetime] = {}  # area ▸ when this process last pruned it
@@ -172,6 +171,14 @@ class Store:
                 faults.append(fault)
         if faults:
             raise ExceptionGroup("some expired rows were not removed", faults)
+
+    async def prune_former_log(self, before: datetime) -> int:
+        """Remove the calls older than `before` that releases before 0.3 logged. Returns how many.
+
+        This release writes nothing into their table. It stays while a node of such a release may still write it, during
+        a rolling restart.
+        """
+        return await prune_oldest(self.transactions, request_log, request_log.c.at < before)
 
     @property
     def instance(self) -> str:

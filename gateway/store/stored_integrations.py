@@ -11,8 +11,9 @@ from sqlalchemy import ColumnElement, RowMapping, Select, and_, delete, select, 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.errors import NotFound
 from gateway.records.audit import AuditAction, AuditEntry
-from gateway.records.connection import ConnectionRef, Sealed
+from gateway.records.connection import ConnectionRef, NewConnection, Sealed
 from gateway.records.integration import ApiManagedRow, Integration
 from gateway.secret import Secret
 from gateway.store.audit.audit_trail import AuditTrail
@@ -97,8 +98,10 @@ class IntegrationStore:
         entry = _entry(AuditAction.INTEGRATION_CHANGED, after, now, fields=_changed(before, after))
 
         async def write(db: AsyncConnection) -> bool:
-            if after.integration_id != before.integration_id and await _barred(db, before, after):
-                return False
+            if after.integration_id != before.integration_id:
+                await db.execute(select(integrations.c.uid).where(as_read).with_for_update())  # see `hold_integration`
+                if await _barred(db, before, after):
+                    return False
             changed = update(integrations).where(as_read).values(self._columns(stored, made))
             if (await db.execute(changed)).rowcount == 0:
                 return False
@@ -141,11 +144,15 @@ class IntegrationStore:
     async def end(self, integration: Integration) -> bool:
         """Delete the row unless a connection is left; return whether the row is gone."""
         assert integration.made is not None
+        its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_not(None))
         left = _connections_of(integration.environment, integration.integration_id).exists()
-        gone = delete(integrations).where(
-            integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_not(None), ~left
-        )
-        await self._transactions.write(lambda db: db.execute(gone))
+
+        async def write(db: AsyncConnection) -> None:
+            # First wait for connections that are being stored; the next statement sees them (`hold_integration`).
+            await db.execute(select(integrations.c.uid).where(its).with_for_update())
+            await db.execute(delete(integrations).where(its, ~left))
+
+        await self._transactions.write(write)
         async with self._transactions.read() as db:
             still = select(integrations.c.uid).where(integrations.c.uid == integration.made.uid)
             return (await db.execute(still)).first() is None
@@ -224,6 +231,22 @@ def _place(environment: str, made: ApiManagedRow) -> dict[str, Any]:
 
 def _at(environment: str, integration_id: str) -> ColumnElement[bool]:
     return and_(integrations.c.environment == environment, integrations.c.integration_id == integration_id)
+
+
+async def hold_integration(db: AsyncConnection, new: NewConnection) -> None:
+    """Let nobody delete or rename the integration of `new`, if it was created through the API, until the commit.
+
+    Raises NotFound if that has happened: the connection could neither be used nor deleted with its integration.
+    """
+    if new.integration_uid is None:
+        return
+    its = and_(_at(*new.ref[:2]), integrations.c.uid == new.integration_uid, integrations.c.ending_at.is_(None))
+    row = select(integrations.c.uid).where(its).with_for_update(read=True, key_share=True)
+    if (await db.execute(row)).first() is None:
+        raise NotFound(
+            "unknown_provider_config",
+            f"Integration '{new.ref.integration_id}' was deleted or renamed in the meantime. Nothing was stored.",
+        )
 
 
 async def _barred(db: AsyncConnection, before: Integration, after: Integration) -> bool:

@@ -402,7 +402,7 @@ webhooks_seen = Table(
 )
 
 
-# ── The call log of releases before 0.3 (`former_log`).
+# ── The call log of releases before 0.3 (`Store.prune_former_log`).
 
 request_log = Table(
     "request_log",

@@ -199,6 +199,18 @@ class PostgresServer:
             os.kill(pid, number)
 
 
+async def waiting_for_lock(url: str, count: int = 1) -> None:
+    """Return when `count` connections of the database at `url` wait for a lock. Fails after 30 s."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    db = await asyncpg.connect(url)
+    try:
+        async with asyncio.timeout(30):
+            while await db.fetchval(query) < count:
+                await asyncio.sleep(0.01)
+    finally:
+        await db.close()
+
+
 async def migrated(url: str) -> None:
     """Create the gateway's tables, and leave them empty."""
     await (await open_store(url, Keyring([os.urandom(32)]), environments=())).close()

@@ -107,6 +107,18 @@ def print_move_preview(seen: "Preview", *, as_json: bool) -> int:
 # ── The sources of `import`, each opened, read to its end and closed; and the report.
 
 
+def _stopped(intake: "Importer", fault: Exception) -> click.ClickException:
+    """Return the error for a source that cannot be read to its end, with what was imported before."""
+    by_result = intake.tally.as_json()
+    here = by_result["imported"] + by_result["replaced"]
+    if not here or intake.wish.dry_run:
+        return click.ClickException(str(fault))
+    return click.ClickException(
+        f"{fault} Before that, {counted(here, 'connection')} {'was' if here == 1 else 'were'} imported. Correct this and run "
+        "the command again: by default, connections that exist are skipped."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PeerSource:
     """The API of another gateway, as the source of an import."""
@@ -126,7 +138,7 @@ class PeerSource:
                 peer = Peer(PeerCalls(session, self.url, self.key, plain_http=self.plain_http))
                 await intake.from_peer(peer, self.only)
         except SourceRefused as fault:
-            raise click.ClickException(str(fault)) from None
+            raise _stopped(intake, fault) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +184,7 @@ class FileSource:
                 source.seek(0)
                 await intake.from_lines(of_bundle(source, passphrase), self.only)
             except SourceRefused as fault:
-                raise click.ClickException(str(fault)) from None
+                raise _stopped(intake, fault) from None
 
     def _opened(self, stack: ExitStack) -> IO[bytes]:
         if self.source == "-":

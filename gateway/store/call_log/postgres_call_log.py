@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import text
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
@@ -28,6 +29,7 @@ DELETED_AT_ONCE: Final = 5000
 SLICE: Final = 50_000  # rows that a search for text reads between two checks of its time limit
 DAY: Final = timedelta(days=1)
 LOCK: Final = 5_201_713  # the id for pg_advisory_xact_lock: one node at a time creates or drops a partition
+UNDEFINED_TABLE: Final = "42P01"
 NAME: Final = "call_log_%Y%m%d"
 
 COLUMNS: Final = (
@@ -107,6 +109,14 @@ class PostgresCallLog:
 
     async def find(self, wanted: OperationFilter) -> OperationPage:
         """Return the newest operations that match. Raises Unavailable."""
+        try:
+            return await self._found(wanted)
+        except ProgrammingError as fault:
+            if getattr(fault.orig, "sqlstate", None) != UNDEFINED_TABLE:
+                raise
+            return await self._found(wanted)  # another node has just dropped a day
+
+    async def _found(self, wanted: OperationFilter) -> OperationPage:
         since = self.bounds.oldest(clock.now())
         since = since if wanted.since is None else max(since, wanted.since)
         where, values = _conditions(wanted, since)

@@ -9,7 +9,7 @@ from joserfc.jwk import RSAKey
 from gateway.auth.context import AuthContext
 from gateway.auth.custom import Custom
 from gateway.auth.mode import Dialogue, Granted
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, UpstreamFailed
 from gateway.oauth.token_responses import TokenUnavailable
 from gateway.records.integration import Integration
 from gateway.records.provider_call import ProviderCall, Reply
@@ -72,21 +72,23 @@ def test_a_refused_check_refuses_the_connection(status: int) -> None:
 )
 def test_a_success_without_json_confirms_nothing(status: int, body: bytes) -> None:
     dialogue, _ = granted({"installation_access_url": ACCESS})
-    with pytest.raises(TokenUnavailable, match=f"the check of access to the installation returned {status}"):
+    with pytest.raises(UpstreamFailed, match=rf"can access installation 42: the check returned {status}\. "):
         dialogue.send(reply(status, body))
 
 
 @pytest.mark.parametrize("status", [302, 429, 500, 503])
 def test_a_check_without_a_response_is_temporary(status: int) -> None:
     dialogue, _ = granted({"installation_access_url": ACCESS})
-    with pytest.raises(TokenUnavailable, match=f"the check of access to the installation returned {status}"):
-        dialogue.send(reply(status))
+    with pytest.raises(UpstreamFailed, match=rf"can access installation 42: the check returned {status}\. ") as failed:
+        dialogue.send(Reply(status, {"Retry-After": "7"}, b"{}", NOW))
+    assert (failed.value.code, failed.value.retry_after_s) == ("upstream_unreachable", 7)
 
 
 def test_a_check_that_cannot_be_sent_is_temporary() -> None:
     dialogue, _ = granted({"installation_access_url": ACCESS})
-    with pytest.raises(TokenUnavailable, match="no route"):
+    with pytest.raises(UpstreamFailed, match="can access installation 42: the provider could not be reached") as failed:
         dialogue.throw(TokenUnavailable("no route"))
+    assert isinstance(failed.value.__cause__, TokenUnavailable)  # which is logged
 
 
 OPEN = ACCESS.replace("api.example.com", "${connectionConfig.site}")

@@ -29,15 +29,16 @@ def refused(before: Account, now: Account) -> bool:
 
 class FakeAccountSource:
     def __init__(self, response: Any = None, config: dict[str, str] | None = None, **entry: Any) -> None:
-        self.provider = provider(proxy={"base_url": "https://api.example.com"}, **entry)
+        self.provider = provider(**{"proxy": {"base_url": "https://api.example.com"}, **entry})
         self.config = config or {}
+        self.status: int | None = 403
         self._response = response
 
     async def account_response(self) -> Any:
         assert self.provider.account is not None
-        assert self.provider.account.endpoint == "/me"
         if self._response is None:
-            raise ProviderUnreadable("/me returned 403", refused=True)
+            raise ProviderUnreadable(f"/me returned {self.status}", status=self.status)
+        assert self.provider.account.endpoint == "/me"
         return self._response
 
 
@@ -84,6 +85,37 @@ async def test_the_account_that_authorized_is_found_where_it_is_reported(
 
 async def test_credential_without_a_token_response_names_no_account() -> None:
     assert await account_of(FakeAccountSource(), {"type": "API_KEY"}) == Account()
+
+
+REALM = "${connectionConfig.realm}"
+IN_PATH: dict[str, Any] = {"account": {"endpoint": f"/company/{REALM}"}}
+IN_BASE: dict[str, Any] = {
+    "account": {"endpoint": "/me"},
+    "proxy": {"base_url": f"https://api.example.com/{REALM}"},
+}
+
+
+@pytest.mark.parametrize("entry", [IN_PATH, IN_BASE], ids=["path", "base URL"])
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_an_account_that_the_browser_named_must_open(entry: dict[str, Any], status: int) -> None:
+    source = FakeAccountSource(config={"realm": "9"}, **entry)
+    source.status = status
+    with pytest.raises(InvalidRequest, match=rf"does not open .*: realm 9 \({status}\)\. ") as refused:
+        await account_of(source, {}, ["realm"])
+    assert refused.value.code == "connection_validation_failed"
+    assert refused.value.payload == {"reason": "account_not_confirmed"}
+
+
+@pytest.mark.parametrize("status", [None, 302, 400, 429, 500, 503])
+async def test_an_account_that_nothing_says_about_is_unknown(status: int | None) -> None:
+    source = FakeAccountSource(config={"realm": "9"}, **IN_PATH)
+    source.status = status
+    assert await account_of(source, {}, ["realm"]) == Account()
+
+
+async def test_a_url_without_a_setting_of_the_browser_may_be_refused() -> None:
+    assert await account_of(FakeAccountSource(config={"realm": "9"}, account=ENDPOINT), {}, ["realm"]) == Account()
+    assert await account_of(FakeAccountSource(config={"realm": "9"}, **IN_PATH), {}) == Account()
 
 
 def test_another_account_is_refused_by_name() -> None:

@@ -1,6 +1,7 @@
 """The limits of each provider: concurrency, circuit breaker, retry budget."""
 
 import asyncio
+import gc
 from contextlib import suppress
 
 import pytest
@@ -65,6 +66,32 @@ async def test_a_call_that_leaves_the_queue_holds_no_place_even_if_it_was_just_g
     with suppress(asyncio.CancelledError):
         await third
     assert (concurrency.outstanding, concurrency.waiting) == (0, 0)
+
+
+def futures() -> int:
+    gc.collect()
+    return sum(type(one) is asyncio.Future for one in gc.get_objects())
+
+
+async def test_calls_that_leave_the_queue_leave_nothing_behind() -> None:
+    concurrency = ConcurrencyLimit(ConcurrencySettings(1, 60, 10))
+    concurrency.try_acquire()
+    first = asyncio.create_task(concurrency.acquire())
+    await turns()
+    before = futures()
+    impatient = [asyncio.create_task(concurrency.acquire()) for _ in range(50)]
+    await turns()
+    last = asyncio.create_task(concurrency.acquire())
+    await turns()
+    for _ in range(50):
+        impatient.pop().cancel()
+    await turns()
+    assert (concurrency.waiting, futures() - before) == (2, 1)
+    concurrency.release()
+    await first
+    concurrency.release()
+    await last
+    assert (concurrency.outstanding, concurrency.waiting) == (1, 0)
 
 
 async def test_the_queue_is_bounded_in_length_and_in_time() -> None:

@@ -11,7 +11,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.content_coding import CodingError, Decoder, codings_of
+from gateway.http.content_coding import MAX_EMPTY, CodingError, Decoder, codings_of
+from tests.fakes.scaling import linear_fault
 
 
 def bare_deflate(body: bytes) -> bytes:
@@ -89,6 +90,27 @@ def test_a_bomb_whose_output_the_next_coding_skips_is_stopped_too() -> None:
     """The inner coding ignores NUL bytes after its end, so only the outer coding's output is large."""
     with pytest.raises(CodingError, match="grows more than"):
         decoded("gzip, gzip", gzip.compress(gzip.compress(b"body") + bytes(16 << 20)))
+
+
+EMPTY = {"gzip": gzip.compress(b""), "zstd": zstandard.compress(b"")}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_members_without_content_are_limited(name: str) -> None:
+    few = EMPTY[name] * MAX_EMPTY
+    full = {"gzip": gzip.compress, "zstd": zstandard.compress}[name](b"x")
+    assert decoded(name, few + full + few, 100) == b"x"
+    with pytest.raises(CodingError, match="too many members without content"):
+        decoded(name, full + few + EMPTY[name])
+
+
+def test_small_members_take_linear_time() -> None:
+    small = b"".join(gzip.compress(b"%d" % number, mtime=0) + b"\0" for number in range(2000))
+
+    def work(size: int) -> Callable[[], object]:
+        return lambda: decoded("gzip", small * (size // len(small)), size)
+
+    assert linear_fault(work, 1 << 20) == ""
 
 
 @pytest.mark.parametrize("name", ["gzip", "deflate"])

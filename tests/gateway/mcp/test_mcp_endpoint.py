@@ -252,6 +252,24 @@ async def test_a_worker_that_does_not_have_the_whole_fetches_it_again(
     assert len(door.provider.calls) == 2
 
 
+async def test_a_whole_response_that_cannot_be_fetched_again_counts_once(
+    door: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def once(_request: web.Request) -> web.Response:
+        if len(door.provider.calls) > 1:
+            return web.Response(status=500)
+        return web.Response(body=b"\x00\xff" * 100, content_type="application/octet-stream")
+
+    door.provider.responding = once
+    key = await door.key(*RULES, limits={"rate": 3})
+    (link,) = [b for b in (await door.call(key, "search_issues"))["content"] if b["type"] == "resource_link"]
+    monkeypatch.setattr("gateway.mcp.kept_responses.KeptResponses.get", lambda *_: None)
+    failed = await door.tell(key, "resources/read", uri=link["uri"])
+    assert failed["code"] == mcp.INTERNAL_ERROR
+    assert (await door.responded(key, "tools/list"))[0] == 200
+    assert (await door.responded(key, "tools/list"))[0] == 429
+
+
 async def test_response_above_the_memory_limit_is_dropped(door: Agents) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.moving.sealed_stream import SealedWriter
+from gateway.secret import Secret
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.peer import FakePeer
 from tests.fakes.tracker import Tracker
-from tests.gateway.moving.conftest import SITE, Place, oauth
+from tests.gateway.moving.conftest import PASSPHRASE, SITE, Place, oauth
 
 SEALED = ("--passphrase-env", "BUNDLE_PASSPHRASE")
 
@@ -128,10 +129,41 @@ async def test_an_import_of_a_bundle_that_broke_off_goes_on(
     await place.ran("export", "-o", str(only), "--plain")
     lines = only.read_text().splitlines(keepends=True)
     only.write_text("".join(lines[:3]))  # the bundle's header, the integration, one connection
-    assert (await there.ran("import", str(only))).report["imported"] == 1
+    cut = (await there.ran("import", str(only), code=1)).report
+    assert (cut["imported"], cut["refused"], cut["reasons"][0]["reason"]) == (1, 1, "incomplete")
+    assert "line 3: the export that ends here is incomplete" in cut["reasons"][0]["example"]["detail"]
     ran = await there.ran("import", str(bundle), *SEALED)
     assert (ran.report["imported"], ran.report["skipped"]) == (2, 1)
     assert len(await there.listed()) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"later_member": 1}, "'later_member' is not a field here"),
+        ({"kind": "later_kind"}, "it has a line of kind 'later_kind'"),
+    ],
+)
+async def test_a_bundle_of_a_later_version_is_refused_before_anything_is_imported(
+    change: dict[str, Any], why: str, place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+) -> None:
+    await filled(place, peer)
+    plain = place.folder / "plain.jsonl"
+    await place.ran("export", "-o", str(plain), "--plain")
+    *lines, end = [json.loads(line) for line in plain.read_text().splitlines()]
+    lines[-1] |= change
+    if "kind" in change:
+        end["connections"] -= 1
+    bundle = place.folder / "later.bundle"
+    with bundle.open("wb") as out:
+        writer = SealedWriter(out, Secret(PASSPHRASE))
+        writer.write("\n".join(map(json.dumps, [*lines, end])).encode())
+        writer.close()
+    there = elsewhere()
+    ran = await there.ran("import", str(bundle), *SEALED, code=1)
+    assert "The bundle cannot be read by this version: " in ran.output
+    assert why in ran.output
+    assert await there.listed() == []
 
 
 async def test_the_client_comes_along_where_the_integration_is_not_there(

@@ -53,6 +53,11 @@ def test_a_bundle_without_its_end_line_is_reported_as_unfinished() -> None:
         bundle.checked(sealed(b'{"kind":"bundle"}\n{"kind":"connection"}\n'), PASSPHRASE)
 
 
+def test_a_later_version_is_named() -> None:
+    with pytest.raises(SourceRefused, match="has version 2, and this gateway reads 1"):
+        bundle.checked(sealed(b'{"kind":"bundle","version":2}\n'), PASSPHRASE)
+
+
 def test_thousands_of_connections_go_through_in_memory_that_does_not_grow_with_them(tmp_path: Path) -> None:
     def lines() -> Iterator[bytes]:
         for n in range(5000):

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.moving.foreign_files import count
+from gateway.moving import foreign_files
+from gateway.moving.foreign_files import count, json_lines
+from gateway.moving.moved_connection import UnusableConnection
 from tests.fakes.gateways import RunningGateway
 from tests.gateway.moving.conftest import SITE, Place, oauth
 
@@ -44,6 +46,66 @@ async def test_a_line_of_an_unknown_kind_is_reported(place: Place, tmp_path: Pat
     ran = await place.ran("import", file, "--into", "tracker", code=1)
     assert (ran.report["imported"], ran.report["refused"]) == (0, 1)
     assert ran.report["reasons"][0]["example"]["detail"].startswith("line 2: 'kind' must be")
+
+
+HEAD = {"kind": "bundle", "version": 1}
+TRACKER = {"kind": "integration", "unique_key": "tracker", "provider": "tracker"}
+
+
+def connection(number: int) -> dict[str, Any]:
+    return {
+        "kind": "connection",
+        "provider_config_key": "tracker",
+        "connection_id": f"c{number}",
+        "credentials": oauth(number),
+        "connection_config": SITE,
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "incomplete"),
+    [
+        ([HEAD, TRACKER, connection(1), {"kind": "end", "integrations": 1, "connections": 1}], []),
+        ([HEAD, TRACKER, connection(1), {"kind": "end"}], []),
+        ([TRACKER, connection(1)], []),  # selected by hand
+        ([HEAD, TRACKER, connection(1)], [3]),
+        ([HEAD, TRACKER, connection(1), {"kind": "end", "integrations": 1, "connections": 2}], [4]),
+        ([HEAD, connection(1), HEAD, connection(2), {"kind": "end", "integrations": 0, "connections": 1}], [3]),
+    ],
+)
+def test_a_plain_export_that_is_not_whole_is_reported(rows: list[Any], incomplete: list[int]) -> None:
+    source = io.BytesIO("\n".join(map(json.dumps, rows)).encode())
+    found = [one.outcome for one in json_lines(source, None) if isinstance(one, UnusableConnection)]
+    assert [one.reason for one in found] == ["incomplete"] * len(incomplete)
+    assert [one.detail.partition(":")[0] for one in found] == [f"line {number}" for number in incomplete]
+
+
+async def test_a_plain_export_of_a_later_version_is_refused(place: Place, tmp_path: Path) -> None:
+    file = lines(tmp_path, {**HEAD, "version": 2}, connection(1))
+    assert "has version 2, and this gateway reads 1" in (await place.ran("import", file, code=1)).output
+    assert await place.listed() == []
+
+
+@pytest.mark.parametrize("change", [{"provider": None}, {"credentials": "x"}])
+async def test_an_integration_that_cannot_be_read_does_not_stop_the_others(
+    place: Place, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    broken = {name: value for name, value in {**TRACKER, **change}.items() if value is not None}
+    file = lines(tmp_path, broken, connection(1))
+    ran = await place.ran("import", file, "--create-integrations", code=1)
+    assert (ran.report["imported"], ran.report["refused"]) == (1, 1)
+    assert ran.report["reasons"][0]["example"]["detail"].startswith("line 1: ")
+
+
+async def test_an_import_that_stops_midway_says_what_was_imported_and_how_to_go_on(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_files, "LINE_LIMIT_BYTES", 2000)
+    file = lines(tmp_path, connection(1), connection(2), {**connection(3), "metadata": {"long": "x" * 3000}})
+    ran = await place.ran("import", file, "--at-once", "1", code=1)
+    assert "Line 3 is longer than" in ran.output
+    assert "1 connection was imported. Correct this and run the command again" in ran.output
+    assert [one["connection_id"] for one in await place.listed()] == ["c1"]
 
 
 async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(place: Place, tmp_path: Path) -> None:

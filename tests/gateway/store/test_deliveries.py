@@ -5,12 +5,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.records.connection import Lifespan, RefreshFailure
 from gateway.records.event import Delivery, DeliveryOutcome, DeliveryState
 from gateway.records.integration import Integration
 from gateway.secret import Secret
-from gateway.store import EventFilter, Store
+from gateway.store import EventFilter, Store, received_webhooks
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 LANE = ("dev", "primary")
@@ -184,6 +185,25 @@ async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_si
     assert (
         await telling.webhooks.queue_webhook(integration, received, now=NOW, origins=origins, seen="one", **ROOM) == 1
     )
+
+
+async def test_connections_above_the_limit_of_a_webhook_are_named_in_the_log(
+    telling: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(received_webhooks, "MOST", 2)
+    integration = Integration(environment="dev", integration_id="jira", provider="jira")
+    origins = ["https://acme.example:443"]
+    for number in range(2, 6):
+        name = f"u{number - 1}"
+        await telling.connections.put(
+            new(REF._replace(connection_id=name), config={"baseUrl": "https://acme.example"}), now=NOW
+        )
+        with capture_logs() as logged:
+            await telling.webhooks.queue_webhook(integration, {"body": "e30="}, now=NOW, origins=origins, **ROOM)
+        skipped = [line["skipped"] for line in logged if line["event"] == "webhook_connections_skipped"]
+        assert skipped == ([number - 3] if number > 3 else [])
+    forwards = [one.connection_id for one in await listed(telling) if one.event == "forward"]
+    assert (forwards.count("u1"), forwards.count("u2"), forwards.count("u3")) == (4, 3, 0)
 
 
 async def test_signing_key_is_created_once_and_rotated_with_an_overlap(opener: Opener) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
+import asyncpg
 import pytest
 
 from gateway.errors import Conflict, NotFound
@@ -11,6 +12,7 @@ from gateway.records.access import KeyLimits
 from gateway.records.connection import ConnectionRef
 from gateway.store import ListFilter, Store
 from gateway.store.minted_keys import KEPT_AFTER_END, NewMintedKey, changed_key
+from tests.fakes.postgres import waiting_for_lock
 from tests.gateway.store.conftest import NOW, Opener, new
 
 AGENT = NewMintedKey(
@@ -45,6 +47,38 @@ async def test_every_change_is_reported_to_other_processes(store: Store) -> None
     assert (await store.changes.since(last))[1] == {}, "its use is nobody else's business"
     await store.keys.revoke("dev", key.id, now=NOW)
     assert list((await store.changes.since(last))[1]) == [changed_key("dev", "d1")]
+
+
+POSTGRES = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+
+
+@POSTGRES
+async def test_recording_uses_waits_for_no_key_while_it_holds_others(store: Store, url: str) -> None:
+    for number in (1, 2, 3):
+        await store.keys.add(replace(AGENT, digest=f"d{number}", name=f"n{number}"), now=NOW)
+    other = await asyncpg.connect(url)
+    async with other.transaction():
+        await other.execute("SELECT 1 FROM keys WHERE digest = 'd2' FOR UPDATE")
+        touching = asyncio.create_task(store.keys.touch(["d1", "d2", "d3", "none"], now=NOW))
+        await waiting_for_lock(url)
+        await other.execute("SELECT 1 FROM keys FOR UPDATE NOWAIT")
+    await touching
+    used = [await store.keys.get(f"d{number}") for number in (1, 2, 3)]
+    assert [key and key.last_used_at for key in used] == [NOW] * 3
+    await other.close()
+
+
+@POSTGRES
+async def test_revoking_waits_for_minting_before_it_locks_a_key(store: Store, url: str) -> None:
+    key = await store.keys.add(AGENT, now=NOW)
+    other = await asyncpg.connect(url)
+    async with other.transaction():
+        await other.execute("SELECT 1 FROM environments WHERE name = 'dev' FOR NO KEY UPDATE")
+        revoking = asyncio.create_task(store.keys.revoke("dev", key.id, now=NOW))
+        await waiting_for_lock(url)
+        await other.execute("SELECT 1 FROM keys FOR UPDATE NOWAIT")
+    assert await revoking == ["d1"]
+    await other.close()
 
 
 async def test_a_name_is_free_again_once_its_key_has_ended(store: Store) -> None:

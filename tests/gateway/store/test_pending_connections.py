@@ -54,8 +54,9 @@ async def made(store: Store) -> int:
 
 
 async def test_pending_connection_is_sealed_and_returned_completely(store: Store) -> None:
-    added = await add(store)
-    assert added.new == FULL
+    whole = replace(FULL, integration_uid="i1")
+    added = await add(store, whole)
+    assert added.new == whole
     assert await store.pending.of_session("d1", now=NOW) == [added]
     assert (added.provider, added.account, added.config) == ("jira", FULL.account, {"cloudId": "c"})
     async with store.transactions.read() as db:

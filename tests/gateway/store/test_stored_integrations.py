@@ -4,16 +4,19 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
+import asyncpg
 import pytest
 from sqlalchemy import select, update
 
-from gateway.records.connection import ConnectionRef
+from gateway.errors import NotFound
+from gateway.records.connection import ConnectionRef, ImportedHistory
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.store import Store
 from gateway.store.tables import integrations
 from gateway.vault import VaultError
-from tests.gateway.store.conftest import NOW, Opener, new
+from tests.fakes.postgres import waiting_for_lock
+from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 LATER = NOW + timedelta(seconds=5)
 ONE = Integration(
@@ -144,3 +147,46 @@ async def test_two_processes_that_add_one_key_at_once_make_one(store: Store, ope
     other = await opener()
     made = await asyncio.gather(*(one.integrations.add(ONE, now=NOW) for one in (store, other)))
     assert sum(one is not None for one in made) == 1
+
+
+async def test_no_connection_is_stored_once_its_integration_is_being_deleted_or_was_renamed(store: Store) -> None:
+    stored = await added(store)
+    assert stored.made is not None
+    late = new(integration_uid=stored.made.uid)
+    renamed = await store.integrations.change(stored, replace(stored, integration_id="other"), now=LATER)
+    assert renamed is not None
+    with pytest.raises(NotFound, match="'jira' was deleted or renamed"):
+        await store.connections.put(late, now=LATER)
+    late = new(REF._replace(integration_id="other"), integration_uid=stored.made.uid)
+    await store.connections.put(late, now=LATER)
+    await store.integrations.begin_end(renamed, now=LATER)
+    with pytest.raises(NotFound):
+        await store.connections.put(late, now=LATER)
+    assert not await store.integrations.end(renamed)
+    assert await store.connections.delete(late.ref, now=LATER)
+    assert await store.integrations.end(renamed)
+    with pytest.raises(NotFound):
+        await store.connections.put_moved(late, ImportedHistory(), over=False, now=LATER)
+    assert await store.connections.get(late.ref) is None
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("action", ["delete", "rename"])
+async def test_a_connection_that_is_being_stored_keeps_its_integration(store: Store, url: str, action: str) -> None:
+    stored = await added(store)
+    assert stored.made is not None
+    other = await asyncpg.connect(url)
+    async with other.transaction():
+        await other.execute("LOCK TABLE connections IN SHARE MODE")  # nobody can write it
+        storing = asyncio.create_task(store.connections.put(new(integration_uid=stored.made.uid), now=LATER))
+        await waiting_for_lock(url)
+        renamed = replace(stored, integration_id="other")
+        if action == "delete":
+            await store.integrations.begin_end(stored, now=LATER)
+            ending: asyncio.Task[object] = asyncio.create_task(store.integrations.end(stored))
+        else:
+            ending = asyncio.create_task(store.integrations.change(stored, renamed, now=LATER))
+        await waiting_for_lock(url, 2)
+    assert (await storing)[1] is True
+    assert not await ending
+    await other.close()

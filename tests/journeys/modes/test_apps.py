@@ -246,8 +246,9 @@ async def test_a_failing_check_of_an_installation_is_temporary(far: FakeProvider
     forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
     forge.access_status = 503
     status, html = await connect(gateway)
-    assert (status, "the check of access to the installation returned 503" in html) == (400, True)
-    assert "cannot access" not in html
+    assert (status, "can access installation 42: the check returned 503." in html) == (400, True)
+    assert "tracker" in html
+    assert ("cannot access" in html, "exchange the code" in html) == (False, False)
     assert (forge.issued, (await gateway.json("GET", "/connections"))["connections"]) == (0, [])
     forge.access_status, forge.users = None, 0
     assert (await connect(gateway))[0] == 200

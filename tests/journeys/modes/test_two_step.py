@@ -193,24 +193,25 @@ async def test_members_that_only_the_login_returned_stay_usable_after_a_refresh(
     far: FakeProvider, start: Any, later: Any
 ) -> None:
     async def login(_: web.Request) -> web.Response:
-        body = {"access_token": "a-1", "refresh_token": "r-1", "expires_in": 60, "site": "acme"}
-        return web.json_response(body)
+        body = {"access_token": "a-1", "refresh_token": "r-1", "expires_in": 60}
+        return web.json_response({**body, "session": {"site": {"name": "acme"}, "id": "s-1"}})
 
     async def refresh(_: web.Request) -> web.Response:
-        return web.json_response({"access_token": "a-2", "expires_in": 60})
+        return web.json_response({"access_token": "a-2", "expires_in": 60, "session": {"site": {}, "id": "s-2"}})
 
     async def api(request: web.Request) -> web.Response:
-        return web.json_response({"site": request.headers["X-Site"], "token": request.headers["X-Token"]})
+        return web.json_response({name: request.headers[f"X-{name}"] for name in ("Site", "Session", "Token")})
 
     for path, handler in {"/signin": login, "/refresh": refresh, "/api": api}.items():
         far.on(path, handler)
-    headers = {"x-site": "${step1.site}", "x-token": "${step1.access_token}"}
-    proxy = {"headers": headers}
+    session = {"x-site": "${step1.session.site.name}", "x-session": "${step1.session.id}"}
+    proxy = {"headers": {**session, "x-token": "${step1.access_token}"}}
     gateway = await start(**door(far, token_response=None, refresh_url=f"{far.url}/refresh", proxy=proxy))
     await imported(gateway, credentials=LOGIN)
-    for token in ("a-1", "a-2"):
+    for number in (1, 2):
         async with gateway.proxied("c1") as response:
-            assert (response.status, await response.json()) == (200, {"site": "acme", "token": token})
+            expected = {"Site": "acme", "Session": f"s-{number}", "Token": f"a-{number}"}
+            assert (response.status, await response.json()) == (200, expected)
         later(61)
 
 

@@ -1,10 +1,12 @@
 """Both call logs return records as they were added, by each filter, newest first, within limits."""
 
+import asyncio
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 
 from gateway import clock
@@ -15,6 +17,7 @@ from gateway.store import Store
 from gateway.store.call_log import sqlite_call_log, sqlite_search
 from gateway.store.call_log.call_log_store import CallLogBounds
 from gateway.store.call_log.postgres_call_log import PostgresCallLog
+from tests.fakes.postgres import waiting_for_lock
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -67,6 +70,18 @@ async def test_stored_operation_is_found_completely(store: Store) -> None:
     await store.call_log.add_many([bare, full])
     await store.call_log.add_many([])
     assert await found(store) == [full, bare]
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+async def test_a_search_goes_on_if_another_node_drops_a_day(store: Store, url: str) -> None:
+    await store.call_log.add_many([operation(1), operation(2, at=START - timedelta(days=1))])
+    other = await asyncpg.connect(url)
+    async with other.transaction():
+        await other.execute("DROP TABLE call_log_20260101")
+        searching = asyncio.create_task(found(store))
+        await waiting_for_lock(url)
+    assert [one.request_id for one in await searching] == ["r1"]
+    await other.close()
 
 
 async def test_a_proxied_call_becomes_an_operation_with_its_trace(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Rows of earlier releases are pruned by age; rows that cannot be pruned do not block others."""
+"""The store as a whole: rows that cannot be pruned do not block others; rows of earlier releases are pruned by age."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -29,13 +29,13 @@ async def count(store: Store) -> int:
 async def test_all_older_rows_are_pruned(store: Store) -> None:
     await fill(store, 0, 2 * AT_ONCE + 1)
     await fill(store, 10, 3)
-    assert await store.former_log.prune(NOW + timedelta(seconds=10)) == 2 * AT_ONCE + 1
+    assert await store.prune_former_log(NOW + timedelta(seconds=10)) == 2 * AT_ONCE + 1
     assert await count(store) == 3
 
 
 async def test_other_writes_run_between_prune_batches(store: Store) -> None:
     await fill(store, 0, 10 * AT_ONCE)
-    pruning = asyncio.create_task(store.former_log.prune(NOW + timedelta(seconds=1)))
+    pruning = asyncio.create_task(store.prune_former_log(NOW + timedelta(seconds=1)))
     between = 0
     while not pruning.done():
         await fill(store, 10, 1)
