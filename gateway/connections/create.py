@@ -50,14 +50,14 @@ def new_row(
     and `held`."""
     plain, secret = parted(context.provider, context.config)
     life = lifespan(context.provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
-    expires_at, now = mode.expires_at(held), clock.now()
+    expires_at, now, made = mode.expires_at(held), clock.now(), context.integration.made
     over = not life.settled and expires_at is not None and expires_at <= now
     return NewConnection(
         ref=ref,
         provider=context.provider.name,
         credential=held,
         expires_at=expires_at,
-        integration_uid=made.uid if (made := context.integration.made) else None,
+        integration_uid=made.uid if made is not None else None,
         config=plain,
         secret_config=secret or None,
         metadata=context.metadata,
