@@ -31,12 +31,12 @@ def is_browser(request: web.Request) -> bool:
 
     A browser sends a person's cookies and uses the person's logins. A program holds nobody's cookies.
     """
-    headers = request.headers
-    return (
-        "text/html" in headers.get(hdrs.ACCEPT, "")
-        or "Sec-Fetch-Mode" in headers
-        or headers.get(hdrs.USER_AGENT, "").startswith("Mozilla/")
-    )
+    return "text/html" in request.headers.get(hdrs.ACCEPT, "") or is_real_browser(request)
+
+
+def is_real_browser(request: web.Request) -> bool:
+    """Return whether the request has a header that browsers send, and programs only if they claim to be one."""
+    return "Sec-Fetch-Mode" in request.headers or request.headers.get(hdrs.USER_AGENT, "").startswith("Mozilla/")
 
 
 class Browser:

@@ -11,13 +11,13 @@ from gateway.authorization.results import LIFETIME, CallbackFailed, Choice, Conn
 from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
 from gateway.http.url import members
 from gateway.middleware.facts import REQUEST_ID
-from gateway.pages.confirmation import Browser, claim, is_browser
+from gateway.pages.confirmation import Browser, claim, is_browser, is_real_browser
 from gateway.pages.connect_cookie import first_page_url, holds, keep, page_url, quoted
 from gateway.pages.connect_offer import offer
 from gateway.pages.error_page import failed
 from gateway.pages.form_fields import posted
 from gateway.pages.frame import PageWords, connect_page, see_other, words_for
-from gateway.pages.result import application_link, connected_page
+from gateway.pages.result import application_link, application_url, connected_page
 from gateway.records.connecting import ConnectSession, FlowOptions, Outcome
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
@@ -129,8 +129,9 @@ async def callback(request: web.Request) -> web.Response:
     """Handle the provider's callback. The response is a 303 to the result page. It is the result page itself if the
     browser has no cookie of the session, a 200 with a choice if the account has several sites, and a 400 after an error.
 
-    It never redirects to the application: the browser may still follow a form, of the provider's consent page or of
-    `site`, and applies the CSP's form-action of that form's page to all redirects. The result page continues by itself.
+    A browser is never redirected to the application: it may still follow a form, of the provider's consent page or of
+    `site`, and applies the form-action of that page's CSP to all redirects. The result page continues by itself. A
+    program, which reads no pages, is redirected to the application with a pending connection.
     """
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
@@ -213,6 +214,10 @@ async def _connected_response(request: web.Request, connected: ConnectedResult, 
     )
     if not holds(request, connected.session_digest):
         return await connected_page(request, words, outcome, None)
+    if connected.is_pending and not is_real_browser(request):
+        session = await request.app[RUNTIME].sessions.known(connected.session_digest)
+        if session is not None and session.return_url is not None:
+            return see_other(await application_url(request, session, outcome, ref.integration_id))
     return see_other(page_url(request, connected.session_digest, words, f"/i/{quoted(ref.integration_id)}/result"))
 
 

@@ -26,7 +26,7 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.sandbox.visitor import VisitedPage, browser, visit
 from tests.fakes.gateways import free_socket
-from tests.fakes.pages import BROWSER, onward_in, to_consent
+from tests.fakes.pages import BROWSER, to_consent
 from tests.fakes.patience import PATIENCE_S
 from tests.journeys.connect_page.browser import launched
 from tests.journeys.connect_page.looks import sign_in
@@ -180,8 +180,7 @@ class AdaAsProgram(Ada):
         async with self._http.get(urljoin(self.application, link), headers=BROWSER) as page:
             connect_page = str(page.url)
         consent = await to_consent(self._http, connect_page)
-        last = await visit(self._http, consent, RESPONSES)
-        return await self.load(onward_in(last.text))
+        return await visit(self._http, consent, RESPONSES)
 
 
 class AdaInChromium(Ada):
