@@ -11,6 +11,7 @@ from gateway.access.caller import Caller, KeyPace
 from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
 from gateway.access.refusals import beyond_limits, breached, missing_scope_error, unread_body
 from gateway.access.scopes import EVERYTHING
+from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, plain
 from gateway.http.request_head import upgrade_asked_for
@@ -137,7 +138,7 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
     caller = request[CALLER]
     if caller.access is not None:
         method = WEBSOCKET if upgrade_asked_for(request) is not None else request[UPSTREAM].method
-        rule = _decided(caller, request[UPSTREAM], sent(method, request[UPSTREAM]))
+        rule = _decided(caller, request[UPSTREAM], sent(method, request[UPSTREAM], request[CONNECTION]))
         if rule is None:
             rule = await _by_body(request, caller, request[UPSTREAM])
         if rule:
@@ -147,12 +148,12 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
     return await handler(request)
 
 
-def check(caller: Caller, upstream: UpstreamRequest, *, upgrade: bool = False) -> str:
+def check(caller: Caller, upstream: UpstreamRequest, opened: Opened, *, upgrade: bool = False) -> str:
     """Return the rule that allows the request, empty if the key has no rules. `upgrade`: it asks for a WebSocket.
 
     Raises Forbidden if a rule or a host limit forbids the request, or allows it only with a certain body.
     """
-    rule = _decided(caller, upstream, sent(WEBSOCKET if upgrade else upstream.method, upstream))
+    rule = _decided(caller, upstream, sent(WEBSOCKET if upgrade else upstream.method, upstream, opened))
     if rule is None:
         raise unread_body()
     return rule
@@ -184,7 +185,7 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
     arguments = head, upstream.target.partition("?")[2], raw
     large = len(raw) > INLINE_BYTES
     body = await off_loop(caller.share, read_body, *arguments) if large else read_body(*arguments)
-    with_body = sent(upstream.method, upstream)._replace(body=body)
+    with_body = sent(upstream.method, upstream, request[CONNECTION])._replace(body=body)
     rule = _decided(caller, upstream, with_body)
     if rule is None:
         raise unread_body()
@@ -200,7 +201,9 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
     return rule
 
 
-def sent(method: str, upstream: UpstreamRequest) -> SentRequest:
+def sent(method: str, upstream: UpstreamRequest, opened: Opened) -> SentRequest:
     """Return the request as the key's rules see it. `method`: WEBSOCKET for an upgrade."""
     path, _, query = upstream.target.partition("?")
-    return SentRequest(method, upstream.host, path, query, {plain(name) for name in upstream.headers})
+    return SentRequest(
+        method, upstream.host, opened.path_for_rules(path), query, {plain(name) for name in upstream.headers}
+    )

@@ -88,12 +88,26 @@ class Opened:
     fast_route: list[Any] = field(default_factory=list, repr=False, compare=False)
     """The fast path's route to the provider with this credential: at most one item; it is dropped with this object."""
 
+    @property
+    def shown_base_path(self) -> str:
+        """The path of `base`; a credential or secret setting in it is masked."""
+        if self.secret_base is None:
+            return self.base.path
+        below_host = self.secret_base.partition("://")[2].partition("/")[2]
+        return "/" + _PLACEHOLDER.sub(MASK, below_host) if below_host else ""
+
+    def path_for_rules(self, path: str) -> str:
+        """Return the path of a request as a key's rules see it: with `shown_base_path`, so that a key's holder cannot
+        guess the credential by rules."""
+        if self.secret_base is None or not path.startswith(self.base.path):
+            return path
+        return self.shown_base_path + path[len(self.base.path) :]
+
     def without_secrets(self, reference: str) -> str:
         """Return a URL from a provider's response, with the secrets of the request's URL masked."""
         path = self.base.path
         if self.secret_base is not None and path:  # also masks a credential that is too short to be searched for
-            instead = "/" + _PLACEHOLDER.sub(MASK, self.secret_base.partition("://")[2].partition("/")[2])
-            reference = reference.replace(path, instead).replace(unquote(path), instead)
+            reference = reference.replace(path, self.shown_base_path).replace(unquote(path), self.shown_base_path)
         return mask_secrets(reference, self.url_secrets) if self.url_secrets else reference
 
 

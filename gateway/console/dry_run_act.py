@@ -48,7 +48,9 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
         path, _, query = upstream.target.partition("?")
         if it.key_id is not None:
             key = await runtime.issuer.find(environment, it.key_id)
-            data["verdict"] = verdict(key, SentRequest(it.method, base.host, path, query, ()), opened.connection)
+            data["verdict"] = verdict(
+                key, SentRequest(it.method, base.host, opened.path_for_rules(path), query, ()), opened.connection
+            )
         place(opened, upstream, has_body=has_body)
         data["preview"] = masked(opened, upstream, has_body=has_body, body=None)
     except GatewayError as fault:

@@ -142,7 +142,7 @@ class ToolRun:
             return (
                 call if opened is None else replace(call, target=_with_settings(call.target, str(tool.path[0]), opened))
             )
-        path = below_base(tool.rule, opened.base.path.strip("/")) if opened is not None else tool.path
+        path = below_base(tool.rule, opened.shown_base_path.strip("/")) if opened is not None else tool.path
         if path is None or path == tool.path:
             return call
         named = {argument.name for argument in tool.arguments}

@@ -11,6 +11,7 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.access.caller import Caller
+from gateway.connections.opened import Opened
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.http.headers import Fields
@@ -199,7 +200,7 @@ class _PagedCall:
             point_at_page(upstream, position, opened.allowed_origins | {opened.base.origin}, self._paging.path)
         except OffLimits as fault:
             raise _off_limits(fault.origin) from fault
-        await _check(request[CALLER], upstream)
+        await _check(request[CALLER], upstream, opened)
         place(opened, upstream, has_body=self._listed is not None)
         if self._listed is not None:
             self._upload.replace(self._listed.at(position))
@@ -283,10 +284,10 @@ def _misnamed(page: PageResult) -> UpstreamFailed:
     )
 
 
-async def _check(caller: Caller, upstream: UpstreamRequest) -> None:
+async def _check(caller: Caller, upstream: UpstreamRequest, opened: Opened) -> None:
     """Check a later page like any other call, and count it against the key's limits. Raises Forbidden,
     TooManyRequests."""
-    check(caller, upstream)
+    check(caller, upstream, opened)
     if caller.access is not None and caller.access.meter is not None:
         await caller.access.meter.spend()
 

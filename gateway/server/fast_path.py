@@ -71,7 +71,8 @@ def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, tar
     if not policy.of_requests:
         return ""
     path, _, query = target.partition("?")
-    decided = policy.decision(SentRequest(method, opened.base.host, path, query, head.known.names))
+    sent = SentRequest(method, opened.base.host, opened.path_for_rules(path), query, head.known.names)
+    decided = policy.decision(sent)
     return decided if isinstance(decided, str) else None
 
 

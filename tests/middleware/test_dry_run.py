@@ -152,6 +152,23 @@ async def test_no_key_sees_a_credential_in_the_base_url(
     assert api.received == []
 
 
+@pytest.mark.parametrize("times", [1, 3], ids=["chain", "fast path"])
+@pytest.mark.parametrize(("begin", "status"), [("*", 200), (quote(BOT[0]), 403), (quote(BOT[0]) + "*", 403)])
+async def test_rules_do_not_confirm_a_guess_of_a_credential_in_the_base_url(
+    bots: tuple[RunningGateway, RecordingServer], begin: str, status: int, times: int
+) -> None:
+    """A key that mints keys could read the credential letter by letter, with a rule for each guess."""
+    gateway, _ = bots
+    body = {"display_name": "guess", "scopes": ["environment:proxy"], "limits": {"rules": [f"GET /bot{begin}/getMe"]}}
+    key = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]["secret"]
+    names = {"Provider-Config-Key": "bots", "Connection-Id": "c1", "Authorization": f"Bearer {key}"}
+    for _ in range(times):
+        async with gateway.http.get(
+            f"{gateway.url}/proxy/getMe", headers=names if times > 1 else names | DRY
+        ) as response:
+            assert response.status == status, await response.text()
+
+
 async def test_capability_sees_no_credential_in_the_base_url(bots: tuple[RunningGateway, RecordingServer]) -> None:
     gateway, _ = bots
     body = {"display_name": "sdk", "kind": "capability", "limits": {"connections": ["bots/c1"]}}
