@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final, NoReturn
 
-from gateway.http.strict_json import nested_deeper
+from gateway.http.json_depth import nested_deeper
 from gateway.off_loop import INLINE_BYTES
 
 MODERN: Final = "2026-07-28"
