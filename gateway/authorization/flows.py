@@ -226,8 +226,10 @@ class Flows:
         """Return the integration, and the URL at the provider, of an authorization that this browser has started but
         not finished; None if there is none."""
         flow = await self._store.flows.get(flow_digest, now=clock.now())
+        if flow is None:
+            return None
         name = self.cookie_of(flow_digest)
-        if flow is None or Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
+        if Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
             return None
         kept = self._opened(flow)
         return (flow.integration_id, kept.url) if isinstance(kept, PendingAuthorization) and kept.url else None

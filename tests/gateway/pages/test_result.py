@@ -251,7 +251,7 @@ async def test_a_form_that_was_taken_makes_one_connection_however_often_its_page
     assert len(await connections(running)) == 1
 
 
-@pytest.mark.parametrize("way", ["return?i=tracker", "i/tracker/result", "i/tracker", "leave/0"])
+@pytest.mark.parametrize("way", ["return?i=tracker", "i/tracker/result", "i/tracker", "leave/0", "leave/zz"])
 async def test_what_another_browser_connected_is_not_brought_back_by_this_one(
     running: RunningGateway, way: str
 ) -> None:
