@@ -21,7 +21,8 @@ from urllib.parse import unquote_plus
 from gateway.errors import InvalidRequest
 from gateway.http.graphql_document import GraphqlOperation, UnplainDocument, operation_of
 from gateway.http.headers import plain
-from gateway.http.strict_json import nested_deeper, parse
+from gateway.http.json_depth import nested_deeper
+from gateway.http.strict_json import parse
 
 WITH: Final = " with "
 Kind = Literal["tools", "query", "mutation"]

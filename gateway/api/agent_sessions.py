@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import combinations
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from aiohttp import web
 from pydantic import Field
@@ -76,9 +76,11 @@ class NewAgentSession(Strict):
     docs/agents.md#sessions."""
 
     tenant: TenantBody
-    toolset: Literal["*"] | dict[str, PolicyBody | Literal["*"]] = "*"
-    pinned_tools: dict[str, list[str]] = Field(default_factory=dict)
-    meta_tools: dict[str, bool] = Field(default_factory=dict)
+    toolset: Literal["*"] | Annotated[dict[str, PolicyBody | Literal["*"]], Field(max_length=MOST_NAMED)] = "*"
+    pinned_tools: dict[str, Annotated[list[str], Field(max_length=MOST_NAMED)]] = Field(
+        default_factory=dict, max_length=MOST_NAMED
+    )
+    meta_tools: dict[str, bool] = Field(default_factory=dict, max_length=MOST_NAMED)
     expires_in: str | None = None
 
 
@@ -237,8 +239,10 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
                 f"The tools of a session are operations of the catalog, which has none of {there[name].provider} "
                 f"('{name}'). Mint a key with rules of methods and paths instead: POST /environment/api-keys."
             )
-        allowed = policy.allow.tools if policy != "*" and isinstance(policy.allow, ToolListBody) else None
-        denied = policy.deny.tools if policy != "*" and policy.deny is not None else []
+        allowed = (
+            dict.fromkeys(policy.allow.tools) if policy != "*" and isinstance(policy.allow, ToolListBody) else None
+        )
+        denied = dict.fromkeys(policy.deny.tools) if policy != "*" and policy.deny is not None else {}
         known = set(ids)
         wrong += [{"integration_id": name, "tool": one} for one in (*(allowed or ()), *denied) if one not in known]
         chosen = [one for one in ids if (allowed is None or one in allowed) and one not in denied]
@@ -270,11 +274,12 @@ def _operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[
 
 
 def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str, Tools]) -> None:
+    allowed = {name: frozenset(tools[name].ids) for name in pinned if name in tools}
     outside = [
         {"integration_id": name, "tool": tool}
         for name, named in pinned.items()
         for tool in named
-        if name not in tools or tool not in tools[name].ids
+        if tool not in allowed.get(name, ())
     ]
     if outside:
         raise _refused(

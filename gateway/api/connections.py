@@ -15,7 +15,17 @@ from gateway.api.connect_endpoints import check_tags
 from gateway.api.connection_json import add_history, listed, state_of, whole
 from gateway.api.narrow import check_webhook
 from gateway.api.path_ids import in_path, known_ref, ref_of
-from gateway.api.request_body import Strict, empty_body, number, parsed, query_of, read_json, truth, wrong_query
+from gateway.api.request_body import (
+    Strict,
+    check_levels,
+    empty_body,
+    number,
+    parsed,
+    query_of,
+    read_json,
+    truth,
+    wrong_query,
+)
 from gateway.api.shapes import (
     FREE_BYTES,
     MAX_TAGS,
@@ -344,6 +354,7 @@ async def _bare_metadata(request: web.Request, *, merge: bool) -> web.Response:
         raise InvalidRequest(
             "invalid_body", "The body must be a JSON object.", errors=[Issue("invalid_type", "must be an object")]
         )
+    check_levels({"": metadata})
     if json_bytes(metadata) > FREE_BYTES:
         raise _too_large(json_bytes(metadata), ())
     await _write_metadata(runtime, [ref], metadata, merge=merge)

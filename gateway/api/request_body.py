@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from gateway.documents.pydantic_messages import pydantic_message
 from gateway.errors import Code, InvalidRequest, Issue, joined_issues
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
+from gateway.http.json_depth import MOST_LEVELS, nested_deeper
 from gateway.http.strict_json import parse
 from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -94,14 +95,40 @@ async def read_json(request: web.Request, model: type[Model]) -> Model:
     """Return the body as `model`. Raises InvalidRequest ``invalid_json`` or ``invalid_body``."""
     raw = await request.read()
     if len(raw) <= INLINE_BYTES:
-        return checked(parse(raw), model, "invalid_body")
-    return await off_loop(share_of(request), lambda: checked(parse(raw), model, "invalid_body"))
+        return checked(shallow(raw), model, "invalid_body")
+    return await off_loop(share_of(request), lambda: checked(shallow(raw), model, "invalid_body"))
 
 
 async def parsed(request: web.Request) -> Any:
-    """Return the body's JSON. Raises InvalidRequest ``invalid_json``."""
+    """Return the body's JSON. Raises InvalidRequest ``invalid_json``, and ``invalid_body`` as `shallow` does."""
     raw = await request.read()
-    return parse(raw) if len(raw) <= INLINE_BYTES else await off_loop(share_of(request), parse, raw)
+    return shallow(raw) if len(raw) <= INLINE_BYTES else await off_loop(share_of(request), shallow, raw)
+
+
+def shallow(raw: bytes) -> Any:
+    """Parse a body. Raises InvalidRequest ``invalid_json``, and ``invalid_body`` if a member nests too deep."""
+    value = parse(raw)
+    check_levels(value)
+    return value
+
+
+def check_levels(value: Any) -> None:
+    """Raise InvalidRequest, with an issue for each member of `value` that nests more than `MOST_LEVELS` deep. The name
+    of the whole body is empty."""
+    if not nested_deeper(value, MOST_LEVELS):
+        return
+    members = value.items() if isinstance(value, dict) else [("", value)]
+    deep = [name for name, inner in members if nested_deeper(inner, MOST_LEVELS)][:MOST_FAULTS]
+    issues = [
+        Issue(
+            "custom",
+            f"{name[:64] or 'The body'} nests deeper than {MOST_LEVELS} levels of objects and arrays.",
+            (name,) if name else (),
+        )
+        for name in deep
+    ]
+    if issues:
+        raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
 
 
 def share_of(request: web.Request) -> str:

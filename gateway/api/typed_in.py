@@ -7,13 +7,12 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.api import responses
-from gateway.api.request_body import wrong_query
+from gateway.api.request_body import shallow, wrong_query
 from gateway.auth.pasted_keys import CERTIFICATE, PRIVATE_KEY
 from gateway.authorization.connect_sessions import check_offered
 from gateway.catalog.provider import Provider
 from gateway.errors import Forbidden, InvalidRequest, Issue, joined_issues
 from gateway.generation import Generation
-from gateway.http.strict_json import parse
 from gateway.http.url import members
 from gateway.middleware.facts import REQUEST_ID
 from gateway.records.connecting import ConnectSession, PendingConnection
@@ -63,7 +62,7 @@ class Form:
         return web.json_response(body)
 
     def _read_form(self, body: bytes, provider: Provider) -> dict[str, Any]:
-        given = parse(body) if body else {}
+        given = shallow(body) if body else {}
         if not isinstance(given, dict):
             raise InvalidRequest("invalid_body", "The body must be a JSON object.")
         names = {*(self.names if self.names is not None else _entry_fields(provider)), *provider.credentials}

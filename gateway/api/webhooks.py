@@ -28,8 +28,8 @@ async def receive_webhook(request: web.Request) -> web.Response:
     401 in Nango's shape if the signature is invalid.
 
     An unknown environment or integration gets the same response as a wrong signature, and only after the body has
-    arrived, so that a client without a valid signature learns no names. The URL's query is dropped: providers do not
-    sign it.
+    arrived, so that a client without a valid signature does not learn which integrations verify webhooks. One that
+    cannot use webhooks gets 204, which providers do not retry. The URL's query is dropped: providers do not sign it.
     """
     from gateway.events.receive import handling_of, receive
     from gateway.scripts.script_context import IncomingWebhook, SignatureRefused

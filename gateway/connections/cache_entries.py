@@ -124,9 +124,14 @@ def size_of(connection: Connection) -> int:
 
 
 def _size_of_value(value: Any) -> int:
-    size = getsizeof(value)
-    if isinstance(value, dict):
-        return size + sum(_size_of_value(name) + _size_of_value(inner) for name, inner in value.items())
-    if isinstance(value, list):
-        return size + sum(map(_size_of_value, value))
+    """Return the size of a JSON value of any depth."""
+    size, left = 0, [value]
+    while left:
+        one = left.pop()
+        size += getsizeof(one)
+        if isinstance(one, dict):
+            left += one.keys()
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
     return size

@@ -17,6 +17,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
 from gateway.http.origin import ABSOLUTE, parse_address
 from gateway.http.url import with_query
+from gateway.oauth.error_codes import parse
 from gateway.oauth.token_responses import dig
 from gateway.records.connecting import Site
 from gateway.records.connection import Account
@@ -121,8 +122,8 @@ class NewCredential:
         if response.status != 200:
             raise ProviderUnreadable(f"{where} returned {response.status}", status=response.status)
         try:
-            return json.loads(response.body)
-        except (ValueError, RecursionError) as fault:
+            return parse(response.body)
+        except ValueError as fault:
             raise ProviderUnreadable(f"{where} did not return JSON") from fault
 
 

@@ -163,7 +163,7 @@ async def _fetched(egress: Egress, url: str) -> Any:
         raise _broken(f"{url} responded with status {response.status}")
     try:
         return json.loads(response.body)
-    except ValueError as fault:
+    except (ValueError, RecursionError) as fault:
         raise _broken(f"{url} did not return JSON") from fault
 
 
@@ -231,7 +231,7 @@ async def _id_token(
         raise _broken(str(fault)) from fault
     try:
         body = json.loads(response.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = {}
     token = body.get("id_token") if isinstance(body, dict) else None
     if response.status != 200 or not isinstance(token, str):

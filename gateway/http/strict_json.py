@@ -55,23 +55,10 @@ def _is_unicode(value: Any) -> bool:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return False
+    except RecursionError:
+        raise _refused("is nested too deep") from None
     return True
 
 
 def _refused(why: str) -> InvalidRequest:
     return InvalidRequest("invalid_json", f"The body {why}.")
-
-
-def nested_deeper(value: Any, levels: int) -> bool:
-    """Return whether arrays and objects nest more than `levels` deep."""
-    layer = [value]
-    for _ in range(levels + 1):
-        layer = [
-            inner
-            for outer in layer
-            if isinstance(outer, (dict, list))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not layer:
-            return False
-    return True

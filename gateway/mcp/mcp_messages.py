@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final, NoReturn
 
-from gateway.http.strict_json import nested_deeper
+from gateway.http.json_depth import nested_deeper
 from gateway.off_loop import INLINE_BYTES
 
 MODERN: Final = "2026-07-28"
@@ -146,6 +146,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
         return RpcNotification("")
     if not isinstance(method, str) or not 0 < len(method) <= LONGEST_METHOD:
         raise RpcError(INVALID_REQUEST, f"'method' must be a text of at most {LONGEST_METHOD} characters.")
+    _check_sent(found, method, params)
     if "id" not in message:
         _check_revision(found.get(VERSION_HEADER))
         return RpcNotification(method)
@@ -197,6 +198,16 @@ def _modern(request_id: int | str, method: str, params: dict[str, Any], found: M
     if not isinstance(capabilities, dict):
         raise RpcError(INVALID_PARAMS, f"params._meta['{META_CAPABILITIES}'] must be an object.")
     return RpcRequest(request_id, method, params, MODERN, capabilities)
+
+
+def _check_sent(found: Mapping[str, str], method: str, params: Any) -> None:
+    """Check the headers that repeat the method and the name, which clients of every revision may send."""
+    if METHOD_HEADER in found:
+        _check_header(METHOD_HEADER, found[METHOD_HEADER], method, "method")
+    if NAME_HEADER in found:
+        named = NAMED_BY.get(method)
+        value = params.get(named) if named is not None and isinstance(params, dict) else None
+        _check_header(NAME_HEADER, _decoded(found[NAME_HEADER]), value, f"params.{named or 'name'}")
 
 
 def _check_header(header: str, sent: str | None, value: Any, where: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from gateway.api.connection_json import whole
-from gateway.api.request_body import Strict, checked
+from gateway.api.request_body import Strict, check_levels, checked
 from gateway.api.shapes import (
     ConnectionId,
     EndUserBody,
@@ -19,6 +19,7 @@ from gateway.api.shapes import (
     end_user,
     tags_asked,
 )
+from gateway.http.json_depth import MOST_STORED_LEVELS, pruned
 from gateway.records.connection import Connection, EndUser, ImportedHistory, Lifespan, RefreshFailure
 from gateway.records.states import State
 from gateway.store import Store
@@ -179,6 +180,10 @@ def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
             given = {"provider_config_key": default_integration, **given}
         if "credentials" not in given:
             given = _folded(given)
+        if "past" in given:
+            given = pruned(given, MOST_STORED_LEVELS)  # of a row as earlier versions stored it
+        else:
+            check_levels(given)
     body = checked(given, MovedBody, "invalid_body")
     user = end_user(body.end_user, body.end_user.organization if body.end_user else None)
     tags = body.tags if body.past else tags_asked(user, body.tags)

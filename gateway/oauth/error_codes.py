@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from gateway.http.json_depth import pruned, pruned_text
+
 # ── Reads the JSON of a token response. Invalid values next to the tokens must not make it unreadable: the tokens exist
 # nowhere else.
 
 DEEPEST: Final = 32  # levels of arrays and objects that are kept; deeper values become null
 LONGEST_INTEGER: Final = 100  # digits
-
-# An unclosed string matches to the end of the text, so that the regex does not search it again from inside.
-_BRACKET_OR_STRING: Final = re.compile(r'[\[\]{}]|"(?:[^"\\]++|\\.)*+(?:"|\\?+\Z)', re.DOTALL)
 
 
 def parse(body: bytes) -> Any:
@@ -32,8 +31,8 @@ def parse(body: bytes) -> Any:
     try:
         value = _DECODER.decode(text)
     except RecursionError:
-        value = _DECODER.decode(_without_depths(text))
-    return _pruned(value, DEEPEST)
+        value = _DECODER.decode(pruned_text(text, DEEPEST))
+    return pruned(value, DEEPEST)
 
 
 def _integer(text: str) -> int | None:
@@ -46,31 +45,6 @@ def _number(text: str) -> float | None:
 
 
 _DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=lambda _: None, strict=False)
-
-
-def _pruned(value: Any, levels: int) -> Any:
-    if isinstance(value, dict):
-        return {name: _pruned(inner, levels - 1) for name, inner in value.items()} if levels else None
-    if isinstance(value, list):
-        return [_pruned(inner, levels - 1) for inner in value] if levels else None
-    return value
-
-
-def _without_depths(text: str) -> str:
-    """Return `text` with null in place of each array or object below `DEEPEST` levels."""
-    kept: list[str] = []
-    depth = at = 0
-    for found in _BRACKET_OR_STRING.finditer(text):
-        bracket = found[0]
-        if bracket in ("[", "{"):
-            depth += 1
-            if depth == DEEPEST + 1:
-                kept += (text[at : found.start()], "null")
-        elif bracket in ("]", "}"):
-            if depth == DEEPEST + 1:
-                at = found.end()
-            depth -= 1
-    return "".join(kept) + text[at:] if depth <= DEEPEST else "".join(kept)
 
 
 # Sources: RFC 6749 §5.2, OpenID Connect Core §3.1.2.6 (Microsoft's token endpoint sends these codes for a refresh),

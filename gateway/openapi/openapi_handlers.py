@@ -12,8 +12,9 @@ from gateway.runtime import generation_of
 
 async def openapi_json(request: web.Request) -> web.Response:
     """Return the document with its entity tag, or 304 (RFC 9110 §13.1.2)."""
-    from gateway.openapi.openapi_document import body
+    from gateway.openapi.openapi_document import body, build_components
 
+    await build_components()
     document = body(generation_of(request).public_url)
     headers = {"ETag": f'"{document.etag}"', "Cache-Control": "public, no-cache"}
     if any(tag.value in {document.etag, "*"} for tag in request.if_none_match or ()):
@@ -24,6 +25,8 @@ async def openapi_json(request: web.Request) -> web.Response:
 async def docs(request: web.Request) -> web.Response:
     """Return the API reference page. It is complete without its script, which only filters it."""
     from gateway.openapi.docs_page import groups, schemas
+    from gateway.openapi.openapi_document import build_components
 
+    await build_components()
     public_url = generation_of(request).public_url
     return page(request, "docs.html", script=True, public_url=public_url, groups=groups(public_url), schemas=schemas())

@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 from gateway import clock
 from gateway.authorization.flows import AuthorizationStart, state_in
 from gateway.authorization.results import LIFETIME, CallbackFailed, Choice, ConnectedResult
-from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
+from gateway.errors import GatewayError, InvalidRequest, Issue, TooManyRequests, Unauthorized
 from gateway.http.url import members
 from gateway.middleware.facts import REQUEST_ID
 from gateway.pages.confirmation import Browser, claim, is_browser, is_real_browser
@@ -57,7 +57,10 @@ async def begin(request: web.Request) -> web.StreamResponse:
     except GatewayError as fault:
         if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
             raise
-        return failed(request, fault, integration_id=integration_id, tells=True, environment=session.environment)
+        status = fault.status if isinstance(fault, TooManyRequests) else 400
+        return failed(
+            request, fault, status, integration_id=integration_id, tells=True, environment=session.environment
+        )
     response = web.Response(
         status=302,
         headers={
@@ -106,6 +109,7 @@ async def _options_in(
 ) -> FlowOptions:
     runtime = request.app[RUNTIME]
     if "connection_id" in request.query:
+        runtime.flows.count_start(session)
         message = "connection_id cannot be set here: the connect session sets it. Remove the parameter."
         fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
         await runtime.flows.refused(session, integration_id, ws_client_id, fault, request[REQUEST_ID])

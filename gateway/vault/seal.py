@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from gateway.http.json_depth import read_stored
 from gateway.records.connection import Sealed
 from gateway.secret import Secret
 from gateway.text import counted
@@ -237,7 +238,7 @@ class Vault:
 
     def open_json(self, sealed: Sealed) -> dict[str, Any]:
         """Return the value. Raises VaultError if the ciphertext was changed, or was sealed for another place."""
-        opened: dict[str, Any] = json.loads(self._open(sealed))
+        opened: dict[str, Any] = read_stored(self._open(sealed).decode())
         return opened
 
     def seal_again(self, sealed: Sealed) -> Sealed:

@@ -56,6 +56,7 @@ NO_RECORDS: Final = Records("", "", array("I"))
 
 
 MOST_RECORDS: Final = 100_000
+MOST_MEMBERS: Final = 100_000  # members of the objects on a path
 MOST_LEVELS: Final = 10  # maximum depth at which a GraphQL connection is searched
 _BOM: Final = codecs.BOM_UTF8
 _PIECE_BYTES: Final = 1 << 16
@@ -86,6 +87,7 @@ class PageDocument:
         self._start = len(_BOM) if content.startswith(_BOM) else 0
         self._arrays: dict[int, tuple[int, array[int]]] = {}
         self._found: dict[str, Records | NonScalar] = {}
+        self._visited = 0  # members in this search
 
     def records(self, path: str) -> Records | NonScalar:
         """Return the array at `path` (empty: the page itself); `NonScalar` if it is no array. Raises UpstreamFailed."""
@@ -191,6 +193,7 @@ class PageDocument:
 
     def _through(self, path: str, into: Into) -> None:
         """Check the whole page as JSON, and call `into` at the value at `path`. Raises UpstreamFailed."""
+        self._visited = 0
         try:
             end = self._walk(skip_space(self._text, self._start), path or None, into)
             if skip_space(self._text, end) < len(self._text):
@@ -227,7 +230,8 @@ class PageDocument:
         return self._end(pos)
 
     def _members(self, pos: int, visit: Callable[[str, int], int]) -> int:
-        """Return the end of the object at `pos`; `visit` gets each member's name and the start of its value."""
+        """Return the end of the object at `pos`; `visit` gets each member's name and the start of its value.
+        Raises UpstreamFailed ``page_too_large``."""
         text = self._text
         pos = skip_space(text, pos + 1)
         if text[pos : pos + 1] == "}":
@@ -239,6 +243,12 @@ class PageDocument:
             pos = skip_space(text, name.end())
             if text[pos : pos + 1] != ":":
                 raise NotJson(pos)
+            self._visited += 1
+            if self._visited > MOST_MEMBERS:
+                raise UpstreamFailed(
+                    "page_too_large",
+                    f"One page of the provider has objects with more than {MOST_MEMBERS} members; request smaller pages.",
+                )
             spelled = name[0][1:-1] if name[0].isascii() and "\\" not in name[0] else str(_scalar(name[0]))
             pos = skip_space(text, visit(spelled, skip_space(text, pos + 1)))
             here = text[pos : pos + 1]

@@ -13,7 +13,10 @@ _PARAM: Final = re.compile(
     r";[ \t]*+(?P<name>[a-z*][a-z0-9_.*-]*+)"
     r'(?:=(?:"(?P<quoted>(?:[ !#-\[\]-~]|\\["\\])*+)"|(?P<plain>[!#-+\--:<-~]++)))?+[ \t]*+'
 )
-LONGEST_VALUE: Final = 255  # maximum length of a name or path, which also limits how deep a path goes
+LONGEST_VALUE: Final = 255  # maximum length of a name or path
+MOST_STEPS: Final = 10  # steps of a path
+MOST_INDEXES: Final = 3  # numbers in a path: each reads the rest of the page once more
+_INDEX: Final = re.compile(r"-?[0-9]++")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _YES: Final = frozenset({"?1", "true", "1", None})
 _NO: Final = frozenset({"?0", "false", "0"})
@@ -86,4 +89,9 @@ def _given(name: str, value: str | None) -> str:
         raise ValueError(f"has {name} without a value")
     if len(value) > LONGEST_VALUE:
         raise ValueError(f"has {name} with more than {LONGEST_VALUE} characters")
+    steps = value.split(".")
+    if len(steps) > MOST_STEPS:
+        raise ValueError(f"has {name} with more than {MOST_STEPS} steps")
+    if sum(_INDEX.fullmatch(step) is not None for step in steps) > MOST_INDEXES:
+        raise ValueError(f"has {name} with more than {MOST_INDEXES} numbers, which name items of arrays")
     return value

@@ -122,6 +122,22 @@ async def test_impossible_session_is_refused_with_a_reason(
     assert (await door.running.json("GET", "/environment/api-keys", expect=200))["data"] == []
 
 
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"pinned_tools": {"lane": ["x"] * 1001}}, ["pinned_tools", "lane"]),
+        ({"pinned_tools": {f"i{n}": [] for n in range(1001)}}, ["pinned_tools"]),
+        ({"meta_tools": {f"i{n}": True for n in range(1001)}}, ["meta_tools"]),
+        ({"toolset": {f"i{n}": "*" for n in range(1001)}}, ["toolset"]),
+        ({"toolset": {"lane": {"deny": {"tools": ["x"] * 1001}}}}, ["toolset"]),
+    ],
+)
+async def test_lists_of_names_are_limited(door: Agents, body: Any, path: list[str]) -> None:
+    fault = await made(door, 400, **body)
+    assert fault["code"] == "invalid_body"
+    assert path in [one["path"][: len(path)] for one in fault["errors"]]
+
+
 async def test_a_provider_without_operations_is_refused_and_never_left_without_rules(tmp_path: Path) -> None:
     async with agents(tmp_path) as door:
         for toolset in ("*", {"lane": "*"}):

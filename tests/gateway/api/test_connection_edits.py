@@ -1,9 +1,11 @@
 """Changing a connection without a new credential (docs/compatibility.md#connections)."""
 
+import sqlite3
 from typing import Any
 
 import pytest
 
+from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
@@ -212,3 +214,69 @@ async def test_variables_come_from_the_configuration(running: RunningGateway) ->
     body = await running.json("GET", "/environment-variables", expect=200)
     assert body == [{"name": "B", "value": "2"}, {"name": "A", "value": "one"}]
     await running.json("GET", "/environment-variables?x=1", expect=400)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("levels", [65, 490, 900])
+async def test_values_that_nest_too_deep_are_refused_and_named(
+    running: RunningGateway, tracker: Tracker, levels: int
+) -> None:
+    credential = tracker.grant()
+    await running.imported(credential)
+    deep = nested(levels)
+    of_one = {"connection_id": "c1", "provider_config_key": "tracker"}
+    imported = {**of_one, "connection_id": "c2", "credentials": credential}
+    for method, path, body, name in (
+        ("POST", "/connections/metadata", {**of_one, "metadata": deep}, "metadata"),
+        ("PATCH", "/connections/metadata", {**of_one, "metadata": deep}, "metadata"),
+        ("POST", "/connections", {**imported, "metadata": deep}, "metadata"),
+        ("POST", "/connections", {**imported, "connection_config": deep}, "connection_config"),
+        ("POST", "/connections", {**imported, "credentials": {**credential, "raw": deep}}, "credentials"),
+        ("POST", "/connect/sessions", {"end_user": {"id": "u", "tags": deep}}, "end_user"),
+        ("POST", "/connection", {**of_one, "metadata": deep}, "metadata"),
+        ("PATCH", "/connections/c1?provider_config_key=tracker", {"tags": deep}, "tags"),
+    ):
+        refused = await running.json(method, path, json=body, expect=400)
+        assert refused["error"]["code"] == "invalid_body"
+        assert refused["error"]["message"] == f"{name} nests deeper than 64 levels of objects and arrays."
+        assert [one["path"] for one in refused["error"]["errors"]] == [[name]]
+    headers = {**running.headers, "Provider-Config-Key": "tracker"}
+    async with running.http.post(f"{running.url}/connection/c1/metadata", json=nested(levels), headers=headers) as bare:
+        assert (bare.status, (await bare.json())["error"]["errors"][0]["path"]) == (400, ["a"] if levels > 65 else [])
+    assert (await running.json("GET", ONE))["metadata"] is None
+
+
+async def test_values_of_64_levels_are_stored(running: RunningGateway, tracker: Tracker) -> None:
+    deep = nested(64)
+    await running.imported(tracker.grant(), metadata=deep, connection_config=deep)
+    shown = await running.json("GET", ONE)
+    assert (shown["metadata"], shown["connection_config"]["a"]) == (deep, deep["a"])
+    async with running.proxied("c1", "/ex/x") as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize("levels", [490, 900, 960])
+async def test_stored_rows_of_any_depth_are_served_and_listed(
+    running: RunningGateway, tracker: Tracker, levels: int
+) -> None:
+    """Earlier versions accepted values that nest hundreds of levels deep."""
+    await running.imported(tracker.grant())
+    ref = ConnectionRef("dev", "tracker", "c1")
+    deep = '{"a":' * levels + "1" + "}" * levels
+    with sqlite3.connect(running.folder / "gateway.db") as db:
+        db.execute("UPDATE connections SET metadata = ?, config = ?", (deep, deep))
+    running.runtime.live.forget(ref)
+    async with running.proxied("c1", "/ex/x") as response:
+        assert response.status == 200
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    assert listed["metadata"]["a"]["a"]
+    assert (await running.json("GET", f"{ONE}&include=history&force_refresh=true"))["metadata"] == listed["metadata"]
+    body = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"a": 1}}
+    await running.json("PATCH", "/connections/metadata", json=body, expect=200)
+    assert (await running.json("GET", ONE))["metadata"] == {"a": 1}

@@ -5,13 +5,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from structlog.testing import capture_logs
 
+from gateway.authorization import flows as flows_module
 from gateway.errors import Unavailable
 from gateway.records.connecting import FlowOptions
 from gateway.store.pending_authorizations import _flow_address
-from gateway.store.tables import flows
+from gateway.store.tables import flow_results, flows
 from tests.fakes.gateways import RunningGateway, write_entry
 from tests.fakes.pages import BROWSER
 from tests.fakes.tracker import Tracker
@@ -124,3 +125,46 @@ async def test_a_store_that_fails_after_the_flow_was_used_up_is_reported(
             assert response.headers["Gateway-Error"] == "store_unavailable"
             assert response.headers["Retry-After"] == "1"
     assert [line["reason"] for line in logs if line["event"] == "authorization_failed"] == ["store_unavailable"]
+
+
+async def rows(running: RunningGateway) -> tuple[int, int]:
+    """Return the numbers of stored authorizations and results."""
+    async with running.runtime.store.transactions.read() as db:
+        counts = [
+            (await db.execute(select(func.count()).select_from(table))).scalar_one() for table in (flows, flow_results)
+        ]
+    return counts[0], counts[1]
+
+
+@pytest.mark.parametrize(("query", "stored"), [("", (2, 0)), ("&connection_id=x", (0, 2))])
+async def test_a_session_starts_a_limited_number_of_authorizations(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch, later: Any, query: str, stored: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(flows_module, "MOST_STARTS", 2)
+    token, other = await running.session_token(), await running.session_token()
+
+    async def begun(token: str, accept: str = "*/*", query: str = query) -> tuple[int, str, bool]:
+        url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{query}"
+        async with running.http.get(url, allow_redirects=False, headers={"Accept": accept}) as response:
+            return response.status, await response.text(), "Retry-After" in response.headers
+
+    usual = 302 if not query else 400
+    assert [(await begun(token))[0] for _ in range(2)] == [usual, usual]
+    status, text, waits = await begun(token)
+    assert (status, "Finish one that is open in another window, or try again in" in text, waits) == (429, True, True)
+    status, text, _ = await begun(token, "text/html")
+    assert (status, "try again in" in text) == (429, True)
+    assert await rows(running) == stored
+    assert (await begun(other))[0] == usual
+    later(660)
+    assert (await begun(token))[0] == usual
+
+
+async def test_finished_authorizations_do_not_count(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch, tracker: Tracker
+) -> None:
+    monkeypatch.setattr(flows_module, "MOST_STARTS", 1)
+    token = await running.session_token()
+    for _ in range(3):
+        async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as response:
+            assert response.status == 200, await response.text()

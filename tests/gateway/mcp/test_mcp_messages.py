@@ -73,6 +73,29 @@ def test_headers_that_say_something_else_than_the_body_are_refused(headers: list
     assert mcp.error_reply(fault, None, 1).status == 400
 
 
+@pytest.mark.parametrize("version", [[], [("MCP-Protocol-Version", "2025-06-18")]], ids=["no version", "2025"])
+@pytest.mark.parametrize(
+    ("method", "sent"),
+    [
+        ("tools/call", ("Mcp-Method", "tools/list")),
+        ("tools/call", ("Mcp-Name", "delete_all")),
+        ("tools/call", ("Mcp-Name", "=?base64?eA==x?=")),
+        ("tools/list", ("Mcp-Name", "get_x")),
+        ("initialize", ("Mcp-Method", "tools/call")),
+    ],
+)
+def test_headers_are_compared_with_the_body_in_each_revision(
+    version: list[tuple[str, str]], method: str, sent: tuple[str, str]
+) -> None:
+    message: Any = {"jsonrpc": "2.0", "id": 1, "method": method}
+    if method == "tools/call":
+        message["params"] = {"name": "get_x"}
+        read(message, [*version, ("Mcp-Method", method), ("Mcp-Name", "get_x")])
+    assert refused(message, [*version, sent]).code == mcp.HEADER_MISMATCH
+    del message["id"]
+    assert refused(message, [*version, sent]).code == mcp.HEADER_MISMATCH
+
+
 def test_an_unknown_revision_shows_those_that_there_are() -> None:
     message = modern()
     message["params"]["_meta"] = {**META, mcp.META_VERSION: "2031-01-01"}

@@ -203,3 +203,25 @@ async def test_a_plain_export_says_what_it_is(place: Place, peer: FakePeer) -> N
     assert "in plain text" in ran.output
     assert whole(place, plain)[0]["credentials"]["refresh_token"] == "rt-0"
     assert plain.stat().st_mode & 0o777 == 0o600
+
+
+async def test_values_that_nest_deep_are_cut_in_an_own_export_and_refused_in_other_lines(
+    place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+) -> None:
+    """Earlier versions stored values that nest hundreds of levels deep; their exports still load."""
+    await filled(place, peer, 1)
+    plain = place.folder / "plain.jsonl"
+    await place.ran("export", "-o", str(plain), "--plain")
+    *head, line, end = [json.loads(line) for line in plain.read_text().splitlines()]
+    deep = json.loads('{"a":' * 700 + "{}" + "}" * 700)
+    own = {**line, "metadata": {"n": 1, "deep": deep}, "connection_config": {**line["connection_config"], "x": deep}}
+    foreign = {name: value for name, value in own.items() if name not in ("past", "kind")} | {"connection_id": "c9"}
+    there = elsewhere()
+    lines = there.folder / "deep.jsonl"
+    lines.write_text("\n".join(map(json.dumps, [*head, own, end, foreign])))
+    ran = await there.ran("import", str(lines), code=1)
+    assert (ran.report["imported"], ran.report["refused"]) == (1, 1)
+    assert "connection_config nests deeper than 64 levels" in ran.report["reasons"][0]["example"]["detail"]
+    assert "metadata nests deeper than 64 levels" in ran.report["reasons"][0]["example"]["detail"]
+    (shown,) = await there.listed()
+    assert (shown["connection_id"], shown["metadata"]["n"]) == ("c0", 1)

@@ -1,5 +1,6 @@
 """The OpenAPI document describes exactly the existing routes."""
 
+import asyncio
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
+from gateway import clock
 from gateway.app.routes import ROUTES
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
@@ -14,7 +16,7 @@ from gateway.catalog.provider_parts import Proxy
 from gateway.errors import Code, InvalidRequest
 from gateway.openapi.codes import STATUS
 from gateway.openapi.import_models import IMPORTED
-from gateway.openapi.openapi_document import ANY, document, status_codes
+from gateway.openapi.openapi_document import ANY, components, document, status_codes
 from gateway.openapi.operations import OPERATIONS
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -94,6 +96,25 @@ async def test_openapi_document_is_public_and_has_an_entity_tag(running: Running
     assert running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] not in str(body)
     async with running.http.get(f"{running.url}/openapi.json", headers={"If-None-Match": tag}) as response:
         assert (response.status, await response.read()) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
+async def test_the_first_request_gives_way_after_each_model(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    components.cache_clear()
+    turns = 0
+
+    async def give_way() -> None:
+        nonlocal turns
+        turns += 1
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(clock, "give_way", give_way)
+    for _ in range(2):
+        async with running.http.get(running.url + path) as response:
+            assert response.status == 200
+        assert turns > len(IMPORTED) + len({one.response for one in OPERATIONS})
 
 
 async def test_the_page_loads_nothing_from_other_origins(running: RunningGateway) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from gateway.client import code_challenge, new_code_verifier, verify_return
 from gateway.errors import InvalidRequest, Unavailable
@@ -267,6 +268,18 @@ async def test_a_form_that_was_taken_makes_one_connection_however_often_its_page
     for _ in range(2):
         assert "is connected" in await text_of(running, str(response.url))
     assert len(await connections(running)) == 1
+
+
+@pytest.mark.parametrize("flow", ["0", "zz", "-1"])
+async def test_an_unknown_authorization_leads_to_the_first_page(running: RunningGateway, flow: str) -> None:
+    token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"])
+    async with browser() as ada:
+        url = await opened(running, ada, token)
+        async with ada.get(
+            URL(f"{url}/leave/{flow}", encoded=True), headers=BROWSER, allow_redirects=False
+        ) as response:
+            assert response.status == 303, await response.text()
+            assert response.headers["Location"].startswith(url)
 
 
 @pytest.mark.parametrize("way", ["return?i=tracker", "i/tracker/result", "i/tracker", "leave/0"])

@@ -2,9 +2,11 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from gateway.http.json_depth import MOST_STORED_LEVELS, nested_deeper
 from gateway.records.connection import EndUser
 from gateway.store import Edit, ListFilter, Store, UnknownConnection
 from tests.gateway.store.conftest import NOW, REF, Opener, new
@@ -67,3 +69,24 @@ async def test_merges_at_the_same_time_lose_nothing(store: Store, opener: Opener
         row = await store.connections.get(ref)
         assert row is not None
         assert row.metadata == {f"k{n}": n for n in range(12)}
+
+
+async def test_values_of_any_depth_are_read_and_cut(store: Store) -> None:
+    """Earlier versions stored values that nest hundreds of levels deep."""
+    deep: dict[str, Any] = {}
+    for _ in range(700):
+        deep = {"a": deep}
+    await store.connections.put(new(config={"x": deep}), now=NOW)
+    await store.edits.set_metadata([REF], {"n": 1, "deep": deep}, merge=False, now=LATER)
+    row = await store.connections.get(REF)
+    assert row is not None
+    for value in (row.metadata, row.config, (await store.connections.list("dev", ListFilter()))[0].metadata):
+        assert nested_deeper(value, 64)
+        assert not nested_deeper(value, MOST_STORED_LEVELS)
+    (merged,) = await store.edits.set_metadata([REF], {"deep": 2}, merge=True, now=LATER)
+    assert merged.metadata == {"n": 1, "deep": 2}
+    sealed = store.vault.seal_json(
+        {"token": "t", "raw": deep}, environment="dev", table="connections", row="u", column="credential", version=1
+    )
+    opened = store.vault.open_json(sealed)
+    assert (opened["token"], nested_deeper(opened, MOST_STORED_LEVELS)) == ("t", False)

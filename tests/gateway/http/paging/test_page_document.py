@@ -140,6 +140,17 @@ def test_number_of_records_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.value.code == "page_too_large"
 
 
+def test_number_of_members_on_a_path_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_MEMBERS", 4)
+    assert PageDocument(b'{"a":{"b":1,"c":2},"f":3}').value("a.b") == "1"
+    flat = b'[{"a":1,"b":2,"c":3,"d":4,"e":5}]'
+    assert len(records(flat)) == 1
+    for page, path in ((flat, "0.a"), (b'{"a":{"b":1,"c":{"d":1,"e":2}}}', "a.c.d")):
+        with pytest.raises(UpstreamFailed, match="smaller pages") as refused:
+            PageDocument(page).value(path)
+        assert refused.value.code == "page_too_large"
+
+
 @pytest.mark.parametrize("step", ["a.", ".", "0.", "x."])
 def test_a_long_path_costs_no_more_than_its_length(step: str) -> None:
     page = json.dumps({f"member {number}": [] for number in range(20)} | {"a": 1}).encode()

@@ -18,6 +18,7 @@ from gateway.http.paging.paginate_header import PaginateHeader, parse_paginate_h
         ("all; limit_name=$top; link_path=@odata.nextLink", PaginateHeader(None, {"limit_name": "$top", "link_path": "@odata.nextLink"})),
         ('all; response_path=""', PaginateHeader(None, {"response_path": ""})),
         (r'all; response_path="a\"b\\c;d, e"', PaginateHeader(None, {"response_path": 'a"b\\c;d, e'})),
+        ("all; cursor_path=a.0.b.-1.c.d.0.e.f.0id", PaginateHeader(None, {"cursor_path": "a.0.b.-1.c.d.0.e.f.0id"})),
         ("all; cursor_path=-1.id", PaginateHeader(None, {"cursor_path": "-1.id"})),
     ],
 )  # fmt: skip
@@ -45,7 +46,9 @@ def test_paginate_header_is_parsed(text: str, wish: PaginateHeader) -> None:
         ("all; limit", "limit that is not a number"),
         ("all; marks=maybe", "has marks=maybe"),
         ("all;", "cannot be read from ';'"),
-        ("all; response_path=" + "a." * 128, "has response_path with more than 255 characters"),
+        ("all; response_path=" + "a" * 256, "has response_path with more than 255 characters"),
+        ("all; response_path=a" + ".a" * 10, "has response_path with more than 10 steps"),
+        ("all; cursor_path=0.-1.a.0.b.1", "has cursor_path with more than 3 numbers"),
     ],
 )
 def test_error_in_the_paginate_header_is_located(text: str, fault: str) -> None:
