@@ -314,7 +314,7 @@ async def test_a_key_gives_away_no_more_than_it_has(gateway: TwoConnectionGatewa
 
 async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:
     lasting = await gateway.key("lasting", scopes=["environment:proxy"])
-    short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:create"], expires_in_s=60)
+    short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:*"], expires_in_s=60)
     for one in (lasting, short):  # the place of another key, and its own
         wish = {"scopes": ["environment:proxy"], "replaces": one["id"], "overlap_s": 60}
         heir = await gateway.key("heir", key=short["secret"], **wish)
@@ -325,7 +325,7 @@ async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gat
 
 async def test_replacement_key_ends_with_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:
     other = await gateway.key("other", scopes=["environment:proxy"])
-    thief = await gateway.key("thief", scopes=["environment:proxy", "environment:api_keys:create"])
+    thief = await gateway.key("thief", scopes=["environment:proxy", "environment:api_keys:*"])
     heir = await gateway.key("heir", key=thief["secret"], scopes=["environment:proxy"], replaces=other["id"])
     assert (await proxied(gateway, heir["secret"]))[0] == 200
     body = await gateway.running.json("DELETE", f"{KEYS}/{thief['id']}", expect=200)
@@ -344,6 +344,27 @@ async def test_key_cannot_replace_its_ancestor(gateway: TwoConnectionGateway) ->
         fix = f"Use a key of gateway.yaml, or gateway keys create --replaces {above['id']}."
         assert body["error"]["payload"]["fix"] == fix
     assert (await gateway.key("itself", key=grandchild["secret"], replaces=grandchild["id"]))["id"]
+
+
+async def test_a_key_ends_another_by_replacing_it_only_if_it_may_revoke_or_minted_it(
+    gateway: TwoConnectionGateway,
+) -> None:
+    create = ["environment:proxy", "environment:api_keys:create"]
+    victim, minter = await gateway.key("victim"), await gateway.key("minter", scopes=create)
+    wish = {"display_name": "heir", "scopes": create, "replaces": victim["id"], "overlap_s": 0}
+    status, _, body = await gateway.asked("POST", KEYS, minter["secret"], json=wish)
+    assert (status, body["error"]["code"]) == (403, "forbidden")
+    assert body["error"]["payload"]["required"] == ["environment:api_keys:delete"]
+    assert (await proxied(gateway, victim["secret"]))[0] == 200
+    child = await gateway.key("child", key=minter["secret"], scopes=create)
+    grandchild = await gateway.key("grandchild", key=child["secret"], scopes=create)
+    for old in (grandchild, child, minter):  # its own, and at last itself
+        heir = await gateway.key("heir", key=minter["secret"], scopes=create, replaces=old["id"], overlap_s=60)
+        assert (await proxied(gateway, heir["secret"]))[0] == 200
+    revoker = await gateway.key("revoker", scopes=["environment:proxy", "environment:api_keys:*"])
+    wish = {"scopes": ["environment:proxy"], "replaces": victim["id"], "overlap_s": 0}
+    assert (await gateway.key("heir", key=revoker["secret"], **wish))["id"]
+    assert (await proxied(gateway, victim["secret"]))[0] == 401
 
 
 async def test_limited_key_cannot_replace_itself(gateway: TwoConnectionGateway) -> None:
