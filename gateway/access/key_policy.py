@@ -174,7 +174,8 @@ def _ambiguous_escapes(path: str) -> str | None:
 
 Broken = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query", "body", "unread_body"]
 
-# Headers with which frameworks and gateways replace the method or path of the request line.
+# Headers with which frameworks and gateways replace the method or path of the request line, or with which a request
+# reads or writes a path besides its own.
 OVERRIDES: Final = frozenset(
     {
         "x-http-method-override",
@@ -190,8 +191,24 @@ OVERRIDES: Final = frozenset(
         "x-original-path",
         "x-rewrite-url",
         "x-override-url",
+        # The path of another object, which the provider copies, moves or links to the path of the request line.
+        "x-amz-copy-source",
+        "x-bce-copy-source",
+        "x-copy-from",  # OpenStack Swift
+        "x-cos-copy-source",
+        "x-goog-copy-source",
+        "x-ms-copy-source",
+        "x-ms-file-rename-source",
+        "x-ms-rename-source",
+        "x-object-manifest",
+        "x-obs-copy-source",
+        "x-oss-copy-source",
+        "x-symlink-target",
+        "x-tos-copy-source",
     }
 )
+_OF_COPIES: Final = OVERRIDES | {"destination"}  # RFC 4918 §10.3; for other methods, the name means nothing special
+_OVERRIDES_OF: Final = {"COPY": _OF_COPIES, "MOVE": _OF_COPIES}
 # Windows turns these into a slash or a backslash if its code page lacks them ("best fit").
 _LOOKALIKES: Final = frozenset("\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9")
 QUERY_OVERRIDES: Final = frozenset(
@@ -304,9 +321,11 @@ class Policy:
                 return Breach("hosts", f"it may not send requests to {sent.host}", hosts)
         if not self._rules:
             return ""
-        overrides = sorted(OVERRIDES.intersection(sent.names))
+        overrides = sorted(_OVERRIDES_OF.get(sent.method, OVERRIDES).intersection(sent.names))
         if overrides:
-            return Breach("method_override", f"the header {overrides[0]} may change its method or path")
+            return Breach(
+                "method_override", f"the header {overrides[0]} may change its method or path, or name another"
+            )
         fault = ambiguous(sent.path)
         if fault is not None:
             return Breach("ambiguous_path", f"a path that {fault} can be read in two ways")
