@@ -42,6 +42,7 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 
 WEBSOCKET: Final = "WEBSOCKET"
 MOST_CHARS: Final = 512  # maximum length of a rule
+MOST_WILDCARDS: Final = 20  # maximum number of wildcards and placeholders in a rule of a new key
 LONGEST_PATH: Final = 2048  # maximum length of a path; a longer one matches no rule
 
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
@@ -75,6 +76,12 @@ class KeyRule:
     def fits(self, method: str, path: str) -> bool:
         matches = self.matches  # a local name: Python calls a function in a slot faster by it
         return (self.methods is None or method in self.methods) and matches(path) is not None
+
+
+def wildcards(rule: KeyRule) -> int:
+    """Return the number of wildcards and placeholders in the rule's path."""
+    path = _PLACE.sub("*", rule.written) if rule.name else rule.written
+    return path.count("*") - path.count("**")
 
 
 def parse(text: str) -> KeyRule:

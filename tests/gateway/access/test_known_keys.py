@@ -10,11 +10,14 @@ import pytest
 
 from gateway import clock
 from gateway.access.key_forms import kind_of
+from gateway.access.key_policy import Policy, SentRequest
 from gateway.access.scopes import SCOPES, WILDCARDS, covers
 from gateway.app.routes import ROUTES
 from gateway.middleware.chain import CHAIN
 from gateway.middleware.key_limits import NEEDS, scope
+from gateway.records.access import KeyLimits
 from gateway.secret import digest
+from gateway.store.minted_keys import NewMintedKey
 from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, keyed
 
 KEYS = "/environment/api-keys"
@@ -92,6 +95,37 @@ async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoCon
     }
     two = {"display_name": "x", "kind": "capability", "limits": {"connections": ["lane/c1", "lane/c2"]}}
     assert code(await gateway.running.json("POST", KEYS, json=two, expect=400)) == "invalid_body"
+
+
+async def test_the_size_of_a_key_is_limited_when_it_is_made(gateway: TwoConnectionGateway) -> None:
+    """The lists of a key are checked, stored, listed, and matched with each call."""
+    fields: list[tuple[str, dict[str, Any]]] = [
+        ("scopes", {"scopes": ["environment:proxy"] * 51}),
+        ("limits.tags", {"limits": {"tags": {f"t{n}": "v" for n in range(51)}}}),
+        ("limits.rules.1", {"limits": {"rules": ["GET /" + "a*" * 20, "GET /" + "a*" * 21]}}),
+        ("limits.rules.0", {"limits": {"rules": ["GET /" + "/".join(f"{{p{n}}}" for n in range(21)) + " as x"]}}),
+    ]
+    for path, wish in fields:
+        refused = await gateway.running.json("POST", KEYS, json={"display_name": "x", **wish}, expect=400)
+        assert [".".join(issue["path"]) for issue in refused["error"]["errors"]] == [path]
+    whole = {"scopes": ["environment:proxy"] * 50, "limits": {"tags": {f"t{n}": "v" for n in range(50)}}}
+    assert (await gateway.key("whole", **whole))["id"]
+
+
+async def test_a_stored_key_with_more_wildcards_than_a_new_one_may_have_keeps_its_rules(
+    gateway: TwoConnectionGateway,
+) -> None:
+    rule = "GET /x" + "*a" * 40
+    new = NewMintedKey(
+        digest=digest("gw_sk_x"), environment="dev", kind="key", name="early", last_four="four", created_by="tests",
+        scopes=("environment:proxy",), limits=(KeyLimits(rules=(rule,)),),
+    )  # fmt: skip
+    stored = await gateway.running.runtime.store.keys.add(new, now=clock.now())
+    policy = Policy(stored.scopes, stored.limits)
+    assert policy.decision(SentRequest("GET", "h", "/x" + "a" * 40, "", ())) == rule
+    heir = await gateway.key("heir", replaces=stored.id)
+    assert (await proxied(gateway, heir["secret"]))[0] == 403
+    assert heir["limits"] == [{"rules": [rule]}]
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
