@@ -174,6 +174,8 @@ def _ambiguous_escapes(path: str) -> str | None:
     if not _LOOKALIKES.isdisjoint(text):
         return "holds a character that some readers take for a delimiter"
     folded = unicodedata.normalize("NFKC", text)
+    if not _LOOKALIKES.isdisjoint(folded):  # U+FFE5, a wide yen sign
+        return "holds a character that some readers take for a delimiter"
     if sum(map(folded.count, _PUNCTUATION)) != sum(map(text.count, _PUNCTUATION)):
         return "holds a character that some readers take for a delimiter"
     return None
