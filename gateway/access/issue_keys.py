@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 import structlog
 
@@ -14,11 +15,13 @@ from gateway.access.operation_rules import is_reference
 from gateway.access.refusals import CREATE, MINTERS, rule_and_fix
 from gateway.access.scopes import REVOKE, covers
 from gateway.catalog.load_catalog import Catalog
-from gateway.errors import Forbidden, NotFound
+from gateway.errors import Forbidden, InvalidRequest, Issue, NotFound
 from gateway.records.access import KeyLimits, MintedKey
 from gateway.secret import Secret, digest
 from gateway.store import Store
 from gateway.store.minted_keys import NewMintedKey
+
+MOST_WITH_ANCESTORS: Final = 1000  # maximum number of rules that are compared with each call of a new key
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +61,10 @@ class KeyIssuer:
             check_within(scopes, caller)
         inherited = old.limits if old is not None else above.limits if above is not None else ()
         limits = (requested.limits, *inherited)
+        if requested.limits.rules and sum(len(one.rules) for one in limits) > MOST_WITH_ANCESTORS:
+            message = f"At most {MOST_WITH_ANCESTORS:,} rules in a key and its ancestors."
+            issue = Issue("custom", message, ("limits", "rules"))
+            raise InvalidRequest("invalid_body", message, errors=[issue])
         ends = [requested.expires_at, *(one.expires_at for one in (above, asks) if one is not None)]
         text = mint(requested.kind)
         new = NewMintedKey(

@@ -112,6 +112,20 @@ async def test_the_size_of_a_key_is_limited_when_it_is_made(gateway: TwoConnecti
     assert (await gateway.key("whole", **whole))["id"]
 
 
+async def test_a_key_and_its_ancestors_have_a_limited_number_of_rules(gateway: TwoConnectionGateway) -> None:
+    """A call must match one rule of each, and a key can mint a key that can mint a key."""
+    wish = {"scopes": ["environment:proxy", "environment:api_keys:*"]}
+    rules = [f"GET /{n}" for n in range(199)] + ["GET /**"]
+    key = (await gateway.key("0", **wish, limits={"rules": rules}))["secret"]
+    for n in range(1, 5):
+        key = (await gateway.key(str(n), key=key, **wish, limits={"rules": rules}))["secret"]
+    more = {"display_name": "5", **wish, "limits": {"rules": ["GET /x"]}}
+    status, _, body = await gateway.asked("POST", KEYS, key, json=more)
+    assert (status, body["error"]["errors"][0]["path"]) == (400, ["limits", "rules"])
+    assert (await gateway.key("5", key=key, **wish))["id"], "a key without rules of its own may be minted"
+    assert (await proxied(gateway, key))[0] == 200
+
+
 async def test_a_stored_key_with_more_wildcards_than_a_new_one_may_have_keeps_its_rules(
     gateway: TwoConnectionGateway,
 ) -> None:
