@@ -28,6 +28,10 @@ WITH: Final = " with "
 Kind = Literal["tools", "query", "mutation"]
 KINDS: Final[dict[str, Kind]] = {"tools": "tools", "query": "query", "mutation": "mutation"}
 MOST_STARS: Final = 2
+MOST_COMPARED: Final = 250_000_000
+"""Maximum of `cost_of` for the rules of one key, about 0.1 s: beyond it, the request is refused. One rule is always below
+it; many rules reach it only with thousands of fields, or with names of thousands of characters."""
+OF_EACH: Final = 16  # what a comparison costs apart from its length, in characters
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 TOOLS_CALL: Final = "tools/call"
 TOOLS_LIST: Final = "tools/list"
@@ -68,11 +72,18 @@ class SentBody:
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
-    """The part of a rule after ``with``; `text` is that part."""
+    """The part of a rule after ``with``; `text` is that part. `exact`: its names without ``*``; `patterns` matches the
+    others. `cost`: for a comparison of each name of a body, in characters."""
 
     text: str
     kind: Kind
-    names: re.Pattern[str]
+    exact: frozenset[str]
+    patterns: re.Pattern[str] | None
+    cost: int
+
+    def names(self, name: str) -> bool:
+        """Return whether the rule names a tool or field of this name."""
+        return name in self.exact or (self.patterns is not None and self.patterns.fullmatch(name) is not None)
 
     def refusal(self, body: SentBody) -> str | None:
         """Return why the rule does not allow this body, as words that follow "it"; None if it allows the body."""
@@ -87,7 +98,7 @@ class BodyRule:
             return None
         if message.method != TOOLS_CALL:
             return None if message.method in HANDSHAKE else f"sends the MCP method '{message.method[:64]}'"
-        return None if self.names.fullmatch(message.tool) else f"calls the tool '{message.tool}'"
+        return None if self.names(message.tool) else f"calls the tool '{message.tool}'"
 
     def _of_fields(self, operation: GraphqlOperation | str) -> str | None:
         if isinstance(operation, str):
@@ -98,7 +109,7 @@ class BodyRule:
         return None if other is None else f"requests '{other[:64]}' in a GraphQL {operation.kind}"
 
     def _is_named(self, name: str) -> bool:
-        return name in ALWAYS_FIELDS or self.names.fullmatch(name) is not None
+        return name in ALWAYS_FIELDS or self.names(name)
 
 
 def parse_body_rule(text: str) -> BodyRule:
@@ -115,17 +126,25 @@ def parse_body_rule(text: str) -> BodyRule:
             raise ValueError(f"must have names joined by commas after 'with {kind}'; * stands for any characters")
         if one.count("*") > MOST_STARS or "**" in one:
             raise ValueError(f"may have '*' at most {MOST_STARS} times in a name, and no '**'")
-    return BodyRule(text, kind, re.compile("|".join(map(_name_regex, patterns)), re.ASCII))
+    exact = frozenset(one for one in patterns if "*" not in one)
+    others = [one for one in patterns if "*" in one]
+    compiled = re.compile("|".join(map(_name_regex, others)), re.ASCII) if others else None
+    return BodyRule(text, kind, exact, compiled, OF_EACH + sum(map(len, others)))
 
 
 def _name_regex(pattern: str) -> str:
     """Return the pattern as a regular expression that matches in linear time. Each ``*`` but the last ends at the first
-    occurrence of the text after it (an atomic group): if a name matches at a later occurrence, it also matches here."""
-    first, *rest = map(re.escape, pattern.split("*"))
-    if not rest:
-        return first
-    *middle, last = rest
-    return first + "".join(f"(?>.*?{text})" for text in middle) + ".*" + last
+    occurrence of the text after it: if a name matches at a later occurrence, it also matches here. The last ``*`` takes
+    the rest, which must end with the last text. Neither gives anything back."""
+    first, *middle, last = pattern.split("*")
+    found = "".join(f"(?>.*?{re.escape(text)})" for text in middle)
+    return f"{re.escape(first)}{found}" + (f".{{{len(last)},}}+(?<={re.escape(last)})" if last else ".*+")
+
+
+def cost_of(rules: Iterable[BodyRule], body: SentBody) -> int:
+    """Return how many pairs of characters a comparison of `rules` with the names in `body` takes at most."""
+    fields = body.graphql.fields if isinstance(body.graphql, GraphqlOperation) else ()
+    return sum(rule.cost for rule in rules) * sum(len(name) + OF_EACH for name in fields)
 
 
 # ── Parses the request's body from the bytes that are sent: an MCP message or a GraphQL operation. No I/O.

@@ -6,7 +6,7 @@ word  = read / write / delete / admin / starter / id      a risk, the operations
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,6 +22,7 @@ from gateway.records.access import KeyLimits
 from gateway.text import did_you_mean
 
 STARTER: Final = "starter"
+MOST_REPEATED: Final = 5000  # maximum number of operations that rules of one key name after another rule named them
 _PLACE: Final = re.compile(r"\{([^{}]*)\}")
 _SETTING: Final = re.compile(r"\$\{[^{}]*\}")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
@@ -33,10 +34,11 @@ def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
     """Return `limits` with a snapshot of each rule that names operations. Raises InvalidRequest with all faults."""
     snapshots: dict[str, str] = {}
     issues: list[Issue] = []
+    freezer = _Freezer(catalog)
     for number, text in enumerate(limits.rules):
         if is_reference(text):
             try:
-                snapshots[text] = snapshot(text, catalog)
+                snapshots[text] = freezer.snapshot(text)
             except ValueError as wrong:
                 issues.append(Issue("custom", f"'{text[:128]}' {wrong}.", ("limits", "rules", str(number))))
     if issues:
@@ -49,30 +51,68 @@ def snapshot(text: str, catalog: Catalog) -> str:
 
     Raises ValueError with a text that continues a sentence about the rule.
     """
-    words = text.removeprefix(PREFIX).split(" ")
-    if len(text) > MOST_CHARS:
-        raise ValueError(f"is longer than {MOST_CHARS} characters")
-    if len(words) != 2 or not all(words):
-        raise ValueError(f"is not a valid rule for operations: {_FORM}")
-    provider = catalog.get(words[0])
-    if provider is None:
-        hint = (
-            did_you_mean(words[0], catalog.providers) or "; it is the name in the catalog, not that of an integration"
-        )
-        raise ValueError(f"names the provider '{words[0]}', which the catalog does not have{hint}".removesuffix("?"))
-    try:
-        known = catalog.operations(provider.name)
-    except UnreadableFile as wrong:
-        raise ValueError("names a provider whose operations cannot be read; `gateway catalog lint` says why") from wrong
-    if known is None:
-        raise ValueError(
-            "names a provider without operations in the catalog; write rules with methods and paths instead"
-        )
-    if known.is_graphql:
-        raise ValueError(
-            "names a GraphQL API, whose operations share one method and path; write 'POST /graphql with query issues'"
-        )
-    return _pack(provider, known, _select(words[1], known))
+    return _Freezer(catalog).snapshot(text)
+
+
+class _Freezer:
+    """Freezes the rules of one key: reads each provider's operations once, and checks each operation's path once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._known: dict[str, tuple[Provider, ProviderOperations]] = {}
+        self._named: dict[str, set[str]] = {}  # the ids of the operations that rules so far name, by provider
+        self._repeated = 0
+        self._made: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def snapshot(self, text: str) -> str:
+        """Return what the function `snapshot` returns. Raises ValueError also if too many operations of other rules are
+        named again: each rule is frozen, stored and read for itself."""
+        words = text.removeprefix(PREFIX).split(" ")
+        if len(text) > MOST_CHARS:
+            raise ValueError(f"is longer than {MOST_CHARS} characters")
+        if len(words) != 2 or not all(words):
+            raise ValueError(f"is not a valid rule for operations: {_FORM}")
+        if words[0] not in self._known:
+            self._known[words[0]] = self._read(words[0])
+        provider, known = self._known[words[0]]
+        chosen = _select(words[1], known)
+        named = self._named.setdefault(provider.name, set())
+        again = sum(one.id in named for one in chosen)
+        self._repeated += again
+        if self._repeated > MOST_REPEATED and again:
+            raise ValueError(
+                f"names operations that other rules of the key name too, more than {MOST_REPEATED:,} in all; leave it out"
+            )
+        ids = tuple(one.id for one in chosen)
+        made = self._made.get((provider.name, ids))
+        if made is None:
+            made = self._made[provider.name, ids] = _pack(provider, known, chosen, named)
+        named.update(ids)
+        return made
+
+    def _read(self, name: str) -> tuple[Provider, ProviderOperations]:
+        provider = self._catalog.get(name)
+        if provider is None:
+            hint = (
+                did_you_mean(name, self._catalog.providers)
+                or "; it is the name in the catalog, not that of an integration"
+            )
+            raise ValueError(f"names the provider '{name}', which the catalog does not have{hint}".removesuffix("?"))
+        try:
+            known = self._catalog.operations(provider.name)
+        except UnreadableFile as wrong:
+            raise ValueError(
+                "names a provider whose operations cannot be read; `gateway catalog lint` says why"
+            ) from wrong
+        if known is None:
+            raise ValueError(
+                "names a provider without operations in the catalog; write rules with methods and paths instead"
+            )
+        if known.is_graphql:
+            raise ValueError(
+                "names a GraphQL API, whose operations share one method and path; write 'POST /graphql with query issues'"
+            )
+        return provider, known
 
 
 def _select(what: str, known: ProviderOperations) -> list[ApiOperation]:
@@ -101,14 +141,18 @@ def _matches(one: ApiOperation, term: Sequence[str]) -> bool:
     return all(word in (one.id, one.risk) or (word == STARTER and one.starter) for word in term)
 
 
-def _pack(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiOperation]) -> str:
+def _pack(
+    provider: Provider, known: ProviderOperations, chosen: Sequence[ApiOperation], checked: Collection[str] = ()
+) -> str:
+    """Return the snapshot. `checked`: ids of operations whose paths need no check."""
     host, base = host_and_path(provider)
     before = base + known.prefix
     whole = _SETTING.sub("*", before)
     lines = [f"{_letter(one)} {one.method} {rule_path(one.path)} {one.id}" for one in chosen]
     for line in lines:
-        _, method, path, _ = line.split(" ")
-        parse(f"{method} {whole}{path} as x")  # each line must be a valid rule of its own; raises ValueError
+        _, method, path, name = line.split(" ")
+        if name not in checked:
+            parse(f"{method} {whole}{path} as x")  # each line must be a valid rule of its own; raises ValueError
     others = [f"{one.method} {whole}{_PLACE.sub('*', one.path)}" for one in _unselected(known, chosen)]
     return packed(provider.name, host, base, before, lines, list(dict.fromkeys(others)))
 

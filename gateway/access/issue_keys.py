@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 import structlog
 
@@ -12,13 +13,15 @@ from gateway.access.key_forms import RequestedKey, check_request, completed_repl
 from gateway.access.known_keys import Minted
 from gateway.access.operation_rules import is_reference
 from gateway.access.refusals import CREATE, MINTERS, rule_and_fix
-from gateway.access.scopes import covers
+from gateway.access.scopes import REVOKE, covers
 from gateway.catalog.load_catalog import Catalog
-from gateway.errors import Forbidden, NotFound
+from gateway.errors import Forbidden, InvalidRequest, Issue, NotFound
 from gateway.records.access import KeyLimits, MintedKey
 from gateway.secret import Secret, digest
 from gateway.store import Store
 from gateway.store.minted_keys import NewMintedKey
+
+MOST_WITH_ANCESTORS: Final = 1000  # maximum number of rules that are compared with each call of a new key
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +48,7 @@ class KeyIssuer:
         old = None if requested.replaces is None else await self.find(environment, requested.replaces, caller)
         if old is not None:
             if asks is not None:
-                await self._check_no_ancestor(old, asks)
+                await self._check_may_replace(old, asks)
             requested, above = completed_replacement(requested, old), await self._parent_of(old)
         if any(map(is_reference, requested.limits.rules)):
             requested = replace(requested, limits=freeze_limits(requested.limits, self._catalog()))
@@ -58,6 +61,10 @@ class KeyIssuer:
             check_within(scopes, caller)
         inherited = old.limits if old is not None else above.limits if above is not None else ()
         limits = (requested.limits, *inherited)
+        if requested.limits.rules and sum(len(one.rules) for one in limits) > MOST_WITH_ANCESTORS:
+            message = f"At most {MOST_WITH_ANCESTORS:,} rules in a key and its ancestors."
+            issue = Issue("custom", message, ("limits", "rules"))
+            raise InvalidRequest("invalid_body", message, errors=[issue])
         ends = [requested.expires_at, *(one.expires_at for one in (above, asks) if one is not None)]
         text = mint(requested.kind)
         new = NewMintedKey(
@@ -110,21 +117,34 @@ class KeyIssuer:
             raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists the keys.")
         return found
 
-    async def _check_no_ancestor(self, old: MintedKey, asks: MintedKey) -> None:
-        """Raise Forbidden if `asks` descends from `old`: it would become the parent of its ancestor's replacement."""
+    async def _check_may_replace(self, old: MintedKey, asks: MintedKey) -> None:
+        """Raise Forbidden if `asks` descends from `old`, since it would become the parent of its ancestor's
+        replacement; or if it neither minted `old`, directly or through other keys, nor may revoke keys."""
+        if await self._is_ancestor(old, asks):
+            raise Forbidden(
+                "forbidden",
+                f"Key {old.id} is an ancestor of this key, so this key cannot replace it.",
+                payload=rule_and_fix("key", f"Use a key of gateway.yaml, or gateway keys create --replaces {old.id}."),
+            )
+        if old.id != asks.id and not covers(asks.scopes, REVOKE) and not await self._is_ancestor(asks, old):
+            raise Forbidden(
+                "forbidden",
+                f"This key did not mint key {old.id}, so it needs the scope {REVOKE} to replace it.",
+                payload={
+                    "required": [REVOKE],
+                    **rule_and_fix("scope", f"Use a key with the scope {REVOKE}: {CREATE}."),
+                },
+            )
+
+    async def _is_ancestor(self, one: MintedKey, of: MintedKey) -> bool:
         seen: set[int] = set()
-        above = await self._parent_of(asks)
+        above = await self._parent_of(of)
         while above is not None and above.id not in seen:
-            if above.id == old.id:
-                raise Forbidden(
-                    "forbidden",
-                    f"Key {old.id} is an ancestor of this key, so this key cannot replace it.",
-                    payload=rule_and_fix(
-                        "key", f"Use a key of gateway.yaml, or gateway keys create --replaces {old.id}."
-                    ),
-                )
+            if above.id == one.id:
+                return True
             seen.add(above.id)
             above = await self._parent_of(above)
+        return False
 
     async def _parent_of(self, key: MintedKey) -> MintedKey | None:
         return None if key.parent_id is None else await self._store.keys.find(key.environment, key.parent_id)

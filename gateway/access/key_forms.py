@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from gateway.access.key_policy import parse
+from gateway.access.key_policy import MOST_WILDCARDS, parse, wildcards
 from gateway.access.operation_rules import is_reference
 from gateway.access.scopes import EVERYTHING, PROXY, is_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
@@ -54,7 +54,7 @@ def checksum(body: str) -> str:
 
 
 OVERLAP: Final = timedelta(days=1)
-MOST: Final = 50  # maximum number of each kind of limit in one key, except rules
+MOST: Final = 50  # maximum number of scopes, and of each kind of limit except rules, in one key
 MOST_RULES: Final = 200
 LONGEST: Final = 511  # ``INTEGRATION/CONNECTION``
 OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write")
@@ -108,6 +108,8 @@ def default_scopes(requested: RequestedKey) -> tuple[str, ...]:
 
 
 def _scope_issues(requested: RequestedKey) -> list[Issue]:
+    if len(requested.scopes or ()) > MOST:
+        return [Issue("custom", f"At most {MOST} scopes in a key.", ("scopes",))]
     issues = []
     for n, scope in enumerate(requested.scopes or ()):
         if not is_scope(scope):
@@ -165,9 +167,12 @@ def _rule(text: str, limits: KeyLimits) -> Iterator[str]:
             yield f"'{text[:128]}' was not looked up in the catalog."
         return
     try:
-        parse(text)
+        rule = parse(text)
     except ValueError as wrong:
         yield f"'{text[:128]}' {wrong}."
+        return
+    if wildcards(rule) > MOST_WILDCARDS:  # not in `parse`: stored keys may have more
+        yield f"'{text[:128]}' has more than {MOST_WILDCARDS} wildcards and placeholders."
 
 
 def _duplicate_names(rules: Sequence[str]) -> Iterator[str]:

@@ -6,13 +6,23 @@ URL, and the names of its header fields.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_plus, unquote_to_bytes
 
-from gateway.access.body_rules import TOOLS_CALL, WITH, BodyRule, McpMessage, SentBody, parse_body_rule
+from gateway.access.body_rules import (
+    MOST_COMPARED,
+    TOOLS_CALL,
+    WITH,
+    BodyRule,
+    McpMessage,
+    SentBody,
+    cost_of,
+    parse_body_rule,
+)
 from gateway.access.operation_rules import OperationRule, OperationSet, is_reference, operation_set
+from gateway.access.rule_paths import path_matcher
 from gateway.access.scopes import CONFIGURE, PROXY, covers
 from gateway.http.url import has_dot_segment
 from gateway.records.access import ANY_INTEGRATION, KeyLimits
@@ -32,11 +42,11 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 
 WEBSOCKET: Final = "WEBSOCKET"
 MOST_CHARS: Final = 512  # maximum length of a rule
+MOST_WILDCARDS: Final = 20  # maximum number of wildcards and placeholders in a rule of a new key
 LONGEST_PATH: Final = 2048  # maximum length of a path; a longer one matches no rule
 
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible ASCII without # ; ? and \
-_PIECES: Final = re.compile(r"\*\*|\*|/|[^*/]+")
 _AS: Final = " as "
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _PLACE: Final = re.compile(r"\{([a-z][a-z0-9_]{0,62})\}")
@@ -53,17 +63,25 @@ _PUNCTUATION: Final = frozenset("/\\?#%;.")
 @dataclass(frozen=True, slots=True)
 class KeyRule:
     """A rule. `text` as it was written; `methods` None: any. `name`: the name for agents, empty if it has none;
-    `written`: its path, with placeholder names. `body`: the allowed bodies; None allows all."""
+    `written`: its path, with placeholder names. `body`: the allowed bodies; None allows all. `matches` returns
+    None for a path that does not match."""
 
     text: str
     methods: frozenset[str] | None
-    path: re.Pattern[str]
+    matches: Callable[[str], object] = field(compare=False, repr=False)
     name: str = ""
     written: str = ""
     body: BodyRule | None = None
 
     def fits(self, method: str, path: str) -> bool:
-        return (self.methods is None or method in self.methods) and self.path.fullmatch(path) is not None
+        matches = self.matches  # a local name: Python calls a function in a slot faster by it
+        return (self.methods is None or method in self.methods) and matches(path) is not None
+
+
+def wildcards(rule: KeyRule) -> int:
+    """Return the number of wildcards and placeholders in the rule's path."""
+    path = _PLACE.sub("*", rule.written) if rule.name else rule.written
+    return path.count("*") - path.count("**")
 
 
 def parse(text: str) -> KeyRule:
@@ -87,7 +105,7 @@ def parse(text: str) -> KeyRule:
     if (fault := ambiguous(path.replace("*", "x"))) is not None:
         raise ValueError(f"can never match, since a path that {fault} is refused")
     body = _body_rule(what, named, name) if with_body else None
-    return KeyRule(text, named, _compiled(path), name, written, body)
+    return KeyRule(text, named, path_matcher(path), name, written, body)
 
 
 def _body_rule(what: str, methods: frozenset[str] | None, name: str) -> BodyRule:
@@ -117,28 +135,6 @@ def _without_placeholders(written: str, name: str) -> str:
     if any(f"{{{place}}}*" in written or f"*{{{place}}}" in written for place in places) or "}{" in written:
         raise ValueError("has two placeholders with nothing between them")
     return path
-
-
-def _compiled(path: str) -> re.Pattern[str]:
-    """Return the path as a regular expression that takes linear time, except for its one ``**``.
-
-    Within a segment, a ``*`` that is followed by another wildcard ends at the first occurrence of the text after it, in
-    an atomic group: if a path matches at a later occurrence, it also matches here.
-    """
-    pieces: list[str] = _PIECES.findall(path)
-    out: list[str] = []
-    at = 0
-    while at < len(pieces):
-        piece = pieces[at]
-        following = pieces[at + 1] if at + 1 < len(pieces) else "/"
-        after = pieces[at + 2] if at + 2 < len(pieces) else "/"
-        if piece == "*" and following not in ("*", "**", "/") and after in ("*", "**"):
-            out.append(f"(?>[^/]*?{re.escape(following)})")
-            at += 1
-        else:
-            out.append({"*": "[^/]*", "**": ".*"}.get(piece) or re.escape(piece))
-        at += 1
-    return re.compile("".join(out), re.DOTALL)
 
 
 def ambiguous(path: str) -> str | None:
@@ -178,6 +174,8 @@ def _ambiguous_escapes(path: str) -> str | None:
     if not _LOOKALIKES.isdisjoint(text):
         return "holds a character that some readers take for a delimiter"
     folded = unicodedata.normalize("NFKC", text)
+    if not _LOOKALIKES.isdisjoint(folded):  # U+FFE5, a wide yen sign
+        return "holds a character that some readers take for a delimiter"
     if sum(map(folded.count, _PUNCTUATION)) != sum(map(text.count, _PUNCTUATION)):
         return "holds a character that some readers take for a delimiter"
     return None
@@ -185,7 +183,8 @@ def _ambiguous_escapes(path: str) -> str | None:
 
 Broken = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query", "body", "unread_body"]
 
-# Headers with which frameworks and gateways replace the method or path of the request line.
+# Headers with which frameworks and gateways replace the method or path of the request line, or with which a request
+# reads or writes a path besides its own.
 OVERRIDES: Final = frozenset(
     {
         "x-http-method-override",
@@ -201,8 +200,24 @@ OVERRIDES: Final = frozenset(
         "x-original-path",
         "x-rewrite-url",
         "x-override-url",
+        # The path of another object, which the provider copies, moves or links to the path of the request line.
+        "x-amz-copy-source",
+        "x-bce-copy-source",
+        "x-copy-from",  # OpenStack Swift
+        "x-cos-copy-source",
+        "x-goog-copy-source",
+        "x-ms-copy-source",
+        "x-ms-file-rename-source",
+        "x-ms-rename-source",
+        "x-object-manifest",
+        "x-obs-copy-source",
+        "x-oss-copy-source",
+        "x-symlink-target",
+        "x-tos-copy-source",
     }
 )
+_OF_COPIES: Final = OVERRIDES | {"destination"}  # RFC 4918 §10.3; for other methods, the name means nothing special
+_OVERRIDES_OF: Final = {"COPY": _OF_COPIES, "MOVE": _OF_COPIES}
 # Windows turns these into a slash or a backslash if its code page lacks them ("best fit").
 _LOOKALIKES: Final = frozenset("\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9")
 QUERY_OVERRIDES: Final = frozenset(
@@ -315,9 +330,11 @@ class Policy:
                 return Breach("hosts", f"it may not send requests to {sent.host}", hosts)
         if not self._rules:
             return ""
-        overrides = sorted(OVERRIDES.intersection(sent.names))
+        overrides = sorted(_OVERRIDES_OF.get(sent.method, OVERRIDES).intersection(sent.names))
         if overrides:
-            return Breach("method_override", f"the header {overrides[0]} may change its method or path")
+            return Breach(
+                "method_override", f"the header {overrides[0]} may change its method or path, or name another"
+            )
         fault = ambiguous(sent.path)
         if fault is not None:
             return Breach("ambiguous_path", f"a path that {fault} can be read in two ways")
@@ -376,12 +393,15 @@ class _Rules:
             return Breach("rules", f"no rule of it allows {sent.method} for this path", self.texts)
         if sent.body is None:
             return Breach("unread_body", "its rule reads the body, which was not read", self.texts)
-        refusals = [(rule, body.refusal(sent.body)) for rule, body in fitting]
-        allowing = next((rule.text for rule, refusal in refusals if refusal is None), None)
-        if allowing is not None:
-            return allowing
-        why = "; ".join(dict.fromkeys(refusal for _, refusal in refusals if refusal is not None))
-        return Breach("body", f"it {why}", self.texts)
+        if cost_of((body for _, body in fitting), sent.body) > MOST_COMPARED:
+            return Breach("body", "it requests more fields than its rules can be compared with", self.texts)
+        refusals: dict[str, None] = {}
+        for rule, body in fitting:
+            refusal = body.refusal(sent.body)
+            if refusal is None:
+                return rule.text
+            refusals[refusal] = None
+        return Breach("body", f"it {'; '.join(refusals)}", self.texts)
 
 
 def _reaches_integration(limits: KeyLimits, integration_id: str) -> bool:

@@ -108,9 +108,15 @@ class OperationSet:
         allowed = list(_matches(self._root, segments, 1, method, ()))
         if not allowed:
             return None
-        for exactness, _ in _matches(self._left_out, path.lower().split("/"), 1, method, ()):
+        segments = path.lower().split("/")
+        for exactness, _ in _matches(self._left_out, segments, 1, method, ()):
             if not any(_is_more_exact(one, exactness) for one, _ in allowed):
                 return None
+        bare, dot, _ = segments[-1].rpartition(".")
+        if dot:  # Rails reads ``/items/secret.json`` as ``/items/secret``, if no route has that path
+            for exactness, _ in _matches(self._left_out, [*segments[:-1], bare], 1, method, ()):
+                if not any(one == exactness or _is_more_exact(one, exactness) for one, _ in allowed):
+                    return None
         return min(allowed, key=lambda one: one[0])[1]
 
 

@@ -72,7 +72,7 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
             "Send one of the tools, queries or mutations that the key's rules name, in one plain JSON message.",
         )
     elif breach.broken in ("method_override", "ambiguous_query"):
-        rule, fix = breach.broken, "Send the request with its real method and path, without the override."
+        rule, fix = breach.broken, "Send the request with its real method and path, without that header or parameter."
     payload: dict[str, Any] = rule_and_fix(rule, fix)
     if breach.allowed:
         payload["allowed"] = list(breach.allowed)

@@ -8,6 +8,7 @@ PROXY: Final = "environment:proxy"
 CONNECT: Final = "environment:connect_sessions:write"
 AGENT_SESSIONS: Final = "environment:agent_sessions:write"
 CONFIGURE: Final = "environment:connections:configure"
+REVOKE: Final = "environment:api_keys:delete"
 
 _OF_RESOURCES: Final = ("list", "list_credentials", "read", "read_credentials", "create", "update", "delete")
 SCOPES: Final = frozenset(
@@ -24,7 +25,7 @@ SCOPES: Final = frozenset(
         "environment:audit:read",
         "environment:api_keys:list",
         "environment:api_keys:create",
-        "environment:api_keys:delete",
+        REVOKE,
     }
 )
 """All scopes without wildcards. ``<part>:*`` stands for all scopes that begin with ``<part>:``."""

@@ -7,6 +7,7 @@ from aiohttp import web
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
+from gateway.access.key_forms import MOST as MOST_VALUES
 from gateway.access.key_forms import MOST_RULES, OVERLAP, RequestedKey
 from gateway.api import responses
 from gateway.api.request_body import Strict, number, query_of, read_json, wrong_query
@@ -30,7 +31,7 @@ class LimitsBody(Strict):
 
     integrations: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
     connections: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
-    tags: dict[str, str] = Field(default_factory=dict)
+    tags: dict[str, str] = Field(default_factory=dict, max_length=MOST_VALUES)
     rules: list[str] = Field(default_factory=list, max_length=MOST_RULES)
     hosts: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
     rate: int | None = None
@@ -51,7 +52,7 @@ class NewKeyBody(Strict):
     display_name: str
     environment_id: int | None = None
     kind: Kind = "key"
-    scopes: list[str] | None = None
+    scopes: list[str] | None = Field(default=None, max_length=MOST_VALUES)
     limits: LimitsBody = Field(default_factory=LimitsBody)
     expires_at: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = Field(default=None, strict=False)
     expires_in_s: int | None = Field(default=None, ge=1, le=MOST_S)

@@ -1,14 +1,15 @@
 """Finds the tools of a key and their connections: compares its rules with the current integrations and catalog."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from gateway.access.freeze_operations import host_and_path, known_details
 from gateway.access.key_policy import Policy
 from gateway.access.operation_rules import OperationSet
+from gateway.catalog.api_operations import ProviderOperations
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.generation import Generation
 from gateway.mcp.door_request import DoorRequest
@@ -56,7 +57,10 @@ class KeyTools:
         known = _cache.get(self._request.policy)
         if known is None or known.generation is not self._request.generation or known.integrations != integrations:
             bases = self._bases(integrations)
-            places = {text: self._place(each, bases) for text, each in self._request.policy.operation_sets.items()}
+            known_of = cache(self._operations)
+            places = {
+                text: self._place(each, bases, known_of) for text, each in self._request.policy.operation_sets.items()
+            }
             tools = {tool.name: self._paged(tool) for tool in tools_of(self._request.policy.rules, bases, places)}
             known = _cache[self._request.policy] = KnownTools(self._request.generation, integrations, bases, tools)
         return known
@@ -93,7 +97,12 @@ class KeyTools:
                 bases[name] = rest.partition("/")[2].rstrip("/") if separator else None
         return bases
 
-    def _place(self, operations: OperationSet, reached: Collection[str]) -> OperationPlace:
+    def _place(
+        self,
+        operations: OperationSet,
+        reached: Collection[str],
+        known_of: Callable[[str], ProviderOperations | None],
+    ) -> OperationPlace:
         """Return the integrations in `reached` with these operations, and the catalog's details of the operations."""
         catalog = self._request.generation.catalog
         fitting = [
@@ -103,12 +112,16 @@ class KeyTools:
             and (provider := catalog.get(each.provider)) is not None
             and host_and_path(provider) == (operations.host, operations.base)
         ]
-        try:
-            known = catalog.operations(operations.provider)
-        except UnreadableFile:
-            known = None
+        known = known_of(operations.provider)
         details = {} if known is None else known_details(operations.rules, known)
         return OperationPlace(tuple(fitting), operations.base, details)
+
+    def _operations(self, provider: str) -> ProviderOperations | None:
+        """Return the catalog's operations of a provider, read from its file; None if it has none."""
+        try:
+            return self._request.generation.catalog.operations(provider)
+        except UnreadableFile:
+            return None
 
     @property
     def choose(self) -> bool:

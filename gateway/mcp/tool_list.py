@@ -15,7 +15,7 @@ from typing import Any, Final
 from gateway.access.key_policy import PLACES_TAKEN, RESERVED_NAMES, WEBSOCKET, KeyRule
 from gateway.access.operation_rules import OperationRule
 from gateway.catalog.api_operations import ApiOperation
-from gateway.mcp.path_overlap import may_overlap, overlap
+from gateway.mcp.path_overlap import Overlaps, overlap
 from gateway.text import counted
 
 MOST_LISTED: Final = 12
@@ -102,6 +102,27 @@ class OperationPlace:
     details: Mapping[str, ApiOperation]
 
 
+class _Names:
+    """Names that are taken. Numbers that were taken are not tried again: a rule may have hundreds of places."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._taken
+
+    def add(self, name: str) -> str:
+        """Return the name, with a number if it is taken, and take it."""
+        free, base = name[:_LONGEST_NAME], name[: _LONGEST_NAME - 4]
+        number = self._next.get(base, 2)
+        while free in self._taken:
+            free, number = f"{base}_{number}", number + 1
+        self._next[base] = number
+        self._taken.add(free)
+        return free
+
+
 def tools_of(
     rules: Sequence[Sequence[KeyRule | OperationRule]],
     bases: Mapping[str, str | None],
@@ -118,9 +139,10 @@ def tools_of(
     if not rules:
         return []
     made: list[RuleTool] = []
-    taken: set[str] = {rule.name for rule in rules[-1] if isinstance(rule, KeyRule) and rule.name} | RESERVED_NAMES
+    overlaps = Overlaps()
+    taken = _Names({rule.name for rule in rules[-1] if isinstance(rule, KeyRule) and rule.name} | RESERVED_NAMES)
     for rule in rules[-1]:
-        methods = _methods(rule, rules[:-1])
+        methods = _methods(rule, rules[:-1], overlaps)
         if isinstance(rule, OperationRule):
             place = (places or {}).get(rule.text)
             if methods and place is not None and place.integrations:
@@ -138,14 +160,14 @@ def tools_of(
     return made
 
 
-def _operation_tool(rule: OperationRule, place: OperationPlace, taken: set[str]) -> RuleTool:
+def _operation_tool(rule: OperationRule, place: OperationPlace, taken: _Names) -> RuleTool:
     first, *rest = _parts(rule.below)
     path = (f"{rule.before.removeprefix(place.base)}{first}", *rest)
     name = rule.name
     if name in taken:  # an operation of another provider has that id, or a rule has that name
         name = f"{rule.name}_of_{place.integrations[0]}".lower()
     return RuleTool(
-        _unique("_".join(_WORD.findall(name)), taken),
+        taken.add("_".join(_WORD.findall(name))),
         rule,
         (rule.method,),
         path,
@@ -173,24 +195,25 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
     return _joined(segments)
 
 
+@lru_cache(maxsize=64)  # for one base URL after the other
 def _parts(path: str) -> tuple[str | PathArgument, ...]:
     """Return a rule's `path` as texts and arguments, each argument with a unique name."""
     parts: list[str | PathArgument] = []
-    names: set[str] = {found[0].strip("{}") for found in _OPEN.finditer(path) if found[0].startswith("{")}
-    at, before = 0, ""
+    names = _Names(found[0].strip("{}") for found in _OPEN.finditer(path) if found[0].startswith("{"))
+    at, before, word = 0, "", ""
     for found in _OPEN.finditer(path):
         text = path[at : found.start()]
         at = found.end()
         if text:
             parts.append(text)
-        before += text
-        inside = bool(before.rpartition("/")[2]) or path[at : at + 1] not in ("", "/")
+        word = _last_word(word, before, text)
+        before = (before + text).rpartition("/")[2]
+        inside = bool(before) or path[at : at + 1] not in ("", "/")
         deep = found[0] == "**"
         if found[0].startswith("{"):
             name = found[0].strip("{}")
         else:
-            words = _WORD.findall(before)
-            name = _unique(_argument_name(words[-1] if words else "path", inside=inside, deep=deep), names)
+            name = names.add(_argument_name(word or "path", inside=inside, deep=deep))
         parts.append(PathArgument(name, deep, optional=deep or inside))
     if path[at:]:
         parts.append(path[at:])
@@ -203,12 +226,12 @@ def _argument_name(word: str, *, inside: bool, deep: bool) -> str:
     return f"{name}_" if name in PLACES_TAKEN else name
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    free, n = name[:_LONGEST_NAME], 2
-    while free in taken:
-        free, n = f"{name[: _LONGEST_NAME - 4]}_{n}", n + 1
-    taken.add(free)
-    return free
+def _last_word(word: str, before: str, text: str) -> str:
+    """Return the last word of a path so far. `word`: its last word before `text`; `before`: its segment up to there."""
+    words: list[str] = _WORD.findall(text)
+    if len(words) == 1 and _WORD.match(text) and _WORD.match(before[-1:]):
+        return word + words[0]
+    return words[-1] if words else word
 
 
 def _segments(parts: Iterable[str | PathArgument]) -> Iterator[list[str | PathArgument]]:
@@ -244,30 +267,30 @@ def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
     return overlap("".join(part if isinstance(part, str) else "*" for part in segment), text)
 
 
-def _methods(rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | OperationRule]]) -> tuple[str, ...]:
+def _methods(
+    rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | OperationRule]], overlaps: Overlaps
+) -> tuple[str, ...]:
     """Return the methods that a tool offers: methods of the rule that every parent key may allow on such a path.
 
     HEAD and OPTIONS are offered only if there are no others, because their responses are of little use to an agent.
     """
     named = set(USUAL) if rule.methods is None else set(rule.methods) - _NEVER
     for rules in above:
-        named = {
-            method
-            for method in named
-            if any(
-                (other.methods is None or method in other.methods) and may_overlap(rule.written, other.written)
-                for other in rules
-            )
-        }
+        missing = set(named)
+        for other in rules:
+            shared = missing if other.methods is None else missing & other.methods
+            if shared and overlaps.may(rule.written, other.written):
+                missing = missing - shared
+        named -= missing
     named = named - _COMPANIONS or named
     return tuple(sorted(named, key=lambda method: (USUAL.index(method) if method in USUAL else len(USUAL), method)))
 
 
-def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken: set[str]) -> str:
+def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken: _Names) -> str:
     """Return a free name, for example ``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
     words = [word for part in path if isinstance(part, str) for word in _WORD.findall(part)]
     verb = methods[0].lower().replace("-", "_") if len(methods) == 1 else "call"
-    return _unique("_".join((verb, *(word.lower() for word in words)))[:_LONGEST_NAME], taken)
+    return taken.add("_".join((verb, *(word.lower() for word in words)))[:_LONGEST_NAME])
 
 
 # ── Annotations follow from the method alone (RFC 9110 §9.2).

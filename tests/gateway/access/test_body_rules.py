@@ -109,7 +109,7 @@ def test_star_matches_any_characters(pattern: str) -> None:
     """A name pattern matches as a shell pattern does; tried with every name of up to six letters."""
     names = ["".join(letters) for length in range(1, 7) for letters in product("abc", repeat=length)]
     rule = parse_body_rule(f"query {pattern}")
-    assert [one for one in names if rule.names.fullmatch(one)] == [one for one in names if fnmatchcase(one, pattern)]
+    assert [one for one in names if rule.names(one)] == [one for one in names if fnmatchcase(one, pattern)]
 
 
 def test_a_name_takes_time_in_proportion_to_its_length() -> None:
@@ -121,7 +121,7 @@ def test_a_name_takes_time_in_proportion_to_its_length() -> None:
     def time_of(repeats: int) -> float:
         name, begins = "issue" + "By" * repeats, process_time()
         for _ in range(20):
-            assert rule.names.fullmatch(name) is None
+            assert not rule.names(name)
         return process_time() - begins
 
     short, long = (min(time_of(repeats) for _ in range(3)) for repeats in (1000, 16_000))
@@ -160,3 +160,22 @@ def test_tools_are_shown_where_they_can_be_called() -> None:
     read = read_body(JSON, "", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
     shows = ToolFilter(key, SentRequest("POST", "h", "/mcp", "", (), read)).shows
     assert [name for name in ("get_issue", "delete_issue", "get issue") if shows(name)] == ["get_issue"]
+
+
+NAMES = ["".join(letters) for letters in product("abcdefghijklmnopqrstuvw", repeat=3)][:12_000]
+
+
+@pytest.mark.parametrize("fields", [["a" * 60_000], NAMES], ids=["one long name", "many names"])
+def test_many_rules_are_not_compared_with_thousands_of_names(fields: list[str]) -> None:
+    """Two hundred rules of one key took seconds for a document of 64 KiB, and all other requests waited."""
+    body = {"query": f"{{ {' '.join(fields)} zzz }}"}
+    patterns = ",".join(f"*a*z{one}" for one in "0123456789abcdefghijklmnopqrstuvwxyz" * 2)
+    rules = tuple(f"POST /graphql with query {patterns},*a,*v,z{n}" for n in range(200))
+    refused = decided(policy(*rules), "/graphql", body)
+    assert isinstance(refused, Breach)
+    assert refused.why == "it requests more fields than its rules can be compared with"
+    assert decided(policy("POST /graphql with query *"), "/graphql", body) == "POST /graphql with query *"
+    alone = decided(policy(rules[0]), "/graphql", body)
+    assert isinstance(alone, Breach)
+    assert alone.why.startswith("it requests ")
+    assert "more fields" not in alone.why

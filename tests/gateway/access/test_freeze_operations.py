@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access.freeze_operations import freeze_limits, host_and_path, rule_path, snapshot
+from gateway.access.freeze_operations import MOST_REPEATED, freeze_limits, host_and_path, rule_path, snapshot
 from gateway.access.key_policy import Breach, Policy, SentRequest
 from gateway.access.operation_rules import operation_set
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.errors import InvalidRequest
 from gateway.records.access import KeyLimits
+from tests.fakes.scaling import cpu_s
 from tests.gateway.catalog.folders import MAIL, SCRIPTS, SHIPPED, folder
 from tests.gateway.catalog.test_api_operations import FILE, written
 
@@ -52,6 +53,24 @@ def test_invalid_operation_rule_is_refused_with_a_hint(catalog: Catalog, rule: s
     (issue,) = caught.value.errors or ()
     assert message in issue.message
     assert issue.path == ("limits", "rules", "1")
+
+
+def test_rules_of_one_key_that_name_the_same_operations_are_frozen_together(catalog: Catalog) -> None:
+    """Each spelling of one set of operations took as long as the first; a key may have 200."""
+    same = tuple(f"operations github {'read,' * n}write" for n in range(1, 11))
+    one = cpu_s(lambda: freeze_limits(KeyLimits(rules=same[:1]), catalog))
+    assert cpu_s(lambda: freeze_limits(KeyLimits(rules=same), catalog)) <= 3 * one
+    assert len(set(freeze_limits(KeyLimits(rules=same), catalog).operations.values())) == 1
+    for rule, text in freeze_limits(KeyLimits(rules=("operations jira read", *same)), catalog).operations.items():
+        assert text == snapshot(rule, catalog)
+
+
+def test_rules_of_one_key_name_few_operations_again_and_again(catalog: Catalog) -> None:
+    rules = tuple(f"operations github {'read,' * n}write" for n in range(1, 61))
+    with pytest.raises(InvalidRequest, match="names operations that other rules of the key name too") as caught:
+        freeze_limits(KeyLimits(rules=rules), catalog)
+    each = len(operation_set(rules[0], snapshot(rules[0], catalog)).rules)
+    assert len(rules) - len(caught.value.errors or ()) == MOST_REPEATED // each + 1
 
 
 def test_an_operation_at_another_host_is_no_part_of_a_set(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ import pytest
 
 from gateway import clock
 from gateway.access.key_forms import kind_of
+from gateway.access.key_policy import Policy, SentRequest
 from gateway.access.scopes import SCOPES, WILDCARDS, covers
 from gateway.app.routes import ROUTES
 from gateway.middleware.chain import CHAIN
 from gateway.middleware.key_limits import NEEDS, scope
+from gateway.records.access import KeyLimits
 from gateway.secret import digest
+from gateway.store.minted_keys import NewMintedKey
 from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, keyed
 
 KEYS = "/environment/api-keys"
@@ -92,6 +95,51 @@ async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoCon
     }
     two = {"display_name": "x", "kind": "capability", "limits": {"connections": ["lane/c1", "lane/c2"]}}
     assert code(await gateway.running.json("POST", KEYS, json=two, expect=400)) == "invalid_body"
+
+
+async def test_the_size_of_a_key_is_limited_when_it_is_made(gateway: TwoConnectionGateway) -> None:
+    """The lists of a key are checked, stored, listed, and matched with each call."""
+    fields: list[tuple[str, dict[str, Any]]] = [
+        ("scopes", {"scopes": ["environment:proxy"] * 51}),
+        ("limits.tags", {"limits": {"tags": {f"t{n}": "v" for n in range(51)}}}),
+        ("limits.rules.1", {"limits": {"rules": ["GET /" + "a*" * 20, "GET /" + "a*" * 21]}}),
+        ("limits.rules.0", {"limits": {"rules": ["GET /" + "/".join(f"{{p{n}}}" for n in range(21)) + " as x"]}}),
+    ]
+    for path, wish in fields:
+        refused = await gateway.running.json("POST", KEYS, json={"display_name": "x", **wish}, expect=400)
+        assert [".".join(issue["path"]) for issue in refused["error"]["errors"]] == [path]
+    whole = {"scopes": ["environment:proxy"] * 50, "limits": {"tags": {f"t{n}": "v" for n in range(50)}}}
+    assert (await gateway.key("whole", **whole))["id"]
+
+
+async def test_a_key_and_its_ancestors_have_a_limited_number_of_rules(gateway: TwoConnectionGateway) -> None:
+    """A call must match one rule of each, and a key can mint a key that can mint a key."""
+    wish = {"scopes": ["environment:proxy", "environment:api_keys:*"]}
+    rules = [f"GET /{n}" for n in range(199)] + ["GET /**"]
+    key = (await gateway.key("0", **wish, limits={"rules": rules}))["secret"]
+    for n in range(1, 5):
+        key = (await gateway.key(str(n), key=key, **wish, limits={"rules": rules}))["secret"]
+    more = {"display_name": "5", **wish, "limits": {"rules": ["GET /x"]}}
+    status, _, body = await gateway.asked("POST", KEYS, key, json=more)
+    assert (status, body["error"]["errors"][0]["path"]) == (400, ["limits", "rules"])
+    assert (await gateway.key("5", key=key, **wish))["id"], "a key without rules of its own may be minted"
+    assert (await proxied(gateway, key))[0] == 200
+
+
+async def test_a_stored_key_with_more_wildcards_than_a_new_one_may_have_keeps_its_rules(
+    gateway: TwoConnectionGateway,
+) -> None:
+    rule = "GET /x" + "*a" * 40
+    new = NewMintedKey(
+        digest=digest("gw_sk_x"), environment="dev", kind="key", name="early", last_four="four", created_by="tests",
+        scopes=("environment:proxy",), limits=(KeyLimits(rules=(rule,)),),
+    )  # fmt: skip
+    stored = await gateway.running.runtime.store.keys.add(new, now=clock.now())
+    policy = Policy(stored.scopes, stored.limits)
+    assert policy.decision(SentRequest("GET", "h", "/x" + "a" * 40, "", ())) == rule
+    heir = await gateway.key("heir", replaces=stored.id)
+    assert (await proxied(gateway, heir["secret"]))[0] == 403
+    assert heir["limits"] == [{"rules": [rule]}]
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
@@ -314,7 +362,7 @@ async def test_a_key_gives_away_no_more_than_it_has(gateway: TwoConnectionGatewa
 
 async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:
     lasting = await gateway.key("lasting", scopes=["environment:proxy"])
-    short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:create"], expires_in_s=60)
+    short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:*"], expires_in_s=60)
     for one in (lasting, short):  # the place of another key, and its own
         wish = {"scopes": ["environment:proxy"], "replaces": one["id"], "overlap_s": 60}
         heir = await gateway.key("heir", key=short["secret"], **wish)
@@ -325,7 +373,7 @@ async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gat
 
 async def test_replacement_key_ends_with_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:
     other = await gateway.key("other", scopes=["environment:proxy"])
-    thief = await gateway.key("thief", scopes=["environment:proxy", "environment:api_keys:create"])
+    thief = await gateway.key("thief", scopes=["environment:proxy", "environment:api_keys:*"])
     heir = await gateway.key("heir", key=thief["secret"], scopes=["environment:proxy"], replaces=other["id"])
     assert (await proxied(gateway, heir["secret"]))[0] == 200
     body = await gateway.running.json("DELETE", f"{KEYS}/{thief['id']}", expect=200)
@@ -344,6 +392,27 @@ async def test_key_cannot_replace_its_ancestor(gateway: TwoConnectionGateway) ->
         fix = f"Use a key of gateway.yaml, or gateway keys create --replaces {above['id']}."
         assert body["error"]["payload"]["fix"] == fix
     assert (await gateway.key("itself", key=grandchild["secret"], replaces=grandchild["id"]))["id"]
+
+
+async def test_a_key_ends_another_by_replacing_it_only_if_it_may_revoke_or_minted_it(
+    gateway: TwoConnectionGateway,
+) -> None:
+    create = ["environment:proxy", "environment:api_keys:create"]
+    victim, minter = await gateway.key("victim"), await gateway.key("minter", scopes=create)
+    wish = {"display_name": "heir", "scopes": create, "replaces": victim["id"], "overlap_s": 0}
+    status, _, body = await gateway.asked("POST", KEYS, minter["secret"], json=wish)
+    assert (status, body["error"]["code"]) == (403, "forbidden")
+    assert body["error"]["payload"]["required"] == ["environment:api_keys:delete"]
+    assert (await proxied(gateway, victim["secret"]))[0] == 200
+    child = await gateway.key("child", key=minter["secret"], scopes=create)
+    grandchild = await gateway.key("grandchild", key=child["secret"], scopes=create)
+    for old in (grandchild, child, minter):  # its own, and at last itself
+        heir = await gateway.key("heir", key=minter["secret"], scopes=create, replaces=old["id"], overlap_s=60)
+        assert (await proxied(gateway, heir["secret"]))[0] == 200
+    revoker = await gateway.key("revoker", scopes=["environment:proxy", "environment:api_keys:*"])
+    wish = {"scopes": ["environment:proxy"], "replaces": victim["id"], "overlap_s": 0}
+    assert (await gateway.key("heir", key=revoker["secret"], **wish))["id"]
+    assert (await proxied(gateway, victim["secret"]))[0] == 401
 
 
 async def test_limited_key_cannot_replace_itself(gateway: TwoConnectionGateway) -> None:

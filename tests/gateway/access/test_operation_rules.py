@@ -94,6 +94,26 @@ def test_an_operation_that_was_left_out_is_not_sent_under_the_path_of_another(ca
     assert isinstance(key.decision(sent("PUT", "/crm/v8/settings/roles/1", host)), Breach)
 
 
+def test_a_left_out_operation_is_not_sent_with_a_format_at_its_end() -> None:
+    """Rails routes ``/items/secret.json`` as ``/items/secret``."""
+    lines = ("r GET /items/{id} get_item", "r GET /items/list.csv list_items", "r GET /items/{id}.xml get_xml")
+    items = made(*lines, others=("GET /items/secret", "GET /items/list", "GET /items/*/*"))
+    named = {
+        segment: None if (found := items.fitting("GET", "api.example.com", f"/items/{segment}")) is None else found.name
+        for segment in ("secret", "secret.json", "Secret.JSON", "a.json", "list.csv", "list.json", "a.xml", ".json")
+    }
+    assert named == {
+        "secret": None,
+        "secret.json": None,
+        "Secret.JSON": None,
+        "a.json": "get_item",
+        "list.csv": "list_items",  # named as such
+        "list.json": None,
+        "a.xml": "get_xml",
+        ".json": "get_item",
+    }
+
+
 def test_key_may_have_plain_rules_and_operation_rules(catalog: Catalog) -> None:
     rules = ("GET /v1/extra", "operations github read", "operations jira get_issue")
     snapshots = {rule: snapshot(rule, catalog) for rule in rules[1:]}

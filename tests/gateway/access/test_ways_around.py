@@ -117,6 +117,13 @@ FIELDS = (
     ("minted by our prefix", b"Nango-Proxy-X-HTTP-Method-Override: DELETE\r\n"),
     ("another path", b"X-Original-URL: /rest/api/3/issue\r\n"),
     ("a rewritten path", b"X-Rewrite-URL: /rest/api/3/issue\r\n"),
+    ("an object to copy at S3", b"X-Amz-Copy-Source: /bucket/secret\r\n"),
+    ("with underscores again", b"X_Amz_Copy_Source: /bucket/secret\r\n"),
+    ("by our prefix", b"Nango-Proxy-X-Amz-Copy-Source: /bucket/secret\r\n"),
+    ("an object to copy at Azure", b"X-Ms-Copy-Source: https://account.blob.core.windows.net/secret\r\n"),
+    ("a file to rename at Azure", b"X-Ms-Rename-Source: /secret\r\n"),
+    ("an object to copy at Google", b"X-Goog-Copy-Source: /bucket/secret\r\n"),
+    ("an object to copy at Swift", b"X-Copy-From: /container/secret\r\n"),
     ("another connection too", b"Connection-Id: c2\r\n"),
     ("another connection in CGI's spelling", b"Connection_Id: c2\r\nX-HTTP-Method: PUT\r\n"),
     ("another key too", b"Authorization: Bearer sk-other-0123456789abcdef\r\n"),
@@ -137,6 +144,36 @@ async def test_no_header_makes_another_request_of_it(gateway: TwoConnectionGatew
         assert response.status in {400, 403, 404}, name
         assert response.code, name
         assert gateway.provider.heads == [], name
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        (b"PUT", b"x-amz-copy-source: /container/secret"),
+        (b"PUT", b"x-ms-copy-source: https://account.example/container/secret"),
+        (b"PUT", b"x-ms-rename-source: /container/secret"),
+        (b"PUT", b"x-goog-copy-source: container/secret"),
+        (b"PUT", b"x-oss-copy-source: /container/secret"),
+        (b"PUT", b"x-object-manifest: container/secret"),
+        (b"COPY", b"Destination: /container/outbox/x"),
+        (b"MOVE", b"Destination: https://dav.example/container/outbox/x"),
+    ],
+)
+async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(
+    gateway: TwoConnectionGateway, method: bytes, more: bytes
+) -> None:
+    rules = ["PUT,COPY,MOVE /container/inbox/*"]
+    key = (await gateway.key(limits={"connections": ["lane/c1"], "rules": rules}))["secret"]
+    target, empty = b"/proxy/container/inbox/x", b"Content-Length: 0\r\n"
+    refused = await gateway.raw(message(key, target, empty + more + b"\r\n", method=method))
+    assert (refused.status, refused.code) == (403, "forbidden")
+    assert gateway.provider.heads == []
+    assert (await gateway.raw(message(key, target, empty, method=b"PUT"))).status == 200
+    assert (await gateway.raw(message(key, target, empty + b"Destination: x\r\n", method=b"PUT"))).status == 200
+    gateway.provider.heads.clear()
+    everything = (await gateway.key("wide", limits={"connections": ["lane/c1"]}))["secret"]
+    assert (await gateway.raw(message(everything, target, empty + more + b"\r\n", method=method))).status == 200
+    assert len(gateway.provider.heads) == 1, "a key without rules may send them"
 
 
 METHODS = (b"HEAD", b"OPTIONS", b"POST", b"PUT", b"PATCH", b"DELETE", b"get", b"PROPFIND", b"TRACE")

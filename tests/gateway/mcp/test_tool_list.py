@@ -2,6 +2,9 @@
 
 import json
 import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.access.key_policy import parse
 from gateway.mcp.tool_list import IDEMPOTENT, SAFE, annotations, below_base, listed, matching_tools, overlap, tools_of
+from tests.fakes.scaling import cpu_s, linear_fault, reference_s
 
 JIRA = "ex/jira/${connectionConfig.cloudId}"
 
@@ -111,3 +115,23 @@ def test_a_search_gives_the_best_first() -> None:
 
 def test_a_base_that_is_longer_than_the_rule_is_none_of_its_own() -> None:
     assert below_base(parse("GET /a"), "a/b") is None
+
+
+def test_a_rule_with_many_places_is_listed_in_time_proportional_to_them() -> None:
+    """Each name is tried with the numbers that are free, and the last word before a place is not searched again."""
+    numbers = count()
+
+    def work(size: int) -> Callable[[], object]:
+        written = "/" + "/".join(["*a*"] * (size // 4))
+        return lambda: tools_of([[replace(parse("GET /x"), written=f"/{next(numbers)}{written}")]], {"jira": ""})
+
+    assert linear_fault(work, 8192) == ""
+
+
+def test_the_rules_of_two_keys_are_compared_within_a_bound() -> None:
+    """Two hundred such rules below as many of a parent key took minutes, and all other requests waited."""
+    long = "ab" * 70
+    own, above = [f"* /**{long}*b{n}" for n in range(30)], [f"* /**{long}a*{n}c" for n in range(30)]
+    rules = [[parse(one) for one in above], [parse(one) for one in own]]
+    assert tools_of(rules, {"jira": ""}) == []
+    assert cpu_s(lambda: tools_of(rules, {"jira": ""})) <= len(own) * len(above) * reference_s(4096)

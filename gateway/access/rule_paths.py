@@ -1,0 +1,74 @@
+"""Matches a request's path with the path of a rule, in time proportional to the path's length. No I/O.
+
+``*`` is any run of characters but "/", ``**`` any run at all, at most once. A matched text is never given back: the
+part before ``**`` is matched from the left with the shortest beginning of the path, and the part after it from the
+right, on both reversed, with the shortest end; the path matches if the two do not overlap.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, Literal
+
+MOST_LAZY: Final = 8  # maximum length of a text between two wildcards for which `re` may try each place in turn
+
+
+def path_matcher(written: str) -> Callable[[str], object]:
+    """Return a function that takes a path and returns None if it does not match `written`, else something else."""
+    before, deep, after = written.partition("**")
+    front = _Part(before, ends_open=bool(deep))
+    if not front.further and not after:  # nearly every rule: one regular expression
+        return front.first.match if deep else front.first.fullmatch
+    back = _Part(after[::-1], ends_open=True) if "*" in after else None
+
+    def matches(path: str) -> Literal[True] | None:
+        end = front.end(path)
+        if end < 0:
+            return None
+        if not deep:
+            fits = end == len(path)
+        elif back is None:
+            fits = path.endswith(after, end)
+        else:
+            fits = 0 <= back.end(path[::-1]) <= len(path) - end
+        return fits or None
+
+    return matches
+
+
+class _Part:
+    """A part of a rule's path without ``**``. `ends_open`: ``**`` follows it, so that it need not end with a segment.
+
+    `first` matches its beginning. `further`: texts of more than `MOST_LAZY` characters between two wildcards of one
+    segment, each with what follows it. `re` searches a text alone in linear time, but inside an expression it compares
+    it again at each character.
+    """
+
+    __slots__ = ("first", "further")
+
+    def __init__(self, written: str, *, ends_open: bool) -> None:
+        chunks = [""]
+        segments = written.split("/")
+        for number, segment in enumerate(segments):
+            first, *texts = segment.split("*")
+            chunks[-1] += re.escape(first if number == 0 else f"/{first}")
+            last = texts.pop() if texts and not (ends_open and number == len(segments) - 1) else None
+            for text in texts:  # followed by a wildcard: if a later occurrence matches, the first one matches too
+                if len(text) > MOST_LAZY:
+                    chunks += [re.escape(text), ""]
+                else:
+                    chunks[-1] += f"(?>[^/]*?{re.escape(text)})"
+            if last is not None:  # the end of a segment
+                chunks[-1] += f"[^/]{{{len(last)},}}+(?<={re.escape(last)})" if last else "[^/]*+"
+        self.first, *others = [re.compile(chunk) for chunk in chunks]
+        self.further = tuple(zip(others[::2], others[1::2], strict=True))
+
+    def end(self, path: str) -> int:
+        """Return where the shortest beginning of `path` that matches ends; -1 if none matches."""
+        found = self.first.match(path)
+        for text, rest in self.further:
+            if found is None:
+                break
+            cut = path.find("/", found.end())
+            found = text.search(path, found.end(), cut if cut >= 0 else len(path))
+            found = rest.match(path, found.end()) if found is not None else None
+        return -1 if found is None else found.end()
