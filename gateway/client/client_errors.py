@@ -1,4 +1,4 @@
-"""The exceptions of a call, by their cause; the check of the gateway's base URL.
+"""The exceptions of a call, by their cause; the checks of the gateway's base URL and of the secret key.
 
 CallFailed
 ├── GatewayError     the gateway refused the call: `code`, `message`, `payload`
@@ -154,7 +154,7 @@ def seconds(retry_after: str) -> float | None:
     return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
 
 
-# ── The gateway's base URL, and the message if the gateway cannot be reached.
+# ── The gateway's base URL and secret key, and the message if the gateway cannot be reached.
 
 
 def checked(base_url: str) -> str:
@@ -169,6 +169,17 @@ def checked(base_url: str) -> str:
             f"'{base_url}' is not the URL of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
         )
     return base_url.rstrip("/")
+
+
+def checked_key(secret_key: str) -> str:
+    """Return the secret key. Raises ValueError if it cannot be one; the message does not contain it."""
+    if not secret_key.strip():
+        raise ValueError("secret_key is empty")
+    if secret_key.endswith(("\n", "\r")):
+        raise ValueError("secret_key ends with a line break; remove it with .strip()")
+    if not secret_key.isprintable():
+        raise ValueError("secret_key contains a line break or another control character; copy the key again")
+    return secret_key
 
 
 def unreachable(base_url: str, fault: Exception) -> Unreachable:

@@ -81,3 +81,19 @@ def test_invalid_url_is_refused_immediately(url: str) -> None:
     for kind in (Client, AsyncClient):
         with pytest.raises(ValueError, match="is not the URL of a gateway; write it with http:// or https://"):
             kind(url, "k" * 16)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("", "secret_key is empty"),
+        (" \n", "secret_key is empty"),
+        ("sk-0123456789abcdef\n", "secret_key ends with a line break; remove it with .strip()"),
+        ("sk-01234567\n89abcdef", "secret_key contains a line break or another control character"),
+    ],
+)
+def test_invalid_secret_key_is_refused_immediately_and_not_shown(key: str, message: str) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match=message) as raised:
+            kind("http://127.0.0.1:3003", key)
+        assert "0123" not in str(raised.value)
