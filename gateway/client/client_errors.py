@@ -54,7 +54,7 @@ class GatewayError(CallFailed):
         request_id: str = "",
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(f"{code}: {message}")
+        super().__init__(f"{code}: {message}" if code else message)
         self.status = status
         self.code = code
         self.message = message
@@ -98,7 +98,8 @@ class ProviderError(CallFailed):
     """The provider returned a status of 400 or more."""
 
     def __init__(self, response: "Response") -> None:
-        super().__init__(f"the provider returned {response.status} {response.reason}: {response.text[:200]}")
+        text = f"the provider returned {response.status} {response.reason}: {response.text[:200]}"
+        super().__init__(text if response.request_id else _not_of_a_gateway(response))
         self.response = response
         self.status = response.status
 
@@ -121,8 +122,8 @@ class CutShort(CallFailed):
 
 
 def refusal(response: "Response") -> GatewayError:
-    """Return the error in a response with ``Gateway-Error``. A response without it is from a server in front of the
-    gateway: the error's code is then empty."""
+    """Return the error in a response of the gateway. A response of another server has no ``Gateway-Error`` and no
+    request id: the error's code is then empty."""
     try:
         error = json.loads(response.content)["error"]
         code, message = str(error["code"]), str(error.get("message", ""))
@@ -130,6 +131,8 @@ def refusal(response: "Response") -> GatewayError:
         error = {}
         code = response.headers.get("Gateway-Error", "")
         message = f"{response.status} {response.reason}: {response.text[:200]}"
+        if not code and not response.request_id:
+            message = _not_of_a_gateway(response)
     payload = error.get("payload")
     return GatewayError(
         response.status,
@@ -139,6 +142,13 @@ def refusal(response: "Response") -> GatewayError:
         payload=payload if isinstance(payload, Mapping) else None,
         request_id=response.request_id,
         retry_after_s=seconds(response.headers.get("Retry-After", "")),
+    )
+
+
+def _not_of_a_gateway(response: "Response") -> str:
+    return (
+        f"the server is not a gateway: its response ({response.status} {response.reason}) has no Gateway-Request-Id; "
+        f"check base_url, and the reverse proxy: the gateway behind it may be down. It returned: {response.text[:200]}"
     )
 
 
