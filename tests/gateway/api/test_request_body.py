@@ -90,6 +90,45 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
 
 
 @pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"tags": {}, "alowed_integrations": []}, "; did you mean 'allowed_integrations'?"),
+        ({"tags": {}, "alowed_integrations": [], "overides": {}}, "; 'overides' is not a field here."),
+        ({"end_user": {"id": "u1", "emial": "a@b.c"}}, "'emial' is not a field here; did you mean 'email'?"),
+        ({"tags": {}, "a" * 65: 1}, f"'{'a' * 64}' is not a field here."),
+    ],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_first_unknown_field_is_reported_with_the_nearest(
+    shared: RunningGateway, body: Any, message: str
+) -> None:
+    error = await refused(shared, "/connect/sessions", json=body)
+    assert error["message"].endswith(message)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_unknown_field_of_an_import_is_reported_with_the_nearest(shared: RunningGateway) -> None:
+    error = await refused(shared, "/connections", json={"provider_config_key": "tracker", "conection_id": "c1"})
+    assert "'conection_id' is not a field here; did you mean 'connection_id'?" in str(error["errors"])
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("end_user_id=u1", "'end_user_id' is not a parameter of this endpoint; did you mean 'endUserId'?"),
+        ("tag=x", "'tag' is not a parameter of this endpoint; did you mean 'tags'?"),
+        ("serach=u1&limmit=1", "did you mean 'search'?; 'limmit' is not a parameter of this endpoint."),
+    ],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_first_unknown_parameter_is_reported_with_the_nearest(
+    shared: RunningGateway, query: str, message: str
+) -> None:
+    error = (await shared.json("GET", f"/connections?{query}", expect=400))["error"]
+    assert error["message"].endswith(message)
+
+
+@pytest.mark.parametrize(
     ("path", "body", "field"),
     [
         ("/connect/sessions", {"tags": {"a": "b"}, "allowed_integrations": ["x"] * 1001}, "allowed_integrations"),
