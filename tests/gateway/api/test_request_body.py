@@ -53,6 +53,12 @@ async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> 
     assert (error["code"], error["message"]) == ("invalid_json", "The body is not UTF-8 (byte 8).")
 
 
+@pytest.mark.parametrize("body", [b"", b" \n"])
+async def test_empty_body_is_called_empty(running: RunningGateway, body: bytes) -> None:
+    error = await refused(running, "/connections", data=as_json(body))
+    assert (error["code"], error["message"]) == ("invalid_json", "The body is empty.")
+
+
 async def test_complete_surrogate_pair_is_one_character(running: RunningGateway, tracker: Tracker) -> None:
     response = await running.imported(tracker.grant(), metadata={"a": "\U0001f600"})
     assert response["metadata"] == {"a": "\U0001f600"}
