@@ -171,7 +171,7 @@ def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Findi
             if name == "body" and place[0] == "proxy":
                 message = "${body} is not available, so a whole body cannot be signed; ${bodyCanonicalParams} has the "
                 message += "members of a form or of a JSON object"
-            elif not mode.redirects and provider.auth_mode != "NONE":
+            elif not mode.redirects and known:
                 message += f", or add {rest or name!r} to credentials"
             yield place, message
 
