@@ -3,7 +3,8 @@
 import os
 import re
 import secrets
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import structlog
 from aiohttp import hdrs, web
@@ -124,6 +125,7 @@ SYNCS_NOT_OFFERED: Final = (
     "Syncs, actions and records are not offered: the gateway authorizes and proxies. Call the provider's API by "
     "/proxy, or receive its webhooks."
 )
+JSON_RPC_CODE: Final = -32010  # of the range that MCP leaves to implementations; the SDKs use -32000 and -32001
 CHALLENGE: Final = 'Bearer realm="gateway"'  # names the kind of key that is needed (RFC 9110 §11.6.1, for 403 too)
 
 log = structlog.get_logger(__name__)
@@ -159,19 +161,26 @@ def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamR
     """Return `fault` as a response; cut the connection if another response has begun. Needs REQUEST_ID."""
     if request.writer.output_size > 0:
         abort_connection(request.transport)
-    response = refusal(fault, trace_id_of(request))
+    response = refusal(fault, trace_id_of(request), json_rpc=is_from_mcp_client(request))
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
         # After a refused Expect the client may or may not send its body; the rest of any other body is not read.
         response.force_close()
     return add_request_id(response, request)
 
 
-def refusal(fault: GatewayError, trace_id: str | None) -> web.Response:
-    """Return `fault` as a response, without the parts that depend on the request: request id, and Connection: close."""
+def refusal(fault: GatewayError, trace_id: str | None, *, json_rpc: bool = False) -> web.Response:
+    """Return `fault` as a response, without the parts that depend on the request: request id, and Connection: close.
+
+    `json_rpc`: the body is a JSON-RPC error, whose ``data`` has the other members of our format.
+    """
     shape = fault.as_json()
     if trace_id is not None:
         shape["trace_id"] = trace_id
-    response = web.json_response({"error": shape}, status=fault.status, headers=fault.headers)
+    body: dict[str, Any] = {"error": shape}
+    if json_rpc:
+        error = {"code": JSON_RPC_CODE, "message": shape.pop("message"), "data": shape}
+        body = {"jsonrpc": "2.0", "id": None, "error": error}
+    response = web.json_response(body, status=fault.status, headers=fault.headers)
     response.headers[MARK] = fault.code
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
     if fault.retry_after_s is not None:
@@ -179,6 +188,25 @@ def refusal(fault: GatewayError, trace_id: str | None) -> web.Response:
     if fault.status in (401, 403):
         response.headers.setdefault(hdrs.WWW_AUTHENTICATE, CHALLENGE)
     return response
+
+
+def is_from_mcp_client(request: web.BaseRequest) -> bool:
+    """Return whether a client of MCP's Streamable HTTP has sent this message, to the agent door or to a provider's own
+    MCP server: it accepts both kinds of response, and the path ends in ``/mcp`` or the revision is named.
+
+    Such clients show an error of another status than 2xx only if it is a JSON-RPC error.
+    """
+    return (
+        request.method == hdrs.METH_POST
+        and accepts_stream(request.headers)
+        and (request.path.endswith("/mcp") or "MCP-Protocol-Version" in request.headers)
+    )
+
+
+def accepts_stream(headers: Mapping[str, str]) -> bool:
+    """Return whether the client accepts JSON and server-sent events, as MCP demands of its clients."""
+    accept = headers.get(hdrs.ACCEPT, "").lower()
+    return "text/event-stream" in accept and "application/json" in accept
 
 
 def convert_http_exception(request: web.Request, fault: web.HTTPException) -> GatewayError:

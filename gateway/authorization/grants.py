@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gateway import clock
+from gateway.auth.context import AuthContext
 from gateway.auth.mode import Granted
 from gateway.auth.provider_responses import short
 from gateway.authorization.results import LIFETIME, Choice, ConnectedResult, ReturnedFlow
@@ -50,7 +51,6 @@ class Grants:
         flow, pending = returned.flow, returned.pending
         config = pending.config
         given = {name: config[name] for name in pending.given if name in config}
-        callback = returned.context.provider.redirect_uri_metadata or ()
         try:
             row = await self._creator.prepare(
                 returned.context.integration,
@@ -64,7 +64,9 @@ class Grants:
                 tested=False,
                 reconnects=pending.reconnects,
                 pinned=pending.pinned,
-                by_browser=[name for name in callback if name in granted.config and name not in given],
+                by_browser=[
+                    name for name in _confirmable(returned.context) if name in granted.config and name not in given
+                ],
             )
         except SiteWanted as wanted:
             return await self._choice(returned, granted, wanted.sites)
@@ -108,3 +110,12 @@ class Grants:
                 f"{name} did not exchange the code for a token ({short(str(fault))}). Start again; if "
                 "it happens again, the integration's client ID, client secret or callback URL is wrong.",
             ) from fault
+
+
+def _confirmable(context: AuthContext) -> tuple[str, ...]:
+    """Return the settings from the callback that the account's endpoint can confirm: none if the token lacks a default
+    scope of the entry, since the endpoint may then refuse every account."""
+    provider = context.provider
+    if not set(provider.default_scopes or ()) <= set(context.scopes):
+        return ()
+    return tuple(provider.redirect_uri_metadata or ())

@@ -91,7 +91,9 @@ def lines_of(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
 def checked(source: IO[bytes], passphrase: Secret) -> Counts:
     """Read the whole bundle once and return its counts, so that no bundle is imported that is incomplete, or that this
     version cannot read to its end. Raises SourceRefused."""
-    counts, end, unreadable = Counts(), None, None
+    counts = Counts()
+    end: Mapping[str, Any] | None = None
+    unreadable: str | None = None
     for line in lines_of(read(source, passphrase)):
         end, kind = line, line.get(KIND)
         counts.add(kind)
@@ -99,7 +101,8 @@ def checked(source: IO[bytes], passphrase: Secret) -> Counts:
             check_version(line)
         elif unreadable is None:
             unreadable = _fault(line, kind)
-    if end is None or end.get(KIND) != "end" or counts != Counts(end.get("integrations"), end.get("connections")):
+    written = (counts.integrations, counts.connections)
+    if end is None or end.get(KIND) != "end" or written != (end.get("integrations"), end.get("connections")):
         raise SourceRefused("The bundle is incomplete: its export was interrupted. Export it again.")
     if unreadable is not None:
         raise SourceRefused(f"The bundle cannot be read by this version: {unreadable} Nothing was imported.")

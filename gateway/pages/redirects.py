@@ -17,7 +17,7 @@ from gateway.pages.connect_offer import offer
 from gateway.pages.error_page import failed
 from gateway.pages.form_fields import posted
 from gateway.pages.frame import PageWords, connect_page, see_other, words_for
-from gateway.pages.result import application_link, application_url, connected_page
+from gateway.pages.result import application_link, connected_page
 from gateway.records.connecting import ConnectSession, FlowOptions, Outcome
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
@@ -126,9 +126,12 @@ LONGEST_FORM: Final = 4096
 
 
 async def callback(request: web.Request) -> web.Response:
-    """Handle the provider's callback. The response is a 303 to the result page or to the application. It is the result
-    page itself if the browser has no cookie of the session, a 200 with a choice if the account has several sites, and a
-    400 after an error."""
+    """Handle the provider's callback. The response is a 303 to the result page. It is the result page itself if the
+    browser has no cookie of the session, a 200 with a choice if the account has several sites, and a 400 after an error.
+
+    It never redirects to the application: the browser may still follow a form, of the provider's consent page or of
+    `site`, and applies the CSP's form-action of that form's page to all redirects. The result page continues by itself.
+    """
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
     try:
@@ -210,9 +213,6 @@ async def _connected_response(request: web.Request, connected: ConnectedResult, 
     )
     if not holds(request, connected.session_digest):
         return await connected_page(request, words, outcome, None)
-    session = await request.app[RUNTIME].sessions.known(connected.session_digest)
-    if connected.is_pending and session is not None and session.return_url is not None:
-        return see_other(await application_url(request, session, outcome, ref.integration_id))
     return see_other(page_url(request, connected.session_digest, words, f"/i/{quoted(ref.integration_id)}/result"))
 
 

@@ -26,7 +26,7 @@ from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
 from gateway.middleware.request_message import is_json
-from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, new_id, refusal, unhandled
+from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, accepts_stream, new_id, refusal, unhandled
 from gateway.middleware.who_calls import REFERRER_POLICY, masked
 from gateway.observe.logs import current_trace_id
 from gateway.off_loop import INLINE_BYTES
@@ -271,7 +271,7 @@ class FastMessage:
                 log.exception("unhandled", request_id=self.request_id, method="POST")
             self.last = self.last or shaped.close
             trace_id = trace_id_in(self.lines.traceparent) if message.trace is None else message.trace.trace_id
-            return refusal(shaped, trace_id)
+            return refusal(shaped, trace_id, json_rpc=accepts_stream(message.headers))
 
     def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""

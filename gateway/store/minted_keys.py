@@ -147,7 +147,7 @@ class KeyStore:
                 alone = select(keys.c.digest).where(keys.c.digest == one).with_for_update()
                 await self._transactions.write(partial(self._touch, wanted=alone, entry=entry))
 
-    async def _touch(self, db: AsyncConnection, wanted: Select[tuple[str]], entry: AuditEntry) -> set[str]:
+    async def _touch(self, db: AsyncConnection, wanted: Select[str], entry: AuditEntry) -> set[str]:
         """Return the digests of the keys that `wanted` found and locked."""
         digests = set((await db.execute(wanted)).scalars())
         used = update(keys).where(keys.c.digest.in_(digests)).values(last_used_at=entry.at)

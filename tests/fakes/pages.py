@@ -34,7 +34,11 @@ async def submit(
 async def to_consent(http: aiohttp.ClientSession, url: str, typed: Mapping[str, str] | None = None) -> str:
     """Submit the form at `url` and return the provider's URL to which the response leads the browser."""
     response = await submit(http, url, typed)
-    html = await response.text()
+    return onward_in(await response.text())
+
+
+def onward_in(html: str) -> str:
+    """Return the URL to which a page continues by itself, without a script."""
     found = re.search(r'http-equiv="refresh" content="0;url=([^"]+)"', html)
     assert found is not None, html
     return unescape(found[1])

@@ -98,7 +98,10 @@ async def test_the_demo_works_on_the_first_start_on_later_ones_and_with_an_incom
         assert await exit_code_after(process, second, signal.SIGINT) == 0
     (state / "sandbox.json").unlink()
     async with demo(state) as (process, third):
-        assert await issues_found_by_curl(third) == 2, "a connection whose grant is missing is created again"
+        assert await issues_found_by_curl(third) == 2, "a connection whose grant is missing is authorized again"
+        assert third["connection_id"] == first["connection_id"]
+        assert shlex.split(third["mcp_add"])[-1] == keys[0]
+        assert await issues_found_by_an_agent(third) == 2
         await assert_demo_ends_with_its_gateway_and_says_why(process)
     (state / "encryption_key").write_text("A" * 43 + "=\n")
     await assert_wrong_encryption_key_is_reported(state)

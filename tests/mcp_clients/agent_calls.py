@@ -1,6 +1,8 @@
-"""Published MCP clients with the MCP endpoint: ``agent_calls.py CLIENT URL KEY``, run by an interpreter that has them.
+"""Published MCP clients with the MCP endpoint: ``agent_calls.py CLIENT URL KEY [--raised]``, run by an interpreter that
+has them.
 
-Prints one JSON object: the names of the tools, the links that the client was given, and the results of three calls.
+Prints one JSON object: the names of the tools, the links that the client was given, and the results of three calls; with
+``--raised``, the text of an exception that the client raises.
 """
 
 import asyncio
@@ -112,6 +114,11 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
+def text_in(fault: BaseException) -> str:
+    """Return the exception's text, with those of the exceptions in a group."""
+    return " ".join([str(fault), *map(text_in, getattr(fault, "exceptions", ()))])
+
+
 BY = {
     "fastmcp": by_fastmcp,
     "openai-agents": by_openai_agents,
@@ -120,5 +127,11 @@ BY = {
 }
 
 if __name__ == "__main__":
-    client, url, key = sys.argv[1:]
-    print(json.dumps(asyncio.run(BY.get(client, by_mcp)(url, key, client))))
+    client, url, key, *more = sys.argv[1:]
+    try:
+        found = asyncio.run(BY.get(client, by_mcp)(url, key, client))
+    except Exception as fault:
+        if "--raised" not in more:
+            raise
+        found = {"raised": text_in(fault)}
+    print(json.dumps(found))

@@ -76,6 +76,16 @@ async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, cli
         assert bool(found["asked"]) is (client in OPENS_LINKS)
 
 
+@pytest.mark.parametrize("client", ["auto", "legacy", "2026-07-28", "fastmcp"])
+async def test_a_published_client_shows_why_its_key_is_refused(tmp_path: Path, client: str) -> None:
+    environments.only_when_asked()
+    interpreter = await asyncio.to_thread(environments.python, OF_PYTHON[client])
+    async with agents(tmp_path) as door:
+        script = (HERE / "agent_calls.py", client, f"{door.running.url}/mcp", "gw_sk_replaced", "--raised")
+        found = json.loads((await ran(interpreter, *script, folder=HERE)).splitlines()[-1])
+    assert "Invalid secret key" in found["raised"], found
+
+
 async def test_the_example_of_the_documentation_works_as_it_stands(tmp_path: Path) -> None:
     environments.only_when_asked()
     page = (HERE.parents[1] / "docs" / "agents.md").read_text()

@@ -40,17 +40,16 @@ class Customer:
         self._key = key
 
     async def connection(self) -> DemoConnection:
-        """Return the demo user's existing connection if it works, else a new one, made through the real OAuth flow."""
+        """Return the demo user's existing connection if it works, else the same one, authorized again, else a new one.
+        Both go through the real OAuth flow."""
         for known in await self._connection_ids():
-            path = await self._path(known)
-            if path is not None and await self._works(known, path):
-                return DemoConnection(known, path)
+            if found := await self._working(known) or await self._reconnected(known):
+                return found
             await self._call("DELETE", f"/connections/{quote(known, safe='')}?provider_config_key={INTEGRATION}")
-        await self._connect()
+        await self._authorize({"connect_session_token": (await self._session())["token"], "params[subdomain]": _SITE})
         for made in await self._connection_ids():
-            path = await self._path(made)
-            if path is not None and await self._works(made, path):
-                return DemoConnection(made, path)
+            if found := await self._working(made):
+                return found
         raise DemoFailed("a proxied call with the new connection failed; see the gateway's log")
 
     async def connect_link(self) -> str:
@@ -91,13 +90,28 @@ class Customer:
         add = ["claude", "mcp", "add", "--transport", "http", INTEGRATION, f"{self._url}/mcp", "--header", header]
         return shlex.join(add)
 
-    async def _connect(self) -> None:
+    async def _working(self, connection_id: str) -> DemoConnection | None:
+        path = await self._path(connection_id)
+        if path is None or not await self._works(connection_id, path):
+            return None
+        return DemoConnection(connection_id, path)
+
+    async def _reconnected(self, connection_id: str) -> DemoConnection | None:
+        """Authorize the connection again, so that the agent's key, which is for this connection, stays valid. Return None
+        if that is impossible."""
+        wish = {"connection_id": connection_id, "integration_id": INTEGRATION}
+        try:
+            token = (await self._call("POST", "/connect/sessions/reconnect", wish))["data"]["token"]
+            await self._authorize({"connect_session_token": token})
+        except DemoFailed:
+            return None
+        return await self._working(connection_id)
+
+    async def _authorize(self, query: dict[str, str]) -> None:
         """Log in and consent at the sandbox as the demo user would."""
-        token = (await self._session())["token"]
-        query = urlencode({"connect_session_token": token, "params[subdomain]": _SITE})
         try:
             async with browser() as session:
-                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{query}", _INPUTS)
+                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{urlencode(query)}", _INPUTS)
         except (ClientError, VisitUnfinished) as fault:
             raise DemoFailed(f"the authorization did not finish: {fault}") from fault
         if end.status != 200 or not end.url.startswith(f"{self._url}/oauth/callback"):

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.tool_provider_call import MOST_RESPONSE
 from gateway.records.proxied_call import ExchangeRecord
-from tests.fakes.agents import CONNECT, Agents, text_of
+from tests.fakes.agents import CONNECT, Agents, agents, text_of
 
 RULES = (
     "GET /base/v1/search as search_issues",
@@ -339,6 +340,50 @@ async def test_a_call_is_recorded_with_key_connection_and_rule(door: Agents) -> 
     assert (outer.path, outer.status) == ("/mcp", 200)
     assert inner.request_id == outer.request_id
     assert inner.key_id == outer.key_id is not None
+
+
+@pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
+async def test_an_mcp_client_reads_every_refusal_as_a_json_rpc_error(tmp_path: Path, fast_path: bool) -> None:
+    """Its Accept has ``text/event-stream``. A program without it gets the errors of the HTTP API."""
+    message = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    both, plain = {"Accept": "application/json, text/event-stream"}, {"Accept": "application/json"}
+    async with agents(tmp_path, fast_path=fast_path) as door:
+        spent, named = await door.key(*RULES, limits={"rate": 1}), {"Authorization": f"Bearer {await door.key(*RULES)}"}
+        await door.tools(spent)
+        for headers, status, code in (
+            ({"Authorization": "Bearer gw_sk_replaced"}, 401, "unknown_account"),
+            (dict(door.running.headers), 403, "forbidden"),
+            ({**named, "Origin": "https://attacker.example"}, 403, "forbidden"),
+            ({**named, "Content-Type": "text/plain"}, 415, "invalid_content_type"),
+            ({"Authorization": f"Bearer {spent}"}, 429, "too_many_request"),
+        ):
+            got, ours = await door.posted(message, {**headers, **plain})
+            assert (got, ours["error"]["code"]) == (status, code)
+            got, body = await door.posted(message, {**headers, **both})
+            assert (got, body["jsonrpc"], body["id"], body["error"]["code"]) == (status, "2.0", None, -32010), body
+            assert body["error"]["message"].partition(" in ")[0] == ours["error"]["message"].partition(" in ")[0]
+            assert body["error"]["data"].keys() | {"message"} == ours["error"].keys()
+            assert body["error"]["data"]["code"] == code
+
+
+async def test_a_client_of_a_providers_own_mcp_server_reads_a_refusal_as_well(door: Agents) -> None:
+    key = await door.key("POST /base/v1/mcp with tools search_*")
+    params = {"name": "delete_issue", "arguments": {}}
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    headers = {
+        "Authorization": f"Bearer {key}",
+        "Provider-Config-Key": "lane",
+        "Connection-Id": "c1",
+        "Accept": "application/json, text/event-stream",
+    }
+    status, body = await door.posted(message, headers, "/proxy/mcp")
+    assert (status, body["error"]["code"], body["error"]["data"]["payload"]["rule"]) == (403, -32010, "body")
+    assert "delete_issue" in body["error"]["message"]
+    assert door.provider.calls == []
+    status, body = await door.posted(message, headers, "/proxy/events")  # a path that names no MCP server
+    assert (status, body["error"]["code"]) == (403, "forbidden")
+    revision = {"MCP-Protocol-Version": "2025-06-18"}
+    assert (await door.posted(message, {**headers, **revision}, "/proxy/events"))[1]["error"]["code"] == -32010
 
 
 async def test_a_page_of_another_origin_is_refused(door: Agents) -> None:

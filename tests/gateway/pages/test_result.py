@@ -13,7 +13,7 @@ from gateway.events.signatures import signing_keys
 from gateway.pages.error_page import advice
 from gateway.pages.frame import LANGUAGES, PageWords
 from tests.fakes.gateways import RunningGateway
-from tests.fakes.pages import BROWSER, submit, to_consent
+from tests.fakes.pages import BROWSER, onward_in, submit, to_consent
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_completion import keyed
 from tests.gateway.pages.test_confirmation import ADA, connections, link, opened
@@ -27,7 +27,7 @@ def browser() -> aiohttp.ClientSession:
 
 
 async def walked(running: RunningGateway, url: str) -> aiohttp.ClientResponse:
-    """Return the last page of the flow, or the redirect out of the gateway."""
+    """Return the response to the provider's callback, without following it."""
     consent = await to_consent(running.http, url)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
@@ -133,12 +133,17 @@ async def test_cancel_without_a_return_url_ends_cleanly(running: RunningGateway)
     assert 'role="alert"' not in html
 
 
-async def test_pending_connection_redirects_to_the_application_immediately(running: RunningGateway) -> None:
+async def test_pending_connection_continues_to_the_application_by_itself(running: RunningGateway) -> None:
+    """No redirect leads there: a consent page with ``form-action 'self' <gateway>`` would block it."""
     verifier = new_code_verifier()
     url, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(verifier))
     response = await walked(running, url)
-    assert response.status == 303
-    result = result_in(response.headers["Location"], await signing_key(running), "mine")
+    assert (response.status, response.headers["Location"]) == (303, f"{url}/i/tracker/result")
+    async with running.http.get(response.headers["Location"], headers=BROWSER, allow_redirects=False) as page:
+        assert (page.status, page.headers["Cache-Control"]) == (200, "no-store")
+        assert page.headers["Referrer-Policy"] == "no-referrer"
+        onward = onward_in(await page.text())
+    result = result_in(onward, await signing_key(running), "mine")
     assert result.outcome == "pending"
     assert await connections(running) == []
     path = f"/connect/sessions/{result.session_id}/complete"
@@ -263,8 +268,8 @@ async def test_what_another_browser_connected_is_not_brought_back_by_this_one(
         url = await opened(running, bob, token)
         async with bob.get(await to_consent(bob, url), headers=BROWSER, allow_redirects=False) as granted:
             callback = granted.headers["Location"]
-        async with bob.get(callback, headers=BROWSER, allow_redirects=False) as response:
-            assert "result=" in response.headers["Location"]
+        async with bob.get(callback, headers=BROWSER) as response:
+            assert "result=" in onward_in(await response.text())
     async with browser() as alice:
         await opened(running, alice, token)
         async with alice.get(f"{url}/{way}", headers=BROWSER, allow_redirects=False) as response:

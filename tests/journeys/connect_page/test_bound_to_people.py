@@ -105,6 +105,34 @@ async def test_intermediate_pages_have_a_button_to_continue(page: Any, site: Con
     await assert_page_accessible(page, "onward")
 
 
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+@pytest.mark.parametrize("asks_for_a_site", [False, True], ids=["from the consent", "from the choice of a site"])
+async def test_the_browser_reaches_the_application_with_what_it_completes(
+    browser: Any, site: ConnectSite, embedding: str, scripts: bool, asks_for_a_site: bool
+) -> None:
+    """The consent page and ours allow forms to their own origin and the gateway's: no redirect leads further."""
+    context = await browser.new_context(locale="en-US", java_script_enabled=scripts)
+    page = await context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda said: faults.append(said.text) if "Content Security" in said.text else None)
+    bound = {"return_url": f"{embedding}?tab=2", "state": "s1", "code_challenge": code_challenge(new_code_verifier())}
+    defaults = {} if asks_for_a_site else {"integrations_config_defaults": OAUTH["integrations_config_defaults"]}
+    await page.goto(await site.link(allowed_integrations=["issues"], **defaults, **bound))
+    await page.click("button.main")
+    async with page.expect_request(f"{embedding}?tab=2&state=s1&result=*") as reached:
+        await sign_in(page)
+        if asks_for_a_site:
+            await page.check("#site-1")
+            await page.click("button.main")
+    assert "referer" not in await (await reached.value).all_headers()
+    await page.wait_for_url(f"{embedding}?tab=2&state=s1&result=*")
+    assert faults == []
+    devtools = await context.new_cdp_session(page)
+    past = [entry["url"] for entry in (await devtools.send("Page.getNavigationHistory"))["entries"]][:-1]
+    assert not [url for url in past if "result" in url], "the page that continues is not in the history"
+    await context.close()
+
+
 async def test_cancel_ends_cleanly(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link(**OAUTH))
     await page.click("text=Cancel")

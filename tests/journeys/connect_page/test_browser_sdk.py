@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from pytest_aiohttp.plugin import AiohttpServer
 
+from gateway.client import code_challenge, new_code_verifier
 from tests.fakes import django_idp_server
 from tests.fakes.django_idp import DjangoIdp
 from tests.fakes.patience import PATIENCE_S
@@ -110,6 +111,15 @@ async def test_auth_reconnect_and_connect_ui_work_unchanged(
         )
         _, shown = await gateway_server.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
         assert shown["credentials"]["access_token"] != first
+
+        bound = {"code_challenge": code_challenge(new_code_verifier()), "return_url": f"{app_page}back"}
+        session = await token(gateway_server, allowed_integrations=["accounts"], **bound)
+        pending = await page.evaluate(
+            "([host, token]) => outcome(new Nango({host, connectSessionToken: token}).auth('accounts', {}))",
+            [host, session],
+        )
+        assert pending["ok"]["isPending"], pending
+        assert page.url == app_page, "only the window continues"
 
         refused = await page.evaluate(
             "([host, token]) => outcome(new Nango({host, connectSessionToken: token}).auth('nothing', {}))",

@@ -94,3 +94,12 @@ async def test_an_outage_of_the_account_endpoint_loses_no_token(far: FakeProvide
     gateway = await start(CLIENT, **entry(far))
     assert (await connect(gateway))[0] == 200
     assert await realm(gateway) == "7 t1"
+
+
+async def test_an_account_that_the_scopes_do_not_open_is_not_checked(far: FakeProvider, start: Any) -> None:
+    """QuickBooks' payments scope alone opens no company."""
+    quickbooks = QuickbooksLikeProvider(far)
+    quickbooks.accessible.clear()
+    gateway = await start({**CLIENT, "scopes": ["payment"]}, **entry(far), default_scopes=["accounting"])
+    assert (await connect(gateway))[0] == 200
+    assert await realm(gateway) == "7 t1"

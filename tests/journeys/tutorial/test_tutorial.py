@@ -1,4 +1,5 @@
-"""docs/tutorial.md as a reader follows it: its commands, edits and code in order, and a real `gateway demo`.
+"""docs/tutorial.md as a reader follows it: its commands, edits and code in order, and a real `gateway demo`. The end
+user's browser is once a program and once Chromium, which alone enforces the pages' Content-Security-Policy.
 
 Differences in the test: the system chooses the ports that the page fixes, and nothing is fetched from a package
 registry.
@@ -9,9 +10,10 @@ import json
 import os
 import re
 import sys
+from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -24,8 +26,10 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.sandbox.visitor import VisitedPage, browser, visit
 from tests.fakes.gateways import free_socket
-from tests.fakes.pages import BROWSER, to_consent
+from tests.fakes.pages import BROWSER, onward_in, to_consent
 from tests.fakes.patience import PATIENCE_S
+from tests.journeys.connect_page.browser import launched
+from tests.journeys.connect_page.looks import sign_in
 
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text()
@@ -131,36 +135,94 @@ async def _ended(process: Process) -> AsyncIterator[None]:
         print(out.decode(), err.decode(), sep="\n")  # shown if the test fails
 
 
-@dataclass
-class Ada:
+class Ada(ABC):
     """The end user with a browser."""
 
-    http: aiohttp.ClientSession
-    application: str
+    def __init__(self, application: str) -> None:
+        self.application = application
 
-    async def home(self) -> str:
-        async with self.http.get(self.application) as response:
-            assert response.status == 200, await response.text()
-            return await response.text()
+    @abstractmethod
+    async def load(self, url: str) -> VisitedPage: ...
 
+    @abstractmethod
     async def follow(self, text: str) -> VisitedPage:
         """Follow the link with that text on the start page, through the connect page and the sandbox's consent."""
-        links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', await self.home())
-        (link,) = [unescape(href) for href, label in links if label == text]
-        async with self.http.get(urljoin(self.application, link), headers=BROWSER) as page:
-            connect_page = str(page.url)
-        consent = await to_consent(self.http, connect_page)
-        return await visit(self.http, consent, RESPONSES)
+
+    async def home(self) -> str:
+        page = await self.load(self.application)
+        assert page.status == 200, page.text
+        return page.text
 
     async def events(self, newest: str) -> list[str]:
         """Return everything that the application shows, once `newest` is Ada's last event."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                async with self.http.get(f"{self.application}/events") as response:
-                    events: list[str] = await response.json()
+                events: list[str] = json.loads((await self.load(f"{self.application}/events")).text)
                 if [event for event in events if event.endswith(" ada")][-1:] == [newest]:
                     return events
                 await asyncio.sleep(0.05)
+
+
+class AdaAsProgram(Ada):
+    """A program that follows redirects and fills in forms."""
+
+    def __init__(self, application: str, http: aiohttp.ClientSession) -> None:
+        super().__init__(application)
+        self._http = http
+
+    async def load(self, url: str) -> VisitedPage:
+        async with self._http.get(url) as response:
+            return VisitedPage(str(response.url), response.status, await response.text())
+
+    async def follow(self, text: str) -> VisitedPage:
+        links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', await self.home())
+        (link,) = [unescape(href) for href, label in links if label == text]
+        async with self._http.get(urljoin(self.application, link), headers=BROWSER) as page:
+            connect_page = str(page.url)
+        consent = await to_consent(self._http, connect_page)
+        last = await visit(self._http, consent, RESPONSES)
+        return await self.load(onward_in(last.text))
+
+
+class AdaInChromium(Ada):
+    """`refused`: what Chromium did not do, because a Content-Security-Policy forbids it."""
+
+    def __init__(self, application: str, page: Any) -> None:
+        super().__init__(application)
+        self._page = page
+        self.refused: list[str] = []
+        page.on("console", lambda said: self.refused.append(said.text) if "Content Security" in said.text else None)
+
+    async def load(self, url: str) -> VisitedPage:
+        response = await self._page.goto(url)
+        return VisitedPage(self._page.url, response.status, await response.text())
+
+    async def follow(self, text: str) -> VisitedPage:
+        await self.load(self.application)
+        await self._page.click(f"text={text}")
+        await self._page.click("form.entry button.main")
+        await sign_in(self._page)
+        await self._page.wait_for_url(f"{self.application}/")
+        return VisitedPage(self._page.url, 200, await self._page.content())
+
+
+@asynccontextmanager
+async def program(application: str) -> AsyncIterator[Ada]:
+    async with browser() as http:
+        yield AdaAsProgram(application, http)
+
+
+@asynccontextmanager
+async def chromium(application: str) -> AsyncIterator[Ada]:
+    async with launched() as driver:
+        page = await driver.new_page()
+        page.set_default_timeout(PATIENCE_S * 1000)
+        ada = AdaInChromium(application, page)
+        yield ada
+        assert ada.refused == []
+
+
+Visitor = Callable[[str], AbstractAsyncContextManager[Ada]]  # by the application's URL
 
 
 @pytest.fixture
@@ -176,7 +238,8 @@ def test_make_run_runs_the_demo() -> None:
     assert PAGE.count("make run\n") == 2
 
 
-async def test_every_step_of_the_tutorial_works(reader: Reader) -> None:
+@pytest.mark.parametrize("visitor", [program, chromium])
+async def test_every_step_of_the_tutorial_works(reader: Reader, visitor: Visitor) -> None:
     assert reader.next("sh") == "make run\n"
     async with reader.demo() as first:
         pass
@@ -187,18 +250,19 @@ async def test_every_step_of_the_tutorial_works(reader: Reader) -> None:
     await reader.run(check)
     async with reader.demo() as second:
         assert second["connection_id"] == first["connection_id"], "the demo must keep its connections"
-        await assert_application_connects_calls_and_reconnects(reader, second)
+        await assert_application_connects_calls_and_reconnects(reader, second, visitor)
 
 
-async def assert_application_connects_calls_and_reconnects(reader: Reader, ready: dict[str, Any]) -> None:
+async def assert_application_connects_calls_and_reconnects(
+    reader: Reader, ready: dict[str, Any], visitor: Visitor
+) -> None:
     install, folder = reader.next("sh").splitlines()
     if (reader.folder / ".venv" / "bin" / "uv").exists():  # everything is installed, so uv needs no registry
         await reader.run(install)
     await reader.run(folder)
     for _ in range(4):
         reader.write("my-app/app.py")
-    async with reader.started(reader.next("sh")), browser() as http:
-        ada = Ada(http, reader.application)
+    async with reader.started(reader.next("sh")), visitor(reader.application) as ada:
         await assert_ada_connects_and_sees_her_issues(ada)
         assert await ada.events("connection.created of ada") == json.loads(reader.next("json"))
         assert "not from the gateway" in await reader.run(reader.next("sh"))
@@ -215,8 +279,8 @@ async def assert_ada_connects_and_sees_her_issues(ada: Ada) -> None:
     page = await ada.follow("Connect your tracker")
     assert page.url.rstrip("/") == ada.application
     assert page.text.count("<li>") == 3
-    async with ada.http.get(f"{ada.application}/connected?result=forged") as forged:
-        assert forged.status == 403
+    forged = await ada.load(f"{ada.application}/connected?result=forged")
+    assert forged.status == 403
 
 
 async def assert_ada_reconnects(ada: Ada) -> None:

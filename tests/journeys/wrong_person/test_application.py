@@ -19,7 +19,7 @@ import pytest
 
 from gateway.sandbox.visitor import VisitedPage, browser
 from tests.fakes.gateways import free_socket
-from tests.fakes.pages import BROWSER, to_consent
+from tests.fakes.pages import BROWSER, onward_in, to_consent
 from tests.journeys.conftest import GatewayServer
 from tests.oauth_servers import api, django, oidc_provider
 from tests.oauth_servers.django import DjangoOAuthToolkit
@@ -104,10 +104,12 @@ class User:
             return response.headers["Location"]
 
     async def connect(self, link: str) -> VisitedPage:
-        """Walk through the gateway's page, the server's sign-in and its consent. Return the last page."""
+        """Walk through the gateway's page, the server's sign-in and its consent. Return the application's page."""
         async with self.http.get(link, headers=BROWSER) as page:
             connect_page = str(page.url)
-        return await self.server.authorize(self.http, await to_consent(self.http, connect_page), self.name)
+        last = await self.server.authorize(self.http, await to_consent(self.http, connect_page), self.name)
+        async with self.http.get(onward_in(last.text)) as back:
+            return VisitedPage(str(back.url), back.status, await back.text())
 
 
 @asynccontextmanager

@@ -40,7 +40,8 @@ class Person:
         self.error: str | None = None
 
     async def go(self, url: str, form: Mapping[str, str] | None = None, **options: Any) -> str:
-        """Load `url`, follow redirects, and return the last URL. A URL of the application is returned but not loaded."""
+        """Load `url`, follow redirects, and return the last URL. A URL of the application is returned but not loaded,
+        also if a page leads there by itself."""
         method = "GET" if form is None else "POST"
         for _ in range(10):
             async with self.http.request(method, url, data=form, allow_redirects=False, **options) as response:
@@ -48,7 +49,8 @@ class Person:
                 self.status, self.error = response.status, response.headers.get("Gateway-Error")
                 if "Location" not in response.headers:
                     self.seen.append(unescape(html))
-                    return url
+                    onward = self.onward
+                    return onward if onward.startswith(self._application) else url
                 url, method, form, options = response.headers["Location"], "GET", None, {}
             if url.startswith(self._application):
                 return url
@@ -64,10 +66,12 @@ class Person:
         assert action is not None, html
         self.clicks += 1
         where = await self.go(unescape(action[1]), {**hidden_in(html), **(typed or {})})
-        if where.startswith(self._application) or ONWARD not in self.seen[-1]:
-            return where
-        onward = self.seen[-1].partition(ONWARD)[2].partition('"')[0]
-        return onward if onward.startswith(self._application) else await self.go(onward)
+        return where if where.startswith(self._application) or not self.onward else await self.go(self.onward)
+
+    @property
+    def onward(self) -> str:
+        """The URL to which the last page leads by itself; empty if it stays."""
+        return self.seen[-1].partition(ONWARD)[2].partition('"')[0]
 
     @property
     def saw_alices_name_and_clicked(self) -> bool:

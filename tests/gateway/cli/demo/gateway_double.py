@@ -1,7 +1,8 @@
 """A fake gateway with the part of the public API that the demo calls, in front of a real sandbox.
 
 It really connects, with PKCE and the sandbox's own pages, so that the demo's steps are tested on real forms,
-independently of the gateway's code. `dead` makes its connections unusable; `log` records the requests.
+independently of the gateway's code. The grants of connections in `dead` have ended; those in `lost` cannot be authorized
+again either. `log` records the requests.
 """
 
 import base64
@@ -26,6 +27,8 @@ class GatewayDouble:
         self.sandbox_url = ""
         self.tokens: dict[str, str] = {}
         self.dead: set[str] = set()
+        self.lost: set[str] = set()
+        self.reconnects: str | None = None
         self.log: list[str] = []
         self.minted: dict[str, dict[str, Any]] = {}
         self.made = 0
@@ -35,6 +38,7 @@ class GatewayDouble:
         app.add_routes(
             [
                 web.post("/connect/sessions", self._session),
+                web.post("/connect/sessions/reconnect", self._reconnect_session),
                 web.get("/oauth/connect/sandbox", self._start),
                 web.get("/oauth/callback", self._callback),
                 web.get("/connections", self._list),
@@ -63,12 +67,21 @@ class GatewayDouble:
         wish = await request.json()
         assert wish["end_user"]["id"] == "demo-user"
         assert wish["allowed_integrations"] == ["sandbox"]
+        self.reconnects = None
         data = {"token": "session-1", "connect_link": f"{self.url}/connect?session_token=session-1"}
         return web.json_response({"data": data}, status=201)
 
+    async def _reconnect_session(self, request: web.Request) -> web.Response:
+        wish = await request.json()
+        assert wish["integration_id"] == "sandbox"
+        if wish["connection_id"] in self.lost:
+            return web.json_response({"error": {"code": "credential_unreadable"}}, status=500)
+        self.reconnects = wish["connection_id"]
+        return web.json_response({"data": {"token": "session-1"}}, status=201)
+
     async def _start(self, request: web.Request) -> web.Response:
         assert request.query["connect_session_token"] == "session-1"
-        assert request.query["params[subdomain]"] == "acme"
+        assert self.reconnects or request.query["params[subdomain]"] == "acme"
         hashed = hashlib.sha256(_VERIFIER.encode()).digest()
         query = {
             "client_id": CLIENT[0],
@@ -93,7 +106,9 @@ class GatewayDouble:
             aiohttp.ClientSession() as session,
             session.post(f"{self.sandbox_url}/oauth/token", data=form) as response,
         ):
-            self.tokens[str(uuid.uuid4())] = (await response.json())["access_token"]
+            made = self.reconnects or str(uuid.uuid4())
+            self.tokens[made] = (await response.json())["access_token"]
+            self.dead.discard(made)
         return web.Response(text="<h1>Connected</h1>", content_type="text/html")
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -101,7 +116,7 @@ class GatewayDouble:
         return web.json_response({"connections": [{"connection_id": name} for name in self.tokens]})
 
     async def _show(self, request: web.Request) -> web.Response:
-        if request.match_info["id"] in self.dead:
+        if request.match_info["id"] in self.dead | self.lost:
             return web.json_response({"error": {"code": "reconnect_needed"}}, status=424)
         return web.json_response({"connection_config": {"cloudId": ACME, "subdomain": "acme"}})
 

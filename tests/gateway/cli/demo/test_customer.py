@@ -1,4 +1,4 @@
-"""The demo connects through the real pages, keeps its connection while it works, and replaces it when it does not."""
+"""The demo connects through the real pages, and authorizes its connection again, or replaces it, when it does not work."""
 
 import asyncio
 import shlex
@@ -47,9 +47,16 @@ async def test_the_first_start_connects_and_the_next_uses_that_connection(
     assert not [line for line in gateway.log if "connect/" in line]
 
 
-async def test_a_dead_connection_is_replaced(gateway: GatewayDouble, caller: Customer) -> None:
+async def test_a_connection_whose_grant_has_ended_is_authorized_again(gateway: GatewayDouble, caller: Customer) -> None:
     old = await caller.connection()
     gateway.dead.add(old.connection_id)
+    assert await caller.connection() == old
+    assert list(gateway.tokens) == [old.connection_id]
+
+
+async def test_a_lost_connection_is_replaced(gateway: GatewayDouble, caller: Customer) -> None:
+    old = await caller.connection()
+    gateway.lost.add(old.connection_id)
     new = await caller.connection()
     assert new.connection_id != old.connection_id
     assert list(gateway.tokens) == [new.connection_id]
@@ -87,8 +94,8 @@ async def test_a_new_key_of_the_agent_is_reported(
     folder = DemoFolder(tmp_path)
     with folder.locked():
         (tmp_path / "secret_key").write_text(KEY)
-        for dies, reported in ((False, False), (False, False), (True, True), (False, False)):
-            gateway.dead |= set(gateway.tokens) if dies else set()
+        for ended, reported in (("", False), ("", False), ("dead", False), ("lost", True), ("", False)):
+            getattr(gateway, ended, set()).update(gateway.tokens)
             ready = await ready_at(gateway.url, folder)
             assert folder.agent_key().reveal() in ready.mcp_add
             assert (NEW_AGENT_KEY in capsys.readouterr().err) == reported
